@@ -1,0 +1,117 @@
+"""Names of columns: suffixes, safe spellings, the mark of an evolved column.
+
+Sources: seed rules 5, 6 and 7; "Names taken" of the evolution rules.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from driftline.core.types import Map, Primitive, Struct, Type, peel
+
+MARK = "upsolver_evolved_from:"
+MAX_NAME_BYTES = 255
+
+# Iceberg's and Spark's metadata columns: a table column of this name hides them, or is hidden.
+METADATA_NAMES = frozenset(
+    {
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_row_id",
+        "_last_updated_sequence_number",
+        "_change_type",
+        "_change_ordinal",
+        "_commit_snapshot_id",
+        "_metadata",
+    }
+)
+
+
+def suffix(type_: Type) -> str:
+    """The suffix of a sibling column, with its underscore (seed rule 5).
+
+    >>> from driftline.core.types import LONG, STRING, Struct, wrap, decimal
+    >>> suffix(wrap(LONG, 3)), suffix(wrap(Struct(), 1)), suffix(decimal(38, 0)), suffix(Map(STRING, LONG))
+    ('_array3_long', '_array_record', '_decimal_38_0', '_map_long')
+    """
+    dim, inner = peel(type_)
+    array = "" if dim == 0 else "_array" if dim == 1 else f"_array{dim}"
+    match inner:
+        case Primitive(name, args):
+            return f"{array}_{'_'.join([name, *map(str, args)])}"
+        case Map():
+            return f"{array}_map{suffix(inner.value)}"
+        case _:
+            return f"{array}_record"
+
+
+def mark(key: str, prefix: str = MARK) -> str:
+    """The first line of an evolved column's doc. Odd keys are written as JSON strings, to stay one line.
+
+    >>> mark("size"), mark("two\\nlines")
+    ('upsolver_evolved_from:size', 'upsolver_evolved_from:"two\\\\nlines"')
+    """
+    plain = key.isprintable() and not key.startswith('"') and key == key.strip()
+    return prefix + (key if plain else json.dumps(key))
+
+
+def marked_key(doc: str | None, prefix: str = MARK) -> str | None:
+    """The exact key that a column's doc says it holds; None for a column without a mark.
+
+    >>> marked_key(mark("two\\nlines") + "\\na comment of a person")
+    'two\\nlines'
+    """
+    first = (doc or "").split("\n", 1)[0]
+    if not first.startswith(prefix):
+        return None
+    key = first[len(prefix) :]
+    if key.startswith('"'):
+        try:
+            return str(json.loads(key))
+        except ValueError:
+            return key
+    return key
+
+
+def safe(key: str) -> str:
+    """A spelling of the key that every engine can carry; the key itself where it is one.
+
+    >>> safe("a.b"), safe("_file"), safe("plain name"), safe("")
+    ('a_b', '_file_', 'plain name', '_')
+    """
+    name = "".join("_" if c in ".`" or not (c.isprintable() or c == " ") else c for c in key)
+    name = name.strip() or "_"
+    if name.lower() in METADATA_NAMES:
+        name += "_"
+    encoded = name.encode()
+    if len(encoded) > MAX_NAME_BYTES:
+        # Leaves room for a suffix and a number.
+        name = encoded[: MAX_NAME_BYTES - 55].decode(errors="ignore")
+    return name
+
+
+@dataclass(slots=True)
+class Names:
+    """The names of one struct that are taken, in any letter case."""
+
+    taken: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, struct: Struct) -> Names:
+        return cls({f.name.casefold() for f in struct.fields})
+
+    def free(self, name: str) -> bool:
+        return name.casefold() not in self.taken
+
+    def take(self, name: str) -> str:
+        """``name``, or with ``_2``, ``_3``… behind it, whichever is free first; it is taken now."""
+        candidate, n = name, 1
+        while not self.free(candidate):
+            n += 1
+            candidate = f"{name}_{n}"
+        self.taken.add(candidate.casefold())
+        return candidate

@@ -1,0 +1,1 @@
+"""One file a policy: which columns a field needs, given what it has and what was seen."""

@@ -1,0 +1,146 @@
+"""The `preserve` policy: which columns a field gets (seed rules 1 to 4, 8, 9, 10; "Planning a field").
+
+Everything here is about one field, level by level: nested fields are planned by the same functions again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from driftline.core.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
+from driftline.core.shape import RECORD, Facet, MapOf, Seen
+from driftline.core.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, Primitive
+
+DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+
+Facets = Mapping[Facet, Seen]
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A column that a field needs: its facet, why, and the facet seen that caused it."""
+
+    facet: Facet
+    rule: str
+    why: str
+    cause: Facet
+
+
+def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+    """Whether the column takes every value of the facet, exactly."""
+    return takes(column, facet, routing=False) and (
+        not isinstance(facet.base, Primitive)
+        or not isinstance(column.base, Primitive)
+        or exact(facet.base, column.base, seen, unit)
+    )
+
+
+def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
+    """Whether values of the facet are routed to the column (seed rule 8): its type, at its dimension or larger."""
+    if facet.dim > column.dim:
+        return False
+    if isinstance(facet.base, Primitive) and isinstance(column.base, Primitive):
+        return fits(facet.base, column.base) or (
+            routing and column.base.name in ROUTES_TOO.get(facet.base.name, ())
+        )
+    if isinstance(column.base, Primitive) and column.base.name == "variant":
+        return True
+    return facet.base == column.base
+
+
+def widened(column: Facet, facets: Facets) -> Primitive | None:
+    """The wider type of its family that the column gets in place, if a facet asks for one."""
+    if not isinstance(column.base, Primitive):
+        return None
+    wider = column.base
+    for facet in facets:
+        if isinstance(facet.base, Primitive) and facet.dim <= column.dim and widens_in_place(wider, facet.base):
+            wider = facet.base
+    return None if wider == column.base else wider
+
+
+def collapse(facets: Facets) -> dict[Facet, Seen]:
+    """The facets, those of one family and dimension as the widest of it."""
+    out = dict(facets)
+    for narrow in facets:
+        for wide in facets:
+            if (
+                narrow.dim == wide.dim
+                and isinstance(narrow.base, Primitive)
+                and isinstance(wide.base, Primitive)
+                and widens_in_place(narrow.base, wide.base)
+                and narrow in out
+            ):
+                out[wide] = out[wide].merge(out.pop(narrow))
+    return out
+
+
+def first_sight(facets: Facets) -> tuple[list[New], Facet]:
+    """The columns of a field that has none yet, and the one that takes the original name (seed rules 1, 4, 9)."""
+    facets = drop_longs(collapse(facets))
+    new = [New(facet, "first-sight", "first seen", facet) for facet in facets]
+    common = common_denominator(facets)
+    if common is not None and common not in facets:
+        last = max((f for f in facets if isinstance(f.base, Primitive)), key=lambda f: facets[f].place)
+        new.append(New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last))
+    return new, original([n.facet for n in new])
+
+
+def drop_longs(facets: dict[Facet, Seen]) -> dict[Facet, Seen]:
+    """Without longs that the doubles of the same dimension hold exactly (seed rule 9)."""
+    return {
+        facet: seen
+        for facet, seen in facets.items()
+        if not (facet.base == LONG and Facet(facet.dim, DOUBLE) in facets and not seen.wide)
+    }
+
+
+def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
+    """The columns that a field with ``columns`` gets for ``facets``: those that fit none, and the join."""
+    facets = collapse(facets)
+    missing = [f for f, seen in facets.items() if not any(accepts(c, f, seen, unit) for c in columns)]
+    if not missing:
+        return []
+    had = ", ".join(str(c) for c in columns)
+    new = [New(f, "sibling", f"{f} does not fit the field's columns: {had}", f) for f in missing]
+    common = common_denominator([*columns, *facets])
+    if common is not None and common not in columns and common not in missing:
+        new.append(New(common, "common-denominator", f"holds every type of the field: {_listed([*columns, *facets])}",
+                       missing[-1]))  # fmt: skip
+    return new
+
+
+def common_denominator(facets: Iterable[Facet]) -> Facet | None:
+    """The join of the primitives among the facets, at their largest dimension."""
+    joinable = [f for f in facets if isinstance(f.base, Primitive) and join([f.base])]
+    base = join(f.base for f in joinable if isinstance(f.base, Primitive))
+    return Facet(max(f.dim for f in joinable), base) if base else None
+
+
+def original(columns: Sequence[Facet]) -> Facet:
+    """Which of the new columns takes the original name (seed rule 4)."""
+    records = [f for f in columns if f.base == RECORD]
+    if records:
+        return max(records, key=lambda f: f.dim)
+    maps = [f for f in columns if isinstance(f.base, MapOf)]
+    if maps:
+        return max(maps, key=lambda f: (f.dim, str(f.base)))
+    dim = max(f.dim for f in columns)
+    return Facet(dim, widest(f.base for f in columns if f.dim == dim and isinstance(f.base, Primitive)))
+
+
+def dates_settled(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]:
+    """Dates and timestamps as strings, where the field has no such column and not all its strings are (2.2)."""
+    known = any(c.base in DATELIKE for c in columns)
+    if known or not any(f.base == STRING for f in facets):
+        return dict(facets)
+    out: dict[Facet, Seen] = {}
+    for facet, seen in facets.items():
+        target = Facet(facet.dim, STRING) if facet.base in DATELIKE else facet
+        out[target] = out[target].merge(seen) if target in out else seen
+    return out
+
+
+def _listed(facets: Iterable[Facet]) -> str:
+    return ", ".join(sorted({str(f.base) for f in facets if isinstance(f.base, Primitive)}))

@@ -1,0 +1,158 @@
+"""Shapes: what a batch was seen to contain, as facets by path.
+
+A facet is (dimension, base): how many lists around which base. Shapes merge associatively, commutatively
+and idempotently, so they are built per partition, in any order; what is kept beside a facet keeps that
+property: the first place (a minimum), marks that only ever rise. Counts are not part of a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypeVar
+
+from driftline.core.types import Primitive
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The base of a JSON object or a struct."""
+
+    def __str__(self) -> str:
+        return "record"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """The base of a map with this type of key; its values have a shape of their own."""
+
+    key: Primitive
+
+    def __str__(self) -> str:
+        return f"map<{self.key}>"
+
+
+RECORD = Record()
+# A JSON number that no number type holds exactly: a string by rule 2.1, but never a date.
+NUMBER_TEXT = Primitive("number_text")
+
+Base: TypeAlias = Primitive | Record | MapOf
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """``Facet(1, LONG)`` is a list of longs, ``Facet(0, RECORD)`` an object."""
+
+    dim: int
+    base: Base
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.dim}]" if self.dim else str(self.base)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where something was first seen: a file or topic, a line or offset, the position within the record."""
+
+    source: str = ""
+    line: int = 0
+    position: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.source else ""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is known of a facet beyond its type.
+
+    ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
+    outside 1970..2199. ``ragged``: a list that mixes depths. ``open``: a JSON object, whose keys may be a map's.
+    """
+
+    place: Place
+    sample: str = ""
+    wide: bool = False
+    fraction: int = 0
+    far: bool = False
+    ragged: bool = False
+    open: bool = False
+    record: RecordShape | None = None
+    value: FieldShape | None = None
+
+    def merge(self, other: Seen) -> Seen:
+        first = min(self, other, key=lambda s: (s.place, s.sample))
+        return Seen(
+            first.place,
+            first.sample,
+            self.wide or other.wide,
+            max(self.fraction, other.fraction),
+            self.far or other.far,
+            self.ragged or other.ragged,
+            self.open or other.open,
+            _both(self.record, other.record),
+            _both(self.value, other.value),
+        )
+
+
+@dataclass(slots=True)
+class FieldShape:
+    """The facets of one field. No facets: only null, ``[]`` and ``{}`` were seen (untyped).
+
+    ``empty_lists``: the deepest empty list, 1 for ``[]``. ``empty_record``: ``{}`` was seen, at any depth.
+    ``missing``: some record had no value, kept for required columns.
+    """
+
+    place: Place
+    facets: dict[Facet, Seen] = field(default_factory=dict)
+    empty_lists: int = 0
+    empty_record: bool = False
+    missing: bool = False
+
+    def add(self, facet: Facet, seen: Seen) -> None:
+        known = self.facets.get(facet)
+        self.facets[facet] = seen if known is None else known.merge(seen)
+
+    def merge(self, other: FieldShape) -> FieldShape:
+        out = replace(
+            self,
+            facets=dict(self.facets),
+            place=min(self.place, other.place),
+            empty_lists=max(self.empty_lists, other.empty_lists),
+            empty_record=self.empty_record or other.empty_record,
+            missing=self.missing or other.missing,
+        )
+        for facet, seen in other.facets.items():
+            out.add(facet, seen)
+        return out
+
+
+@dataclass(slots=True)
+class RecordShape:
+    """The fields of a record, by exact key."""
+
+    fields: dict[str, FieldShape] = field(default_factory=dict)
+
+    def merge(self, other: RecordShape) -> RecordShape:
+        out = dict(self.fields)
+        for key, shape in other.fields.items():
+            known = out.get(key)
+            out[key] = shape if known is None else known.merge(shape)
+        return RecordShape(out)
+
+
+_Shape = TypeVar("_Shape", RecordShape, FieldShape)
+
+
+def _both(a: _Shape | None, b: _Shape | None) -> _Shape | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return a.merge(b)
+
+
+def merge_all(shapes: Iterable[RecordShape]) -> RecordShape:
+    """One shape for all of them."""
+    out = RecordShape()
+    for shape in shapes:
+        out = out.merge(shape)
+    return out

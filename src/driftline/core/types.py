@@ -1,0 +1,191 @@
+"""Types and schemas with field ids, as Iceberg has them.
+
+Two primitives are named as the rules name them: ``timestamp`` is an instant (Iceberg's timestamptz),
+``timestamp_ntz`` has no zone (Iceberg's timestamp). `driftline.core.schema_json` translates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without children; ``args`` are (precision, scale) of a decimal, (length,) of a fixed.
+
+    >>> str(decimal(38, 0)), str(LONG)
+    ('decimal(38, 0)', 'long')
+    """
+
+    name: str
+    args: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if self.name == "fixed":
+            return f"fixed[{self.args[0]}]"
+        return f"{self.name}({', '.join(map(str, self.args))})" if self.args else self.name
+
+
+BOOLEAN = Primitive("boolean")
+INT = Primitive("int")
+LONG = Primitive("long")
+FLOAT = Primitive("float")
+DOUBLE = Primitive("double")
+DATE = Primitive("date")
+TIME = Primitive("time")
+TIMESTAMP = Primitive("timestamp")
+TIMESTAMP_NTZ = Primitive("timestamp_ntz")
+STRING = Primitive("string")
+UUID = Primitive("uuid")
+BINARY = Primitive("binary")
+VARIANT = Primitive("variant")
+
+
+def decimal(precision: int, scale: int) -> Primitive:
+    """A decimal of ``precision`` digits, ``scale`` of them after the point."""
+    return Primitive("decimal", (precision, scale))
+
+
+def fixed(length: int) -> Primitive:
+    """Bytes of a fixed ``length``."""
+    return Primitive("fixed", (length,))
+
+
+BIG_INTEGER = decimal(38, 0)
+BIG_DECIMAL = decimal(38, 18)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column, or a field of a struct. Id 0 means: not yet given by the table."""
+
+    name: str
+    type: Type
+    id: int = 0
+    required: bool = False
+    doc: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    fields: tuple[Field, ...] = ()
+
+    def __str__(self) -> str:
+        return f"struct<{', '.join(f'{f.name}: {f.type}' for f in self.fields)}>"
+
+    def get(self, name: str) -> Field | None:
+        """The field of exactly this name."""
+        return next((f for f in self.fields if f.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    element: Type
+    element_id: int = 0
+    element_required: bool = False
+
+    def __str__(self) -> str:
+        return f"list<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    key: Type
+    value: Type
+    key_id: int = 0
+    value_id: int = 0
+    value_required: bool = False
+
+    def __str__(self) -> str:
+        return f"map<{self.key}, {self.value}>"
+
+
+Type: TypeAlias = "Primitive | Struct | List | Map"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A table's columns. ``identifiers`` are ids of identifier fields."""
+
+    struct: Struct = field(default_factory=Struct)
+    id: int = 0
+    identifiers: frozenset[int] = frozenset()
+
+    def find(self, path: Path) -> Field | None:
+        """The field at ``path``; list elements and map values are steps named element and value."""
+        return next((f for p, f in self.walk() if p == path), None)
+
+    def walk(self) -> Iterator[tuple[Path, Field]]:
+        """Every field with its path, parents first. Elements, keys and values come as fields too."""
+        return _walk(self.struct, ())
+
+    def highest_id(self) -> int:
+        return max((f.id for _, f in self.walk()), default=0)
+
+
+Path: TypeAlias = tuple[str, ...]
+
+
+def _walk(type_: Type, path: Path) -> Iterator[tuple[Path, Field]]:
+    for child in children(type_):
+        here = (*path, child.name)
+        yield here, child
+        yield from _walk(child.type, here)
+
+
+def children(type_: Type) -> tuple[Field, ...]:
+    """The direct children of a type, as fields."""
+    match type_:
+        case Struct(fields):
+            return fields
+        case List(element, element_id, required):
+            return (Field("element", element, element_id, required),)
+        case Map(key, value, key_id, value_id, required):
+            return (Field("key", key, key_id, True), Field("value", value, value_id, required))
+        case _:
+            return ()
+
+
+def with_child(type_: Type, name: str, child: Field) -> Type:
+    """``type_`` with its child ``name`` replaced."""
+    match type_:
+        case Struct(fields):
+            return Struct(tuple(child if f.name == name else f for f in fields))
+        case List():
+            return replace(type_, element=child.type, element_required=child.required)
+        case Map() if name == "value":
+            return replace(type_, value=child.type, value_required=child.required)
+        case _:
+            raise KeyError(name)
+
+
+def peel(type_: Type) -> tuple[int, Type]:
+    """How many lists are wrapped around what.
+
+    >>> peel(List(List(LONG)))
+    (2, Primitive(name='long', args=()))
+    """
+    dim = 0
+    while isinstance(type_, List):
+        dim, type_ = dim + 1, type_.element
+    return dim, type_
+
+
+def wrap(type_: Type, dim: int) -> Type:
+    """``type_`` inside ``dim`` lists."""
+    for _ in range(dim):
+        type_ = List(type_)
+    return type_
+
+
+def leaves(type_: Type) -> int:
+    """How many leaf columns the type has."""
+    below = children(type_)
+    return sum(leaves(f.type) for f in below) if below else int(not isinstance(type_, Struct))
+
+
+def dotted(path: Path) -> str:
+    """A path as people read it."""
+    return ".".join(path)

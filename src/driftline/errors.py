@@ -1,0 +1,35 @@
+"""The errors that driftline raises: one message each, that says what happened, where, and what to do."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DriftlineError(Exception):
+    """Base of every error that is meant for the user.
+
+    `message` says what and where, `hint` what to do; `str(error)` is both as one text. `exit_code` is what the command line ends with.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(f"{message}\n{hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
+class DataError(DriftlineError):
+    """The data or the table says no."""
+
+
+class UsageError(DriftlineError):
+    """A wrong call or a wrong setting."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class SetupError(DriftlineError):
+    """The environment cannot do it: no Java, no network, the catalog is away."""
+
+    exit_code: ClassVar[int] = 3
