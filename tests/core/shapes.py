@@ -1,115 +1,258 @@
-"""Shapes written as text, for tables of cases: ``"long, string[1], {x: date}[2]"`` is one field's facets."""
+"""Shapes and schemas as text, so that a table of cases can be read without Python.
+
+A batch: ``a: long | string[1], b: {x: date}[2], m: map<string, long | string>``. Fields are parted by commas,
+the facets of one by bars, ``[2]`` is the dimension, ``{…}`` a JSON object, ``struct{…}`` one of a typed source.
+Behind a type, ``!wide``, ``!ms``, ``!us``, ``!far`` and ``!digits`` say what was seen of its values. In place of
+a type, ``null`` is a record without the field, ``[]``, ``[[]]`` and ``{}`` are empty.
+
+A schema: ``size: long, size_string@size: string, id: long!required``. ``@`` is the mark of the key behind it,
+``!required``, ``!elements`` and ``!values`` are what may not be null. An odd name stands in double quotes.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
-from driftline.core.schema_json import _read_type as read_type
-from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
-from driftline.core.types import STRING, Field, List, Map, Primitive, Schema, Struct, Type, wrap
+from driftline.core.naming import mark, marked_key
+from driftline.core.plan import Plan, Settings, plan
+from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.types import (
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    decimal,
+    dotted,
+    fixed,
+    peel,
+    wrap,
+)
 
-_TOKEN = re.compile(r"\s*([{}<>,:]|\[\d+\]|[^{}<>,:\[\]]+)")
+_TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*"|decimal\(\d+, ?\d+\)|fixed\[\d+\]|\[\d+\]|\[+\]+|\{\}|[{}<>,:|!@]|[^\s{}<>,:|!@"\[\]]+'
+)
 
 
-def record(text: str, place: Place | None = None) -> RecordShape:
-    """``"a: long, b: string[1] | {x: date}"``: fields separated by commas, facets by bars."""
-    return _Reader(text).record()
+def batch(text: str) -> RecordShape:
+    """What one batch was seen to contain."""
+    return _Reader(text).batch()
 
 
 def schema(text: str) -> Schema:
-    """A schema in the same notation, one type a column; ``a_string@a: string`` carries the mark of ``a``."""
-    shape = record(text)
-    return Schema(_struct(shape))
+    """A table's schema, with ids."""
+    ids = iter(range(1, 10_000))
+
+    def numbered(type_: Type) -> Type:
+        match type_:
+            case Struct(fields):
+                own = [replace(f, id=next(ids)) for f in fields]
+                return Struct(tuple(replace(f, type=numbered(f.type)) for f in own))
+            case List():
+                return replace(type_, element_id=next(ids), element=numbered(type_.element))
+            case Map():
+                key_id, value_id = next(ids), next(ids)
+                return replace(type_, key_id=key_id, value_id=value_id, value=numbered(type_.value))
+            case _:
+                return type_
+
+    struct = numbered(_Reader(text).struct())
+    assert isinstance(struct, Struct)
+    return Schema(struct)
 
 
-def _struct(shape: RecordShape) -> Struct:
-    fields = []
-    for name, field in shape.fields.items():
-        ((facet, seen),) = field.facets.items()
-        name, _, marked = name.partition("@")
-        fields.append(Field(name, _type(facet, seen), doc=f"upsolver_evolved_from:{marked}" if marked else None))
-    return Struct(tuple(fields))
+def drift(*batches: str, before: str = "", settings: Settings | None = None) -> Plan:
+    """The plan of the last of the batches, that come one after the other to the table ``before``."""
+    table = schema(before)
+    for text in batches:
+        planned = plan(table, batch(text), settings)
+        table = planned.schema
+    return planned
 
 
-def _type(facet: Facet, seen: Seen) -> Type:
-    if facet.base == RECORD:
-        assert seen.record is not None
-        return wrap(_struct(seen.record), facet.dim)
-    if isinstance(facet.base, MapOf):
-        assert seen.value is not None
-        ((inner, inner_seen),) = seen.value.facets.items()
-        return wrap(Map(facet.base.key, _type(inner, inner_seen)), facet.dim)
-    assert isinstance(facet.base, Primitive)
-    return wrap(facet.base, facet.dim)
+def show(type_: Schema | Type) -> str:
+    """A schema or a type in the notation."""
+    if isinstance(type_, Schema):
+        return show(type_.struct)[1:-1]
+    dim, inner = peel(type_)
+    behind = f"[{dim}]" if dim else ""
+    behind += "!elements" if isinstance(type_, List) and type_.element_required else ""
+    match inner:
+        case Struct(fields):
+            return f"{{{', '.join(map(_column, fields))}}}{behind}"
+        case Map(key, value):
+            return f"map<{key}, {show(value)}>{behind}{'!values' if inner.value_required else ''}"
+        case _:
+            return f"{inner}{behind}"
+
+
+def same(text: str) -> str:
+    """A schema's text, as `show` lays it out."""
+    return show(schema(text))
+
+
+def routes(planned: Plan) -> dict[str, str]:
+    """For each column that is not inside another, what goes there: ``{"a_string": "long | string"}``."""
+    ways = [way for field in planned.route.fields for way in field.columns]
+    return {way.name: " | ".join(sorted(map(str, way.takes))) for way in ways}
+
+
+def changes(planned: Plan) -> list[str]:
+    """The changes as ``add a.element.x: string``."""
+    return [f"{c.action} {dotted(c.path)}: {show(c.type)}" for c in planned.changes]
+
+
+def paths(found: tuple[Path, ...]) -> list[str]:
+    return [dotted(path) for path in found]
+
+
+def _column(field: Field) -> str:
+    key = marked_key(field.doc)
+    of = "" if key is None else f"@{_name(key)}"
+    return f"{_name(field.name)}{of}: {show(field.type)}{'!required' if field.required else ''}"
+
+
+def _name(name: str) -> str:
+    return name if re.fullmatch(r"[\w-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+_SEEN: dict[str, Callable[[Seen], Seen]] = {
+    "wide": lambda seen: replace(seen, wide=True),
+    "ms": lambda seen: replace(seen, fraction=3),
+    "us": lambda seen: replace(seen, fraction=6),
+    "far": lambda seen: replace(seen, far=True),
+    "digits": lambda seen: replace(seen, digits=True),
+}
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self.tokens = [t.strip() for t in re.findall(r"[{}<>,:|]|\[\d+\]|decimal\(\d+, ?\d+\)|[^{}<>,:|\[\]]+", text)]
-        self.tokens = [t for t in self.tokens if t]
-        self.line = 0
+        self.tokens = _TOKEN.findall(text)
+        assert "".join(self.tokens).replace(" ", "") == re.sub(r"\s", "", text), text
+        self.read = 0
 
     def peek(self) -> str:
-        return self.tokens[0] if self.tokens else ""
+        return self.tokens[self.read] if self.read < len(self.tokens) else ""
 
-    def record(self) -> RecordShape:
+    def next(self) -> str:
+        self.read += 1
+        return str(self.tokens[self.read - 1])
+
+    def got(self, token: str) -> bool:
+        """Reads the token, if it is the next one."""
+        found = self.peek() == token
+        self.read += found
+        return found
+
+    def need(self, token: str) -> None:
+        assert self.got(token), f"{token} expected at {self.tokens[self.read :]}"
+
+    def name(self) -> str:
+        token = self.next()
+        return str(json.loads(token)) if token.startswith('"') else token
+
+    def dim(self) -> int:
+        return int(self.next()[1:-1]) if re.fullmatch(r"\[\d+\]", self.peek()) else 0
+
+    def place(self) -> Place:
+        """Later in the text is later in the data."""
+        return Place("data", 1, self.read)
+
+    def batch(self) -> RecordShape:
         out = RecordShape()
         while self.peek() not in ("", "}"):
-            name = self.tokens.pop(0)
-            assert self.tokens.pop(0) == ":", self.tokens
+            name = self.name()
+            self.need(":")
             out.fields[name] = self.field()
-            if self.peek() == ",":
-                self.tokens.pop(0)
+            self.got(",")
         return out
 
     def field(self) -> FieldShape:
-        self.line += 1
-        out = FieldShape(Place("f", self.line))
-        while self.peek() not in ("", ",", "}", ">"):
-            self.facet(out)
-            if self.peek() == "|":
-                self.tokens.pop(0)
-        return out
+        out = FieldShape(self.place())
+        while True:
+            token = self.peek()
+            if self.got("null"):
+                out.missing = True
+            elif self.got("{}"):
+                out.empty_record = True
+            elif set(token) == set("[]"):
+                out.empty_lists = max(out.empty_lists, self.next().count("["))
+            else:
+                out.add(*self.facet())
+            if not self.got("|"):
+                return out
 
-    def facet(self, out: FieldShape) -> None:
-        token = self.tokens.pop(0)
-        self.line += 1
-        seen = Seen(Place("f", self.line), token)
-        if token == "{":
-            seen.record = self.record()
-            seen.open = True
-            assert self.tokens.pop(0) == "}"
-            base: object = RECORD
-        elif token == "map":
-            assert self.tokens.pop(0) == "<"
+    def facet(self) -> tuple[Facet, Seen]:
+        seen = Seen(self.place(), self.peek())
+        base: Base
+        if self.peek() in ("{", "struct"):
+            seen.open = not self.got("struct")
+            self.need("{")
+            seen.record = self.batch()
+            self.need("}")
+            base = RECORD
+        elif self.got("map"):
+            self.need("<")
+            base = MapOf(primitive(self.next()))
+            self.need(",")
             seen.value = self.field()
-            assert self.tokens.pop(0) == ">"
-            base = MapOf(STRING)
+            self.need(">")
         else:
-            name, *marks = token.split("!")
-            for mark in marks:
-                setattr(seen, mark, int(mark_value) if (mark_value := "") else True)
-            base = read_type(name) if name not in ("timestamp", "timestamp_ntz") else Primitive(name)
-        dim = int(self.tokens.pop(0)[1:-1]) if self.peek().startswith("[") else 0
-        out.add(Facet(dim, base), seen)  # type: ignore[arg-type]
+            base = primitive(self.next())
+        dim = self.dim()
+        while self.got("!"):
+            seen = _SEEN[self.next()](seen)
+        return Facet(dim, base), seen
 
+    def struct(self) -> Struct:
+        fields = []
+        while self.peek() not in ("", "}"):
+            name = self.name()
+            doc = mark(self.name()) if self.got("@") else None
+            self.need(":")
+            type_, required = self.type()
+            fields.append(Field(name, type_, required=required, doc=doc))
+            self.got(",")
+        return Struct(tuple(fields))
 
-def columns(struct: Struct, prefix: str = "") -> list[str]:
-    """A struct's columns as ``name: type``, nested ones dotted, with ``<- key`` where evolved."""
-    from driftline.core.naming import marked_key
-    from driftline.core.types import peel
-
-    out = []
-    for f in struct.fields:
-        key = marked_key(f.doc)
-        dim, inner = peel(f.type)
-        note = f" <- {key}" if key is not None else ""
-        if isinstance(inner, Struct):
-            out.append(f"{prefix}{f.name}: {str(wrap(Primitive('record'), dim))}{note}")
-            out += columns(inner, f"{prefix}{f.name}.")
+    def type(self) -> tuple[Type, bool]:
+        inner: Type
+        if self.got("{}"):
+            inner = Struct()
+        elif self.got("{"):
+            inner = self.struct()
+            self.need("}")
+        elif self.got("map"):
+            self.need("<")
+            key = primitive(self.next())
+            self.need(",")
+            inner = Map(key, self.type()[0])
+            self.need(">")
         else:
-            out.append(f"{prefix}{f.name}: {f.type}{note}")
-    return out
+            inner = primitive(self.next())
+        type_ = wrap(inner, self.dim())
+        required = False
+        while self.got("!"):
+            match self.next():
+                case "elements" if isinstance(type_, List):
+                    type_ = replace(type_, element_required=True)
+                case "values" if isinstance(type_, Map):
+                    type_ = replace(type_, value_required=True)
+                case word:
+                    assert word == "required", word
+                    required = True
+        return type_, required
 
 
-__all__ = ["List", "columns", "record", "schema"]
+def primitive(text: str) -> Primitive:
+    """``"long"``, ``"decimal(5, 2)"``, ``"fixed[16]"``."""
+    numbers = [int(n) for n in re.findall(r"\d+", text)]
+    if text.startswith("decimal"):
+        return decimal(*numbers)
+    return fixed(*numbers) if text.startswith("fixed") else Primitive(text)

@@ -8,7 +8,19 @@ from typing import Any, TypeAlias
 
 from driftline.core.schema_json import type_name
 from driftline.core.shape import Place
-from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted, with_child
+from driftline.core.types import (
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    children,
+    dotted,
+    with_child,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +94,20 @@ def apply(schema: Schema, changes: Iterable[Change]) -> Schema:
             case AddColumn(within=True):
                 continue
             case AddColumn(parent, column):
-                struct = _at(struct, parent, lambda f, c=column: replace(f, type=_append(f.type, ids.fresh(c))))
+                struct = _at(
+                    struct, parent, lambda f, c=column: replace(f, type=_append(f.type, ids.fresh(c)))
+                )
             case WidenColumn(path, type_):
                 struct = _at(struct, path, lambda f, t=type_: replace(f, type=t))
             case RelaxColumn(path):
                 struct = _at(struct, path, lambda f: replace(f, required=False))
     assert isinstance(struct, Struct)
     return replace(schema, struct=struct)
+
+
+def fresh(column: Field, last: int) -> Field:
+    """The column with ids after ``last``, its own first, as a table gives them."""
+    return _Ids(last).fresh(column)
 
 
 class _Ids:
@@ -111,7 +130,9 @@ class _Ids:
                 return replace(type_, element_id=self.next(), element=self._type(element))
             case Map(key, value):
                 key_id, value_id = self.next(), self.next()
-                return replace(type_, key_id=key_id, value_id=value_id, key=self._type(key), value=self._type(value))
+                return replace(
+                    type_, key_id=key_id, value_id=value_id, key=self._type(key), value=self._type(value)
+                )
             case _:
                 return type_
 

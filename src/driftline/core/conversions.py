@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from driftline.core.types import DOUBLE, FLOAT, INT, LONG, STRING, Primitive, decimal
+from driftline.core.types import DOUBLE, FLOAT, LONG, STRING, Primitive, decimal
 
 if TYPE_CHECKING:
     from driftline.core.shape import Seen
@@ -52,12 +52,13 @@ EPOCH_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 def fits(t: Primitive, u: Primitive) -> bool:
     """Whether every value of ``t`` is one of ``u``, exactness of single values aside.
 
+    >>> from driftline.core.types import INT
     >>> fits(LONG, decimal(38, 18)), fits(INT, decimal(12, 2)), fits(DOUBLE, LONG)
     (True, True, False)
     """
     if t == u or u.name == "variant":
         return True
-    if u.name not in FITS[t.name]:
+    if u.name not in FITS.get(t.name, ()):
         return False
     if u.name == "decimal":
         whole, scale = u.args[0] - u.args[1], u.args[1]
@@ -83,6 +84,7 @@ def exact(t: Primitive, u: Primitive, seen: Seen, unit: str = "ms") -> bool:
 def widens_in_place(t: Primitive, u: Primitive) -> bool:
     """Whether a column of ``t`` becomes one of ``u`` in metadata, within one family.
 
+    >>> from driftline.core.types import INT
     >>> widens_in_place(INT, LONG), widens_in_place(decimal(5, 2), decimal(9, 2)), widens_in_place(LONG, DOUBLE)
     (True, True, False)
     """
@@ -94,7 +96,7 @@ def widens_in_place(t: Primitive, u: Primitive) -> bool:
 def join(types: Iterable[Primitive]) -> Primitive | None:
     """The common denominator: the member that all fit, else the narrowest number for numbers, else string.
 
-    >>> from driftline.core.types import BOOLEAN, DATE, TIMESTAMP
+    >>> from driftline.core.types import BOOLEAN, DATE, INT, TIMESTAMP
     >>> [str(join(pair)) for pair in ((BOOLEAN, LONG), (TIMESTAMP, LONG), (BOOLEAN, DATE), (INT, FLOAT))]
     ['long', 'long', 'string', 'double']
     """
@@ -105,15 +107,17 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
         if all(fits(t, u) for t in members):
             return u
     if all(t.name in NUMBERS for t in members):
-        for u in (LONG, FLOAT, DOUBLE, _covering_decimal(members)):
-            if u and all(fits(t, u) for t in members):
-                return u
+        for number in (LONG, FLOAT, DOUBLE, _covering_decimal(members)):
+            if number and all(fits(t, number) for t in members):
+                return number
     return STRING
 
 
 def _covering_decimal(members: list[Primitive]) -> Primitive | None:
     scale = max((t.args[1] for t in members if t.name == "decimal"), default=0)
-    whole = max(t.args[0] - t.args[1] if t.name == "decimal" else INTEGER_DIGITS.get(t.name, 99) for t in members)
+    whole = max(
+        t.args[0] - t.args[1] if t.name == "decimal" else INTEGER_DIGITS.get(t.name, 99) for t in members
+    )
     return decimal(whole + scale, scale) if whole + scale <= 38 else None
 
 

@@ -83,15 +83,17 @@ def safe(key: str) -> str:
     >>> safe("a.b"), safe("_file"), safe("plain name"), safe("")
     ('a_b', '_file_', 'plain name', '_')
     """
-    name = "".join("_" if c in ".`" or not (c.isprintable() or c == " ") else c for c in key)
+    name = "".join("_" if c in ".`" or not c.isprintable() else c for c in key)
     name = name.strip() or "_"
     if name.lower() in METADATA_NAMES:
         name += "_"
-    encoded = name.encode()
-    if len(encoded) > MAX_NAME_BYTES:
-        # Leaves room for a suffix and a number.
-        name = encoded[: MAX_NAME_BYTES - 55].decode(errors="ignore")
-    return name
+    return _joined(name, "")
+
+
+def _joined(name: str, suffix: str) -> str:
+    """``name`` with ``suffix`` behind it, the name cut where both together have too many bytes."""
+    room = MAX_NAME_BYTES - len(suffix.encode())
+    return name.encode()[:room].decode(errors="ignore") + suffix
 
 
 @dataclass(slots=True)
@@ -107,11 +109,11 @@ class Names:
     def free(self, name: str) -> bool:
         return name.casefold() not in self.taken
 
-    def take(self, name: str) -> str:
-        """``name``, or with ``_2``, ``_3``… behind it, whichever is free first; it is taken now."""
-        candidate, n = name, 1
+    def take(self, name: str, suffix: str = "") -> str:
+        """``name`` and ``suffix``, or with ``_2``, ``_3``… behind, whichever is free first; it is taken now."""
+        candidate, n = _joined(name, suffix), 1
         while not self.free(candidate):
             n += 1
-            candidate = f"{name}_{n}"
+            candidate = _joined(name, f"{suffix}_{n}")
         self.taken.add(candidate.casefold())
         return candidate

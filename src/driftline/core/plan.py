@@ -6,15 +6,27 @@ inside them by the same function again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import AddColumn, Change, Reason, RelaxColumn, WidenColumn, apply
 from driftline.core.naming import MARK, Names, mark, marked_key, safe, suffix
 from driftline.core.policies import preserve
-from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen, merge_all
+from driftline.core.shape import (
+    NUMBER_TEXT,
+    RECORD,
+    Facet,
+    FieldShape,
+    MapOf,
+    Place,
+    RecordShape,
+    Seen,
+    merge_all,
+)
 from driftline.core.types import (
     STRING,
+    VARIANT,
     Field,
     List,
     Map,
@@ -23,9 +35,11 @@ from driftline.core.types import (
     Schema,
     Struct,
     Type,
+    children,
     dotted,
     leaves,
     peel,
+    with_child,
     wrap,
 )
 from driftline.errors import DataError
@@ -109,7 +123,7 @@ def plan(schema: Schema, shape: RecordShape, settings: Settings | None = None) -
     >>> str(plan(Schema(), RecordShape({"size": size})).schema.struct)
     'struct<size: long>'
     """
-    planner = _Planner(settings or Settings())
+    planner = _Planner(settings or Settings(), schema.identifiers)
     route = planner.record(schema.struct, shape, (), ()).route
     after = apply(schema, planner.changes)
     _bound(after, planner.changes, planner.settings.max_columns)
@@ -146,7 +160,7 @@ class _Slot:
     shape: FieldShape
     new: list[tuple[Type, Reason]]
     original: Type | None
-    value: _Slot | None = None
+    values: dict[MapOf, _Slot] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -163,12 +177,15 @@ class _Draft:
 @dataclass(slots=True)
 class _Planner:
     settings: Settings
+    identifiers: frozenset[int]
     changes: list[Change] = field(default_factory=list)
     converted: list[Conversion] = field(default_factory=list)
     untyped: set[Path] = field(default_factory=set)
     hints: list[str] = field(default_factory=list)
 
-    def record(self, struct: Struct, shape: RecordShape, at: Path, keys: Path, within: bool = False) -> _Record:
+    def record(
+        self, struct: Struct, shape: RecordShape, at: Path, keys: Path, within: bool = False
+    ) -> _Record:
         """One record, level by level: decide each field, name the new columns, then go into each.
 
         ``at`` is the path in the schema, ``keys`` the path in the data; ``within`` a struct that is itself new.
@@ -179,7 +196,7 @@ class _Planner:
             marked = marked_key(column.doc, self.settings.mark)
             known.setdefault(column.name if marked is None else marked, []).append(column)
         slots, drafts = {}, []
-        for key, seen in shape.fields.items():
+        for key, seen in sorted(shape.fields.items(), key=lambda f: (f[1].place, f[0])):
             paths = [(*at, c.name) for c in known.get(key, [])]
             slots[key] = self.slot([c.type for c in known.get(key, [])], seen, paths, (*keys, key))
             drafts += [_Draft(key, stub, r, stub == slots[key].original) for stub, r in slots[key].new]
@@ -196,8 +213,9 @@ class _Planner:
             for column, route in zip(columns, filled, strict=True):
                 fields[column.name] = replace(column, type=route.type)
             routes.append(FieldRoute(key, slot.shape, tuple(filled)))
+        ways = {column.name: (route, column) for route in routes for column in route.columns}
         for column in struct.fields if not within else ():
-            self.relax(fields[column.name], (*at, column.name), routes)
+            fields[column.name] = self.relaxed(fields[column.name], (*at, column.name), ways.get(column.name))
 
         drafts.sort(key=lambda d: d.reason.place or Place())
         for draft in drafts:
@@ -221,90 +239,135 @@ class _Planner:
         elif plain:
             new, first = preserve.first_sight(plain)
         slot.new = [(_stub(n.facet), self.reason(n, seen.facets, keys)) for n in new]
-        slot.original = first and _stub(first)
-        self.maps(slot, paths, keys)
+        slot.original = _stub(first) if first else None
+        self.maps(slot, columns, paths, keys)
         self.note(slot, columns, {n.cause for n in new}, keys)
         return slot
 
-    def maps(self, slot: _Slot, paths: list[Path], keys: Path) -> None:
-        """The map columns of a field: their values are a slot of their own, a new type of value is a new map."""
-        facets = {f: s for f, s in slot.shape.facets.items() if isinstance(f.base, MapOf)}
-        if not facets:
-            return
-        # Maps of one field have one type of key, or the text of it.
-        base = min((f.base for f in facets), key=str)
-        values = [s.value for s in facets.values() if s.value is not None]
-        mine = [i for i, t in enumerate(slot.types) if facet_of(t).base == base]
-        inner = [_value(slot.types[i]) for i in mine]
-        seen = values[0]
-        for value in values[1:]:
-            seen = seen.merge(value)
-        slot.value = self.slot(inner, seen, [(*_inside(paths[i], slot.types[i]), "value") for i in mine],
-                               (*keys, "value"))  # fmt: skip
-        for i, value_type in zip(mine, slot.value.types, strict=True):
-            slot.types[i] = _with_value(slot.types[i], value_type)
-        assert isinstance(base, MapOf)
-        dim = max(f.dim for f in facets)
-        for stub, reason in slot.value.new:
-            made = wrap(Map(base.key, stub), dim)
-            slot.new.append((made, replace(reason, field=keys)))
-            if not slot.types and stub == slot.value.original and not (
-                slot.original and facet_of(slot.original).base == RECORD
+    def maps(self, slot: _Slot, columns: Sequence[Facet], paths: list[Path], keys: Path) -> None:
+        """The map columns of a field, by type of key, for the largest dimension of such maps.
+
+        The values are a slot of their own; what is a new column there is a new map here.
+        """
+        dims: dict[MapOf, int] = {}
+        for facet in slot.shape.facets:
+            if isinstance(facet.base, MapOf) and not any(
+                c.base == VARIANT and preserve.takes(c, facet) for c in columns
             ):
-                slot.original = made
+                dims[facet.base] = max(facet.dim, dims.get(facet.base, 0))
+        for base in sorted(dims, key=lambda b: (dims[b], str(b))):
+            seen = FieldShape(slot.shape.place)
+            for facet, kept in slot.shape.facets.items():
+                seen = seen.merge(kept.value) if facet.base == base and kept.value else seen
+            mine = [i for i, c in enumerate(columns) if c.base == base and c.dim >= dims[base]]
+            inner = [_value(slot.types[i]) for i in mine]
+            at = [(*_inside(paths[i], slot.types[i]), "value") for i in mine]
+            value = slot.values[base] = self.slot(inner, seen, at, (*keys, "value"))
+            for i, value_type in zip(mine, value.types, strict=True):
+                slot.types[i] = _with_value(slot.types[i], value_type)
+            for stub, reason in value.new:
+                made = wrap(Map(base.key, stub), dims[base])
+                if slot.types and not mine:
+                    why = preserve.unfit(Facet(dims[base], base), columns)
+                    reason = replace(reason, rule="sibling", why=why)
+                slot.new.append((made, replace(reason, field=keys)))
+                record = slot.original is not None and facet_of(slot.original).base == RECORD
+                if not slot.types and not record and stub == value.original:
+                    slot.original = made
 
     def fill(self, slot: _Slot, columns: Sequence[tuple[Type, Path, bool]], keys: Path) -> list[ColumnRoute]:
         """The routes of a slot's columns, each given with its path and whether it is new."""
         facets = [facet_of(t) for t, _, _ in columns]
         largest = max((f.dim for f in facets if f.base == RECORD), default=0)
-        values: dict[int, ColumnRoute] = {}
-        if slot.value is not None:
-            at = [i for i, f in enumerate(facets) if isinstance(f.base, MapOf)]
-            inner = [(_value(columns[i][0]), (*_inside(columns[i][1], columns[i][0]), "value"), columns[i][2])
-                     for i in at]  # fmt: skip
-            values = dict(zip(at, self.fill(slot.value, inner, (*keys, "value")), strict=True))
+        values: dict[int, FieldRoute] = {}
+        for base, inside in slot.values.items():
+            at = [i for i, f in enumerate(facets) if f.base == base]
+            inner = [
+                (_value(type_), (*_inside(path, type_), "value"), new)
+                for type_, path, new in (columns[i] for i in at)
+            ]
+            filled = self.fill(inside, inner, (*keys, "value"))
+            values |= {
+                i: FieldRoute("value", inside.shape, (way,)) for i, way in zip(at, filled, strict=True)
+            }
         out = []
         for i, (type_, path, new) in enumerate(columns):
             facet = facets[i]
             takes = tuple(
                 f
                 for f in slot.shape.facets
-                if preserve.takes(facet, f) and (f.base != RECORD or facet.dim == largest or f.dim == facet.dim)
+                if preserve.takes(facet, f) and (facet.base != RECORD or facet.dim in (largest, f.dim))
             )
-            record = value = None
-            if facet.base == RECORD:
+            record = None
+            if not new and (slot.shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)):
+                type_ = self.opened(type_, path, slot.shape.place)
+            if facet.base == RECORD and (takes or slot.shape.empty_record):
                 shape = merge_all(r for f in takes if (r := slot.shape.facets[f].record) is not None)
                 inner_struct = peel(type_)[1]
                 assert isinstance(inner_struct, Struct)
                 made = self.record(inner_struct, shape, _inside(path, type_), _inside(keys, type_), new)
                 type_, record = _with_inner(type_, made.struct), made.route
-            elif i in values and slot.value is not None:
-                type_ = _with_value(type_, values[i].type)
-                value = FieldRoute("value", slot.value.shape, (values[i],))
-            out.append(ColumnRoute(path[-1], type_, takes, record, value))
+            elif i in values:
+                type_ = _with_value(type_, values[i].columns[0].type)
+            out.append(ColumnRoute(path[-1], type_, takes, record, values.get(i)))
         return out
 
     def widen(self, type_: Type, path: Path, seen: FieldShape, keys: Path) -> Type:
         """The type, widened in place where width within one family is all that is in the way."""
         column = facet_of(type_)
-        wider = preserve.widened(column, seen.facets)
-        if wider is None:
+        cause = preserve.widening(column, seen.facets)
+        if cause is None:
             return type_
-        cause = next(f for f in seen.facets if f.base == wider)
+        wider = _primitive(cause)
         why = f"{cause} is wider than {column}, which the format widens in place"
-        self.changes.append(WidenColumn(_inside(path, type_), wider, _reason("widen-in-place", why, keys, seen.facets[cause])))
+        self.changes.append(
+            WidenColumn(_inside(path, type_), wider, _reason("widen-in-place", why, keys, seen.facets[cause]))
+        )
         return _with_inner(type_, wider)
 
-    def relax(self, column: Field, path: Path, routes: Iterable[FieldRoute]) -> None:
-        """A required column that some record has no value for becomes optional."""
-        route = next((r for r in routes for c in r.columns if c.name == column.name), None)
-        mine = next((c for c in route.columns if c.name == column.name), None) if route else None
-        lacking = route is None or mine is None or route.shape.missing or set(mine.takes) != set(route.shape.facets)
-        if column.required and lacking:
-            place = route.shape.place if route else None
-            self.changes.append(
-                RelaxColumn(path, column.type, Reason("relax", "some record has no value for it", path, "", place))
+    def relaxed(self, column: Field, path: Path, way: tuple[FieldRoute, ColumnRoute] | None) -> Field:
+        """The column, made optional if it is required and some record has no value for it.
+
+        Not so identifier fields and what they are in: records without a value there go to quarantine.
+        """
+        if not column.required or (way is not None and self.always(*way)):
+            return column
+        if any(f.id in self.identifiers for _, f in Schema(Struct((column,))).walk()):
+            return column
+        place = way[0].shape.place if way else None
+        self.changes.append(
+            RelaxColumn(
+                path, column.type, Reason("relax", "some record has no value for it", path, "", place)
             )
+        )
+        return replace(column, required=False)
+
+    def always(self, field: FieldRoute, column: ColumnRoute) -> bool:
+        """Whether every record has a value of the field that the column holds."""
+        shape, facet = field.shape, column.facet
+        seen = shape.facets or shape.empty_lists or shape.empty_record
+        return (
+            bool(seen)
+            and not shape.missing
+            and shape.empty_lists <= facet.dim
+            and not (shape.empty_record and isinstance(facet.base, Primitive))
+            and all(
+                f in column.takes and preserve.accepts(facet, f, s, self.unit)
+                for f, s in shape.facets.items()
+            )
+        )
+
+    def opened(self, type_: Type, path: Path, place: Place) -> Type:
+        """A list or map column with elements or values that may be null: the data's own, and what does not fit."""
+        if not isinstance(type_, List | Map):
+            return type_
+        child = children(type_)[-1]
+        below = (*path, child.name)
+        if child.required:
+            why = "a list or map of the data may hold null, or what does not fit"
+            self.changes.append(RelaxColumn(below, child.type, Reason("relax", why, below, "", place)))
+        inner = self.opened(child.type, below, place) if isinstance(type_, List) else child.type
+        return with_child(type_, child.name, replace(child, type=inner, required=False))
 
     def note(self, slot: _Slot, columns: Sequence[Facet], missing: set[Facet], keys: Path) -> None:
         """What a person should know of a field that needs no column: conversions, untyped values, hints."""
@@ -313,15 +376,23 @@ class _Planner:
             if columns and facet not in made and facet not in missing:
                 target = next((c for c in columns if preserve.accepts(c, facet, seen, self.unit)), None)
                 if target is not None:
-                    self.converted.append(Conversion(keys, _stub(facet), _stub(target), seen.sample, seen.place))
+                    self.converted.append(
+                        Conversion(keys, _stub(facet), _stub(target), seen.sample, seen.place)
+                    )
         shape = slot.shape
         nothing = not shape.facets and not columns
         listless = shape.empty_lists > max((c.dim for c in made), default=0)
-        recordless = shape.empty_record and not any(isinstance(c.base, MapOf) or c.base == RECORD for c in made)
+        recordless = shape.empty_record and not any(
+            isinstance(c.base, MapOf) or c.base == RECORD for c in made
+        )
         if nothing or listless or recordless:
             self.untyped.add(keys)
-        if {Facet(0, RECORD), Facet(1, RECORD)} <= set(shape.facets):
-            self.hints.append(f"{dotted(keys)} is an object or a list of objects: {keys[-1]} = \"list<record>\" makes it one")
+        one_or_many = {Facet(0, RECORD), Facet(1, RECORD)}
+        if one_or_many <= set(shape.facets) and one_or_many <= set(made):
+            name = dotted(keys)
+            self.hints.append(
+                f'{name} is an object or a list of objects: {name} = "list<record>" makes it one'
+            )
 
     @property
     def unit(self) -> str:
@@ -352,9 +423,9 @@ def _name(struct: Struct, drafts: list[_Draft], prefix: str) -> None:
             doc = None if name == draft.key else mark(draft.key, prefix)
             draft.column = Field(name, draft.stub, doc=doc)
         else:
-            evolved.append((draft, name + suffix(draft.stub)))
-    for draft, name in sorted(evolved, key=lambda e: (e[0].key, e[1])):
-        draft.column = Field(names.take(name), draft.stub, doc=mark(draft.key, prefix))
+            evolved.append((draft, name, suffix(draft.stub)))
+    for draft, name, behind in sorted(evolved, key=lambda e: (e[0].key, e[2])):
+        draft.column = Field(names.take(name, behind), draft.stub, doc=mark(draft.key, prefix))
 
 
 def _settled(seen: FieldShape, columns: Sequence[Facet]) -> FieldShape:
@@ -363,13 +434,29 @@ def _settled(seen: FieldShape, columns: Sequence[Facet]) -> FieldShape:
     facets = preserve.dates_settled(facets, columns)
     out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing)
     for facet, kept in facets.items():
-        out.add(Facet(facet.dim, STRING) if facet.base == NUMBER_TEXT else facet, kept)
+        if facet.base == NUMBER_TEXT:
+            facet, kept = Facet(facet.dim, STRING), replace(kept, digits=True)
+        if _typed(facet, kept) or any(preserve.takes(c, facet) for c in columns):
+            out.add(facet, kept)
+        else:
+            # An object of nothing but null is as good as {}: a struct without fields cannot be written.
+            out.empty_record, out.empty_lists = True, max(out.empty_lists, facet.dim)
+    # The order of the data, whatever the order of merging was.
+    out.facets = dict(sorted(out.facets.items(), key=lambda f: (f[1].place, str(f[0]))))
     return out
+
+
+def _typed(facet: Facet, seen: Seen) -> bool:
+    """Whether the facet holds, at any depth, a value that has a type."""
+    if isinstance(facet.base, Primitive):
+        return True
+    inner = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
+    return any(_typed(*item) for field in inner for item in field.facets.items())
 
 
 def _objects_as_maps(seen: FieldShape, columns: Sequence[Facet]) -> dict[Facet, Seen]:
     """A JSON object is a map where the field has a map column with keys of text ("Maps")."""
-    if Facet(0, MapOf(STRING)).base not in {c.base for c in columns}:
+    if MapOf(STRING) not in {c.base for c in columns}:
         return dict(seen.facets)
     out: dict[Facet, Seen] = {}
     for facet, kept in seen.facets.items():
@@ -385,7 +472,13 @@ def _objects_as_maps(seen: FieldShape, columns: Sequence[Facet]) -> dict[Facet, 
 
 def _stub(facet: Facet) -> Type:
     """The facet as a type, empty where it will be filled."""
-    return wrap(Struct() if facet.base == RECORD else _primitive(facet), facet.dim)
+    match facet.base:
+        case Primitive() as inner:
+            return wrap(inner, facet.dim)
+        case MapOf(key):
+            return wrap(Map(key, Primitive("unknown")), facet.dim)
+        case _:
+            return wrap(Struct(), facet.dim)
 
 
 def _primitive(facet: Facet) -> Primitive:
@@ -418,10 +511,9 @@ def _bound(after: Schema, changes: Iterable[Change], limit: int) -> None:
     added = [c for c in changes if isinstance(c, AddColumn)]
     if total <= limit or not added:
         return
-    parents = [c.parent for c in added]
-    worst = max(set(parents), key=parents.count)
+    (worst, most), *_ = Counter(c.parent for c in added).most_common(1)
     raise DataError(
         f"the batch would give the table {total} columns, more than max_columns = {limit}; "
-        f"most of them in {dotted(worst) or 'the record itself'} ({parents.count(worst)} new)",
+        f"most of them in {dotted(worst) or 'the record itself'} ({most} new)",
         hint="keys that are data belong in a map: declare it, or raise max_columns",
     )

@@ -67,7 +67,8 @@ class Seen:
     """What is known of a facet beyond its type.
 
     ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
-    outside 1970..2199. ``ragged``: a list that mixes depths. ``open``: a JSON object, whose keys may be a map's.
+    outside 1970..2199. ``ragged``: a list that mixes depths. ``digits``: text of a
+    number that no number type holds. ``open``: a JSON object, whose keys may be a map's.
     """
 
     place: Place
@@ -76,6 +77,7 @@ class Seen:
     fraction: int = 0
     far: bool = False
     ragged: bool = False
+    digits: bool = False
     open: bool = False
     record: RecordShape | None = None
     value: FieldShape | None = None
@@ -89,6 +91,7 @@ class Seen:
             max(self.fraction, other.fraction),
             self.far or other.far,
             self.ragged or other.ragged,
+            self.digits or other.digits,
             self.open or other.open,
             _both(self.record, other.record),
             _both(self.value, other.value),
@@ -134,10 +137,12 @@ class RecordShape:
     fields: dict[str, FieldShape] = field(default_factory=dict)
 
     def merge(self, other: RecordShape) -> RecordShape:
-        out = dict(self.fields)
-        for key, shape in other.fields.items():
-            known = out.get(key)
-            out[key] = shape if known is None else known.merge(shape)
+        """A key that only one of them has is missing in records of the other."""
+        if not self.fields or not other.fields:
+            return RecordShape(self.fields | other.fields)
+        out = {key: replace(shape, missing=True) for key, shape in (self.fields | other.fields).items()}
+        for key in self.fields.keys() & other.fields.keys():
+            out[key] = self.fields[key].merge(other.fields[key])
         return RecordShape(out)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from driftline.core.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
-from driftline.core.shape import RECORD, Facet, MapOf, Seen
+from driftline.core.shape import RECORD, Facet, Seen
 from driftline.core.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, Primitive
 
 DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
@@ -49,30 +49,27 @@ def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
     return facet.base == column.base
 
 
-def widened(column: Facet, facets: Facets) -> Primitive | None:
-    """The wider type of its family that the column gets in place, if a facet asks for one."""
-    if not isinstance(column.base, Primitive):
-        return None
-    wider = column.base
+def widening(column: Facet, facets: Iterable[Facet]) -> Facet | None:
+    """The widest facet of the column's own family, whose type the column gets in place, if it is wider."""
+    widest = column
     for facet in facets:
-        if isinstance(facet.base, Primitive) and facet.dim <= column.dim and widens_in_place(wider, facet.base):
-            wider = facet.base
-    return None if wider == column.base else wider
+        narrow, wide = widest.base, facet.base
+        if (
+            facet.dim <= column.dim
+            and isinstance(narrow, Primitive)
+            and isinstance(wide, Primitive)
+            and widens_in_place(narrow, wide)
+        ):
+            widest = facet
+    return None if widest is column else widest
 
 
 def collapse(facets: Facets) -> dict[Facet, Seen]:
     """The facets, those of one family and dimension as the widest of it."""
-    out = dict(facets)
-    for narrow in facets:
-        for wide in facets:
-            if (
-                narrow.dim == wide.dim
-                and isinstance(narrow.base, Primitive)
-                and isinstance(wide.base, Primitive)
-                and widens_in_place(narrow.base, wide.base)
-                and narrow in out
-            ):
-                out[wide] = out[wide].merge(out.pop(narrow))
+    out: dict[Facet, Seen] = {}
+    for facet, seen in facets.items():
+        wide = widening(facet, (f for f in facets if f.dim == facet.dim)) or facet
+        out[wide] = out[wide].merge(seen) if wide in out else seen
     return out
 
 
@@ -83,17 +80,20 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
     common = common_denominator(facets)
     if common is not None and common not in facets:
         last = max((f for f in facets if isinstance(f.base, Primitive)), key=lambda f: facets[f].place)
-        new.append(New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last))
+        new.append(
+            New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
+        )
     return new, original([n.facet for n in new])
 
 
 def drop_longs(facets: dict[Facet, Seen]) -> dict[Facet, Seen]:
-    """Without longs that the doubles of the same dimension hold exactly (seed rule 9)."""
-    return {
-        facet: seen
-        for facet, seen in facets.items()
-        if not (facet.base == LONG and Facet(facet.dim, DOUBLE) in facets and not seen.wide)
-    }
+    """The longs that the doubles of the same dimension hold exactly as doubles (seed rule 9)."""
+    out = dict(facets)
+    for facet, seen in facets.items():
+        double = Facet(facet.dim, DOUBLE)
+        if facet.base == LONG and double in out and not seen.wide:
+            out[double] = out[double].merge(out.pop(facet))
+    return out
 
 
 def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
@@ -102,13 +102,17 @@ def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
     missing = [f for f, seen in facets.items() if not any(accepts(c, f, seen, unit) for c in columns)]
     if not missing:
         return []
-    had = ", ".join(str(c) for c in columns)
-    new = [New(f, "sibling", f"{f} does not fit the field's columns: {had}", f) for f in missing]
+    new = [New(f, "sibling", unfit(f, columns), f) for f in missing]
     common = common_denominator([*columns, *facets])
     if common is not None and common not in columns and common not in missing:
         new.append(New(common, "common-denominator", f"holds every type of the field: {_listed([*columns, *facets])}",
                        missing[-1]))  # fmt: skip
     return new
+
+
+def unfit(facet: Facet, columns: Sequence[Facet]) -> str:
+    """Why the facet needs a column beside those that the field has."""
+    return f"{facet} does not fit the field's columns: {', '.join(map(str, columns))}"
 
 
 def common_denominator(facets: Iterable[Facet]) -> Facet | None:
@@ -119,13 +123,10 @@ def common_denominator(facets: Iterable[Facet]) -> Facet | None:
 
 
 def original(columns: Sequence[Facet]) -> Facet:
-    """Which of the new columns takes the original name (seed rule 4)."""
+    """Which of the new columns takes the original name (seed rule 4). Maps are not among them."""
     records = [f for f in columns if f.base == RECORD]
     if records:
         return max(records, key=lambda f: f.dim)
-    maps = [f for f in columns if isinstance(f.base, MapOf)]
-    if maps:
-        return max(maps, key=lambda f: (f.dim, str(f.base)))
     dim = max(f.dim for f in columns)
     return Facet(dim, widest(f.base for f in columns if f.dim == dim and isinstance(f.base, Primitive)))
 

@@ -1,0 +1,48 @@
+# Needs python3 (3.11 or newer; PYTHON=... names another) and nothing else: no Java, no jars.
+PYTHON ?= python3
+PY := .venv/bin/python
+INSTALLED := .venv/installed
+LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --custom-compile-command "make lock" pyproject.toml
+
+# Where it is set, each start of Python compiles its libraries again, which takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint check bench lock clean
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## drifting batches into a fresh lake: what changed, why, and a query over it
+	@.venv/bin/driftline demo
+
+test: $(INSTALLED) ## all tests
+	@$(PY) -m pytest $(ARGS)
+
+lint: $(INSTALLED) ## style and types
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+
+check: lint test ## lint, then test: what CI runs
+
+bench: $(INSTALLED) ## how fast ingestion is, next to others
+	@$(PY) bench/ingest.py
+
+lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
+	@$(LOCK) --extra local $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
+	@$(LOCK) --extra local --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
+
+clean: ## remove what was made here
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "driftline needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv .venv
+	@echo "Installing into .venv (some minutes the first time)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

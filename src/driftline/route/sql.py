@@ -1,0 +1,78 @@
+"""Small pieces of Spark SQL text. Names that come from data are quoted here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from driftline.core.types import List, Map, Primitive, Struct, Type
+
+_SPARK = {
+    "long": "bigint",
+    "uuid": "string",
+    "fixed": "binary",
+    "timestamp_ntz": "timestamp_ntz",
+}
+
+_fresh = count()
+
+
+def name(text: str) -> str:
+    """An identifier.
+
+    >>> name("a`b")
+    '`a``b`'
+    """
+    return "`" + text.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A string literal; what SQL could read otherwise is escaped.
+
+    >>> literal("it's")
+    "'it\\\\'s'"
+    """
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    return f"'{escaped}'"
+
+
+def spark_type(type_: Type) -> str:
+    """The Spark type that holds the column, as DDL."""
+    match type_:
+        case Primitive("decimal", args):
+            return f"decimal({args[0]},{args[1]})"
+        case Primitive(base):
+            return _SPARK.get(base, base)
+        case List(element):
+            return f"array<{spark_type(element)}>"
+        case Map(key, value):
+            return f"map<{spark_type(key)},{spark_type(value)}>"
+        case Struct(fields):
+            return f"struct<{','.join(f'{name(f.name)}:{spark_type(f.type)}' for f in fields)}>"
+
+
+def null(type_: Type) -> str:
+    return f"cast(null as {spark_type(type_)})"
+
+
+def variable(stem: str = "x") -> str:
+    """A name for a lambda's argument that stands nowhere else."""
+    return f"{stem}{next(_fresh)}"
+
+
+def bind(value: str, body: Callable[[str], str]) -> str:
+    """``body`` of ``value``, which is written, and evaluated, once."""
+    x = variable()
+    return f"transform(array({value}), {x} -> {body(x)})[0]"
+
+
+def each(array: str, body: Callable[[str], str]) -> str:
+    """``body`` of each element; the array itself where that changes nothing."""
+    x = variable()
+    mapped = body(x)
+    return array if mapped == x else f"transform({array}, {x} -> {mapped})"
+
+
+def first_of(parts: list[str], type_: Type) -> str:
+    """The first that is not null."""
+    return f"coalesce({', '.join(parts)})" if len(parts) > 1 else parts[0] if parts else null(type_)

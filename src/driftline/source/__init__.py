@@ -1,0 +1,57 @@
+"""Where records come from. Each source observes itself, and gives its records as columns of the table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from driftline.errors import UsageError
+from driftline.source.base import Source
+from driftline.source.files import expand
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Data = "DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
+def open_source(
+    spark: SparkSession,
+    data: Data,
+    *,
+    format: str | None = None,  # noqa: A002
+    json_column: str | None = None,
+    strings: bool = False,
+) -> Source:
+    """One batch of what a person named: a DataFrame, a path, or several paths."""
+    from driftline.source.csv import csv_frames
+    from driftline.source.typed import TypedFrames
+
+    if hasattr(data, "selectExpr"):
+        frame = cast("DataFrame", data)
+        if json_column is None:
+            return TypedFrames([("", frame)])
+        from driftline.source.json import JsonColumn
+
+        return JsonColumn(frame, json_column)
+    paths = [data] if isinstance(data, (str, os.PathLike)) else list(data)
+    kind, files = expand([os.fspath(path) for path in paths], format)
+    match kind:
+        case "json":
+            from driftline.source.json import JsonFiles
+
+            return JsonFiles(spark, files)
+        case "csv":
+            return csv_frames(spark, files, strings=strings)
+        case _:
+            return TypedFrames([(file, _load(spark, kind, file)) for file in files])
+
+
+def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.read.format(kind).load(file)
+    except AnalysisException as error:
+        raise UsageError(f"{file}: cannot be read as {kind}: {str(error).splitlines()[0]}") from error

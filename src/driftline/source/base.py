@@ -1,0 +1,41 @@
+"""What the road needs of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from driftline.core.plan import Plan, Settings
+from driftline.core.types import Schema, Struct
+from driftline.observe.observation import Observation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# The columns in which a source gives what it cannot read; `driftline.quarantine` adds the batch and the time.
+REJECTED = "raw string, raw_bytes binary, reason string, source string, line bigint"
+
+
+class Source(Protocol):
+    """One batch of records. ``conf``: settings of the Spark session that reading it needs."""
+
+    conf: Mapping[str, str]
+
+    def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """Every type of every path of every record, against the table's ``schema``."""
+        ...
+
+    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
+        """The records as rows of ``struct``, routed by the plan."""
+        ...
+
+    def rejected(self, everything: str | None = None) -> DataFrame | None:
+        """What is no record, with the columns of `REJECTED`; None where all could be read. Asked for after `rows`.
+
+        ``everything``: the reason for which all records are rejected.
+        """
+        ...
+
+    def be_careful(self) -> bool:
+        """Asks for a slower road that checks each record as it is read; False where there is none left."""
+        ...

@@ -1,0 +1,93 @@
+"""Files, folders, globs and standard input, by format."""
+
+from __future__ import annotations
+
+import glob
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from driftline.errors import UsageError
+
+FORMATS = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".avro": "avro",
+    ".orc": "orc",
+}
+_PACKED = (".gz", ".gzip")
+
+
+def expand(sources: Sequence[str], fmt: str | None = None) -> tuple[str, list[str]]:
+    """The format of the sources and their files, absolute, in name order.
+
+    ``fmt`` None: by the files' endings. Folders are read with their sub-folders; names that begin with ``_`` or
+    ``.`` are passed over there, as Spark does. Raises UsageError for a path that is not there, a folder without
+    files, files of several formats.
+    """
+    if fmt is not None and fmt not in set(FORMATS.values()):
+        raise UsageError(f"format {fmt!r} is not known", hint=f"one of {', '.join(sorted(set(FORMATS.values())))}")
+    files = [str(path) for source in sources for path in _files(source, fmt)]
+    formats = {fmt or format_of(path) for path in files}
+    if len(formats) > 1:
+        raise UsageError(
+            f"files of several formats in one batch: {', '.join(sorted(formats))}",
+            hint="ingest them one after the other, or name one --format",
+        )
+    return formats.pop(), files
+
+
+def format_of(path: str) -> str:
+    """The format that the ending tells.
+
+    >>> format_of("a/b.jsonl.gz")
+    'json'
+    """
+    name = Path(path)
+    ending = name.suffixes[-2] if name.suffix in _PACKED and len(name.suffixes) > 1 else name.suffix
+    if ending.lower() not in FORMATS:
+        raise UsageError(f"{path}: the ending tells no format", hint="name it with --format json, csv, parquet, avro or orc")
+    return FORMATS[ending.lower()]
+
+
+def _files(source: str, fmt: str | None) -> list[Path]:
+    if source == "-":
+        return [_spooled()]
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
+        if fmt is None:
+            found = [p for p in found if _known(p)]
+        if not found:
+            raise UsageError(f"{source}: the folder holds no files to ingest")
+    elif path.exists():
+        found = [path]
+    else:
+        found = sorted(Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file())
+        if not found:
+            raise UsageError(f"{source}: no such file, folder or glob")
+    return [p.absolute() for p in found]
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
+
+
+def _known(path: Path) -> bool:
+    try:
+        format_of(str(path))
+    except UsageError:
+        return False
+    return True
+
+
+def _spooled() -> Path:
+    """Standard input as a file: observing and routing read it once each."""
+    with tempfile.NamedTemporaryFile(prefix="stdin-", suffix=".json", delete=False) as out:
+        shutil.copyfileobj(sys.stdin.buffer, out)
+    return Path(out.name)

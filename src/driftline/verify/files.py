@@ -1,0 +1,258 @@
+"""Source files as plain Python reads them: JSON with its numbers as written, CSV as text."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from driftline.verify.values import Cell, number
+
+_BLANK = b" \t\r\n"
+_CHUNK = 16 * 2**20
+
+
+class Malformed(Exception):
+    """A text that is no record; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """``line`` counts from 1, behind the byte ``start`` of the file; 0 where the file has no lines."""
+
+    file: str
+    start: int = 0
+    line: int = 0
+
+    def __str__(self) -> str:
+        if not self.line:
+            return self.file
+        before = 0
+        if self.start:
+            with open(self.file, "rb") as f:
+                left = self.start
+                while left and (block := f.read(min(left, _CHUNK))):
+                    before += block.count(b"\n")
+                    left -= len(block)
+        return f"{self.file}:{before + self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A record of a file; None with the bytes and a reason where they are none."""
+
+    place: Place
+    record: dict[str, Any] | None
+    raw: bytes = b""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file, or the lines of it that begin within these bytes (``end`` None: the whole file)."""
+
+    file: str
+    fmt: str
+    start: int = 0
+    end: int | None = None
+
+
+def parts(files: Sequence[str], fmt: str) -> list[Part]:
+    """The files in pieces of a size for one task; only plain files of lines are cut."""
+    out = []
+    for file in files:
+        size = os.path.getsize(file)
+        if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file):
+            out.append(Part(file, fmt))
+        else:
+            out += [Part(file, fmt, at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
+    return out
+
+
+def read(part: Part) -> Iterator[Read]:
+    """The part's records, and what is none, in order."""
+    if part.fmt == "csv":
+        yield from _csv(part.file, _whole(part.file))
+    elif part.end is not None:
+        yield from _cut(part)
+    else:
+        data = _whole(part.file)
+        yield from _document(part.file, data) or _lines(part.file, 0, data.split(b"\n"))
+
+
+def _packed(file: str) -> bool:
+    return file.lower().endswith((".gz", ".gzip"))
+
+
+def _whole(file: str) -> bytes:
+    with gzip.open(file) if _packed(file) else open(file, "rb") as f:
+        return bytes(f.read()).removeprefix(BOM_UTF8)
+
+
+# JSON ---------------------------------------------------------------------------------------------------
+
+
+def _fraction(text: str) -> Any:
+    written = number(text)
+    return text if written is None else written
+
+
+def _not_json(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_fraction, parse_int=_fraction, parse_constant=_not_json)
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """The one JSON object that the text is; of duplicate keys the last counts. Raises Malformed.
+
+    >>> parse(b'{"a": 1.50, "b": [1], "b": [2]}')
+    {'a': Decimal('1.50'), 'b': [2]}
+    """
+    value = _json(raw)
+    if not isinstance(value, dict):
+        raise Malformed("not a JSON object")
+    return value
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        value = _DECODER.decode(raw.decode())
+        if b"\\ud" in raw.lower():
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+        return value
+    except UnicodeDecodeError as error:
+        raise Malformed("not UTF-8") from error
+    except UnicodeEncodeError as error:
+        raise Malformed("a lone surrogate") from error
+    except RecursionError as error:
+        raise Malformed("nested too deep") from error
+    except ValueError as error:
+        raise Malformed(f"not JSON: {error}") from error
+
+
+def _lines(file: str, start: int, lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Read]:
+    for n, line in enumerate(lines, 1):
+        raw = line.strip(_BLANK)
+        if raw:
+            yield _read(Place(file, start, n), raw)
+
+
+def _read(place: Place, raw: bytes) -> Read:
+    try:
+        return Read(place, parse(raw))
+    except Malformed as error:
+        return Read(place, None, raw, str(error))
+
+
+def _cut(part: Part) -> Iterator[Read]:
+    """The lines that begin within the part: the first byte of a line decides whose it is."""
+    assert part.end is not None
+    with open(part.file, "rb") as f:
+        begin = part.start
+        if part.start:
+            f.seek(part.start - 1)
+            begin = part.start - 1 + len(f.readline())
+        f.seek(begin)
+
+        def lines() -> Iterator[bytes]:
+            at = begin
+            while at < part.end and (line := f.readline()):  # type: ignore[operator]
+                yield line if at else line.removeprefix(BOM_UTF8)
+                at += len(line)
+
+        yield from _lines(part.file, begin, lines())
+
+
+def _begins_with_a_record(file: str) -> bool:
+    """Whether the first line that is not blank is a JSON object by itself."""
+    with open(file, "rb") as f:
+        for line in f:
+            raw = line.removeprefix(BOM_UTF8).strip(_BLANK)
+            if raw:
+                return _read(Place(file), raw).record is not None
+    return True
+
+
+def _document(file: str, data: bytes) -> list[Read] | None:
+    """The records of a file that is one JSON array, or one object over several lines; None for any other."""
+    body = data.strip(_BLANK)
+    if not body.startswith((b"[", b"{")):
+        return None
+    try:
+        if body.startswith(b"{"):
+            if b"\n" not in body or _read(Place(file), body.partition(b"\n")[0].strip(_BLANK)).record is not None:
+                return None
+            return [Read(Place(file, 0, 1), parse(body))]
+        _json(body)
+    except Malformed:
+        return None
+    return list(_elements(file, data.decode()))
+
+
+def _elements(file: str, text: str) -> Iterator[Read]:
+    """An array's elements, each with the line where it begins."""
+    at, line = text.index("[") + 1, 1 + text.count("\n", 0, text.index("["))
+    while True:
+        begin = at
+        while text[at] in " \t\r\n,":
+            at += 1
+        if text[at] == "]":
+            return
+        line += text.count("\n", begin, at)
+        _, end = _DECODER.raw_decode(text, at)
+        yield _read(Place(file, 0, line), text[at:end].encode())
+        line += text.count("\n", at, end)
+        at = end
+
+
+# CSV ----------------------------------------------------------------------------------------------------
+
+
+def _csv(file: str, data: bytes) -> Iterator[Read]:
+    """Records by the first row's names: a cell is text, an empty one null. A row of another width is malformed."""
+    lines = data.decode(errors="surrogateescape").split("\n")
+    taken: list[str] = []
+
+    def feed() -> Iterator[str]:
+        for line in lines:
+            taken.append(line)
+            yield line + "\n"
+
+    rows = csv.reader(feed())
+    header: list[str] | None = None
+    n = 1
+    for cells in rows:
+        raw, place = "\n".join(taken).encode(errors="surrogateescape"), Place(file, 0, n)
+        n += len(taken)
+        taken.clear()
+        if not cells or not raw.strip(_BLANK):
+            continue
+        if header is None:
+            header = cells
+        elif len(cells) != len(header):
+            yield Read(place, None, raw, f"{len(cells)} cells, where the header has {len(header)}")
+        elif b"\xef\xbf\xbd" not in raw and not _is_text(raw):
+            yield Read(place, None, raw, "not UTF-8")
+        else:
+            yield Read(place, {key: Cell(cell) for key, cell in zip(header, cells, strict=True)})
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def cells(raw: bytes) -> list[Cell]:
+    """The cells of one CSV record."""
+    rows = csv.reader([raw.decode(errors="surrogateescape")])
+    return [Cell(cell) for row in rows for cell in row]

