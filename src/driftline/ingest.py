@@ -95,7 +95,9 @@ def _write(
             if _misread(error) and source.be_careful():
                 continue
             if isinstance(error, _Misread):
-                raise DataError(f"{table.name}: {error}", hint="did a file change while it was read? try again") from error
+                raise DataError(
+                    f"{table.name}: {error}", hint="did a file change while it was read? try again"
+                ) from error
             raise
 
 

@@ -29,14 +29,21 @@ class Lake:
         self.catalog = catalog
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str] = DEFAULT, *, notify: Callable[[str], None] | None = None) -> Lake:
+    def open(
+        cls,
+        path: str | os.PathLike[str] = DEFAULT,
+        *,
+        properties: Mapping[str, str] | None = None,
+        notify: Callable[[str], None] | None = None,
+    ) -> Lake:
         """The embedded lake in a folder, made where there is none: Iceberg, its catalog in a SQLite file.
 
+        ``properties``: those of an existing Iceberg catalog, which is then used in place of the folder's.
         Raises SetupError where Java, the jars or the folder are not to be had.
         """
         from driftline.session import open_session
 
-        return cls(open_session(Path(path), notify=notify), "lake")
+        return cls(open_session(Path(path), properties=properties, notify=notify), "lake")
 
     @classmethod
     def attach(cls, spark: SparkSession, catalog: str = "spark_catalog") -> Lake:

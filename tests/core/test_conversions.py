@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from core.shapes import batch, primitive
 
+from core.shapes import batch, primitive
 from driftline.core.conversions import ROUTES_TOO, exact, fits, join, widens_in_place
 from driftline.core.policies import preserve
 from driftline.core.shape import Facet, Place, Seen

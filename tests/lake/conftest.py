@@ -1,11 +1,13 @@
 """One Spark session for the whole run, on a lake in a temporary folder."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from driftline.lake import Lake
 from driftline.session import open_session, stop_session
 
 SETTINGS = {
@@ -16,16 +18,30 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lake")
 
 
 @pytest.fixture(scope="session")
-def spark(lake: Path) -> Iterator[SparkSession]:
+def spark(folder: Path) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(
             "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1"
         )  # short tests never repay the better compiler
-        session = open_session(lake, properties=SETTINGS)
+        session = open_session(folder, properties=SETTINGS)
     yield session
     stop_session(session)
+
+
+@pytest.fixture(scope="session")
+def lake(spark: SparkSession) -> Lake:
+    return Lake.attach(spark, catalog="lake")
+
+
+@pytest.fixture
+def table_name() -> str:
+    """A name that no other test uses."""
+    return f"t.t{next(_COUNT)}"
+
+
+_COUNT = itertools.count()

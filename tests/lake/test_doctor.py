@@ -3,8 +3,8 @@ from driftline.doctor import checks
 from .conftest import SETTINGS
 
 
-def test_all_is_well(spark, lake):
-    found = checks(lake, SETTINGS)
+def test_all_is_well(spark, folder):
+    found = checks(folder, SETTINGS)
     assert [check.name for check in found] == ["python", "spark", "java", "lake", "jars", "catalog"]
     assert all(check.ok and check.detail and not check.fix for check in found)
 

@@ -16,19 +16,19 @@ def db(spark):
     spark.sql("drop namespace session_tests cascade")
 
 
-def test_tables_are_found_by_namespace_and_name_and_evolve(spark, lake, db):
+def test_tables_are_found_by_namespace_and_name_and_evolve(spark, folder, db):
     spark.sql(f"create table {db}.t (id int) using iceberg")
     spark.sql(f"insert into {db}.t values (1)")
     spark.sql(f"alter table {db}.t add column name string")
     spark.sql(f"insert into {db}.t values (2, 'b')")
     assert sorted(map(tuple, spark.table(f"lake.{db}.t").collect())) == [(1, None), (2, "b")]
-    assert (lake / db / "t" / "metadata").is_dir()
+    assert (folder / db / "t" / "metadata").is_dir()
     spark.sql(f"drop table {db}.t")
 
 
-def test_the_same_lake_is_the_same_session(spark, lake):
-    assert open_session(lake, properties=SETTINGS) is spark
-    assert open_session(lake) is spark
+def test_the_same_lake_is_the_same_session(spark, folder):
+    assert open_session(folder, properties=SETTINGS) is spark
+    assert open_session(folder) is spark
 
 
 def test_two_lakes_in_one_process_do_not_see_each_other(spark, db, tmp_path):

@@ -195,21 +195,22 @@ class _Planner:
         for column in struct.fields:
             marked = marked_key(column.doc, self.settings.mark)
             known.setdefault(column.name if marked is None else marked, []).append(column)
-        slots, drafts = {}, []
+        slots: dict[str, _Slot] = {}
+        drafts: dict[str, list[_Draft]] = {}
         for key, seen in sorted(shape.fields.items(), key=lambda f: (f[1].place, f[0])):
             paths = [(*at, c.name) for c in known.get(key, [])]
             slots[key] = self.slot([c.type for c in known.get(key, [])], seen, paths, (*keys, key))
-            drafts += [_Draft(key, stub, r, stub == slots[key].original) for stub, r in slots[key].new]
-        _name(struct, drafts, self.settings.mark)
+            drafts[key] = [_Draft(key, stub, r, stub == slots[key].original) for stub, r in slots[key].new]
+        new = [draft for made in drafts.values() for draft in made]
+        _name(struct, new, self.settings.mark)
 
         fields = {column.name: column for column in struct.fields}
         routes = []
         for key, slot in slots.items():
             columns = [replace(c, type=t) for c, t in zip(known.get(key, []), slot.types, strict=True)]
-            columns += [d.column for d in drafts if d.key == key]
-            inside = [within or c.name not in fields for c in columns]
-            filled = self.fill(slot, [(c.type, (*at, c.name), i) for c, i in zip(columns, inside, strict=True)],
-                               (*keys, key))  # fmt: skip
+            columns += [draft.column for draft in drafts[key]]
+            places = [(c.type, (*at, c.name), within or c.name not in fields) for c in columns]
+            filled = self.fill(slot, places, (*keys, key))
             for column, route in zip(columns, filled, strict=True):
                 fields[column.name] = replace(column, type=route.type)
             routes.append(FieldRoute(key, slot.shape, tuple(filled)))
@@ -217,11 +218,11 @@ class _Planner:
         for column in struct.fields if not within else ():
             fields[column.name] = self.relaxed(fields[column.name], (*at, column.name), ways.get(column.name))
 
-        drafts.sort(key=lambda d: d.reason.place or Place())
-        for draft in drafts:
+        new.sort(key=lambda d: d.reason.place or Place())
+        for draft in new:
             fields[draft.column.name] = fields.pop(draft.column.name)
         # A column is listed before what is inside it.
-        self.changes[here:here] = [AddColumn(at, fields[d.column.name], d.reason, within) for d in drafts]
+        self.changes[here:here] = [AddColumn(at, fields[d.column.name], d.reason, within) for d in new]
         return _Record(Struct(tuple(fields.values())), RecordRoute(tuple(routes)))
 
     def slot(self, types: list[Type], seen: FieldShape, paths: list[Path], keys: Path) -> _Slot:
@@ -238,10 +239,10 @@ class _Planner:
             new = preserve.later(columns, plain, self.unit)
         elif plain:
             new, first = preserve.first_sight(plain)
-        slot.new = [(_stub(n.facet), self.reason(n, seen.facets, keys)) for n in new]
+        slot.new = [(_stub(n.facet), _reason(n.rule, n.why, keys, n.cause)) for n in new]
         slot.original = _stub(first) if first else None
         self.maps(slot, columns, paths, keys)
-        self.note(slot, columns, {n.cause for n in new}, keys)
+        self.note(slot, columns, keys)
         return slot
 
     def maps(self, slot: _Slot, columns: Sequence[Facet], paths: list[Path], keys: Path) -> None:
@@ -369,11 +370,11 @@ class _Planner:
         inner = self.opened(child.type, below, place) if isinstance(type_, List) else child.type
         return with_child(type_, child.name, replace(child, type=inner, required=False))
 
-    def note(self, slot: _Slot, columns: Sequence[Facet], missing: set[Facet], keys: Path) -> None:
+    def note(self, slot: _Slot, columns: Sequence[Facet], keys: Path) -> None:
         """What a person should know of a field that needs no column: conversions, untyped values, hints."""
         made = [*columns, *(facet_of(t) for t, _ in slot.new)]
         for facet, seen in slot.shape.facets.items():
-            if columns and facet not in made and facet not in missing:
+            if columns and facet not in made:
                 target = next((c for c in columns if preserve.accepts(c, facet, seen, self.unit)), None)
                 if target is not None:
                     self.converted.append(
@@ -397,9 +398,6 @@ class _Planner:
     @property
     def unit(self) -> str:
         return self.settings.epoch_unit or "ms"
-
-    def reason(self, new: preserve.New, facets: dict[Facet, Seen], keys: Path) -> Reason:
-        return _reason(new.rule, new.why, keys, facets[new.cause])
 
 
 @dataclass(frozen=True, slots=True)

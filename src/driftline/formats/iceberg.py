@@ -54,9 +54,13 @@ class IcebergTable:
         self.name = name
         parts = name.split(".")
         if len(parts) < 2 or not all(parts):
-            raise UsageError(f"{name!r} is not a table's name", hint="write namespace.table, as in shop.orders")
+            raise UsageError(
+                f"{name!r} is not a table's name", hint="write namespace.table, as in shop.orders"
+            )
         self._jvm: Any = spark._jvm
-        self._identifier = self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(_strings(spark, parts))
+        self._identifier: Any = self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(
+            _strings(spark, parts)
+        )
 
     @property
     def full_name(self) -> str:
@@ -65,7 +69,7 @@ class IcebergTable:
 
     @property
     def _catalog(self) -> Any:
-        session: Any = self.spark._jsparkSession  # type: ignore[attr-defined]
+        session: Any = self.spark._jsparkSession
         try:
             plugin = session.sessionState().catalogManager().catalog(self.catalog)
             return plugin.icebergCatalog()
@@ -149,25 +153,22 @@ class Transaction:
 
     def evolve(self, changes: Iterable[Change]) -> None:
         """Applies the changes as one schema update."""
+        pending = [c for c in changes if not (isinstance(c, AddColumn) and c.within)]
+        if not pending:
+            return
         update = self._java.updateSchema()
-        pending = False
-        for change in changes:
+        for change in pending:
             match change:
-                case AddColumn(within=True):
-                    continue
                 case AddColumn(parent, column):
-                    type_ = self._type(column)
-                    update.addColumn(dotted(parent) or None, column.name, type_, column.doc)
+                    update.addColumn(dotted(parent) or None, column.name, self._type(column), column.doc)
                 case WidenColumn(path, type_):
                     update.updateColumn(dotted(path), self._type(Field("x", type_)))
                 case RelaxColumn(path):
                     update.makeColumnOptional(dotted(path))
-            pending = True
-        if pending:
-            try:
-                update.commit()
-            except Py4JJavaError as error:
-                raise _failure(error, self.table.name) from error
+        try:
+            update.commit()
+        except Py4JJavaError as error:
+            raise _failure(error, self.table.name) from error
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows, which must have the table's columns; returns how many were written."""
@@ -175,7 +176,9 @@ class Transaction:
         before = self.snapshot
         target = jvm.org.apache.iceberg.spark.source.SparkTable(self._java.table())
         none = jvm.scala.Option.empty()
-        relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(target, none, none)
+        relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(
+            target, none, none
+        )
         options = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(
             {f"snapshot-property.{k}": v for k, v in summary.items()}
         )
@@ -257,5 +260,3 @@ def _failure(error: Py4JJavaError, name: str) -> Exception:
     if any(conflict in _java_class(error) for conflict in _CONFLICTS):
         return CommitConflict(f"{name}: {_short(error)}")
     return DataError(f"table {name} refused the batch: {_short(error)}")
-
-

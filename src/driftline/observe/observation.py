@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from driftline.core.shape import RecordShape
+from driftline.core.shape import FieldShape, Place, RecordShape, Seen
 
 REASONS = 5  # malformed records that are kept as examples
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bad:
+    """A malformed record: where, why, and how it begins."""
+
+    place: Place
+    reason: str
+    sample: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}: {self.sample}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +31,7 @@ class Tally:
     records: int = 0
     malformed: int = 0
     dropped_names: Counter[str] = field(default_factory=Counter)
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Bad, ...] = ()
     careful: bool = False
 
     def __add__(self, other: Tally) -> Tally:
@@ -26,22 +39,86 @@ class Tally:
             self.records + other.records,
             self.malformed + other.malformed,
             self.dropped_names + other.dropped_names,
-            (self.reasons + other.reasons)[:REASONS],
+            tuple(sorted({*self.reasons, *other.reasons})[:REASONS]),
             self.careful or other.careful,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The shape and the tally of a batch, or of a part of it."""
+    """The shape and the tally of a batch, or of a part of it; ``lines`` counts blank ones too."""
 
     shape: RecordShape = field(default_factory=RecordShape)
     tally: Tally = field(default_factory=Tally)
+    lines: int = 0
+
+    def shifted(self, lines: int) -> Observation:
+        """The same ``lines`` further down in its file."""
+        if not lines:
+            return self
+        reasons = tuple(replace(r, place=_shifted(r.place, lines)) for r in self.tally.reasons)
+        shape = _unpacked([_moved(entry, lines) for entry in _packed(self.shape)])
+        return Observation(shape, replace(self.tally, reasons=reasons), self.lines)
+
+    def __reduce__(self) -> Any:
+        # Flat, because pickle would recurse: a shape of 65 levels is too deep for it.
+        return _restored, (_packed(self.shape), self.tally, self.lines)
 
 
 def merge_observations(parts: Iterable[Observation]) -> Observation:
     """One observation of all parts."""
-    shape, tally = RecordShape(), Tally()
+    shape, tally, lines = RecordShape(), Tally(), 0
     for part in parts:
-        shape, tally = shape.merge(part.shape), tally + part.tally
-    return Observation(shape, tally)
+        shape, tally, lines = shape.merge(part.shape), tally + part.tally, lines + part.lines
+    return Observation(shape, tally, lines)
+
+
+# A shape without its nesting: each entry with the number of the entry that it belongs to, owners first.
+_Entry = tuple[int, Any, Any]
+
+
+def _packed(shape: RecordShape) -> list[_Entry]:
+    out: list[_Entry] = []
+    todo: deque[_Entry] = deque((0, key, item) for key, item in shape.fields.items())
+    while todo:
+        owner, key, item = todo.popleft()
+        out.append((owner, key, replace(item, facets={}) if isinstance(item, FieldShape) else _bare(item)))
+        here = len(out)
+        if isinstance(item, FieldShape):
+            todo += [(here, facet, seen) for facet, seen in item.facets.items()]
+            continue
+        todo += [(here, name, f) for name, f in item.record.fields.items()] if item.record is not None else []
+        todo += [(here, None, item.value)] if item.value is not None else []
+    return out
+
+
+def _bare(seen: Seen) -> Seen:
+    return replace(seen, record=RecordShape() if seen.record is not None else None, value=None)
+
+
+def _unpacked(entries: Iterable[_Entry]) -> RecordShape:
+    top = RecordShape()
+    made: list[Any] = [Seen(Place(), record=top)]
+    for owner, key, item in entries:
+        parent = made[owner]
+        if isinstance(item, Seen):
+            parent.facets[key] = item
+        elif key is None:
+            parent.value = item
+        else:
+            parent.record.fields[key] = item
+        made.append(item)
+    return top
+
+
+def _moved(entry: _Entry, lines: int) -> _Entry:
+    owner, key, item = entry
+    return owner, key, replace(item, place=_shifted(item.place, lines))
+
+
+def _shifted(place: Place, lines: int) -> Place:
+    return replace(place, line=place.line + lines)
+
+
+def _restored(entries: list[_Entry], tally: Tally, lines: int) -> Observation:
+    return Observation(_unpacked(entries), tally, lines)

@@ -56,7 +56,15 @@ class Result:
         }
 
 
-def result(table: str, batch: str, seen: Observation, plan: Plan, written: int, quarantined: int, snapshot: int | None) -> Result:
+def result(
+    table: str,
+    batch: str,
+    seen: Observation,
+    plan: Plan,
+    written: int,
+    quarantined: int,
+    snapshot: int | None,
+) -> Result:
     """What `ingest` returns: the counts, and what the plan says of the schema."""
     tally = seen.tally
     return Result(
@@ -72,5 +80,5 @@ def result(table: str, batch: str, seen: Observation, plan: Plan, written: int, 
         {},
         plan.hints,
         snapshot,
-        tuple(tally.reasons),
+        tuple(str(bad) for bad in tally.reasons),
     )

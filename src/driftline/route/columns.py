@@ -10,13 +10,29 @@ from dataclasses import dataclass, replace
 
 from driftline.core.plan import ColumnRoute, FieldRoute, RecordRoute, Settings
 from driftline.core.shape import RECORD, FieldShape, Place, Seen
-from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, Field, Map, Primitive, Struct, Type, peel, wrap
+from driftline.core.types import (
+    BIG_DECIMAL,
+    BIG_INTEGER,
+    BOOLEAN,
+    DOUBLE,
+    LONG,
+    STRING,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    Type,
+    peel,
+    wrap,
+)
 from driftline.route.convert import convert, from_number_text, from_text
 from driftline.route.source import NUMBERS, TEXT, Source, json_source
 from driftline.route.sql import bind, each, first_of, literal, name, null, spark_type, variable
 
 
-def select(struct: Struct, route: RecordRoute, source: Source, settings: Settings, row: str = "") -> list[str]:
+def select(
+    struct: Struct, route: RecordRoute, source: Source, settings: Settings, row: str = ""
+) -> list[str]:
     """One SQL expression for each field of ``struct``, in its order, over the parsed row ``row``.
 
     ``row`` is SQL of a struct of ``source``'s shape; empty: its fields are columns themselves.
@@ -143,26 +159,32 @@ class _Router:
         number = f"substr({x}, {size + 2})"
         kind = f"substr({x}, {size + 1}, 1)"
         parts = self.string_parts(t, bases, x)
-        numeric = any(b.name in NUMBERS for b in bases) or (t == STRING and STRING in bases)
-        of_number = from_number_text(number, kind, t) if numeric and t.name in (*NUMBERS, "string") else ""
-        if numeric and LONG in bases and t.name in ("timestamp", "timestamp_ntz"):
-            of_number = convert(f"if({kind} = 'l', try_cast({number} as bigint), null)", LONG, t, self.settings.epoch_unit)
+        kinds = _kinds(t, bases)
+        of_number = ""
+        if kinds and t.name in (*NUMBERS, "string"):
+            listed = ", ".join(f"'{k}'" for k in kinds)
+            of_number = f"if({kind} in ({listed}), {from_number_text(number, kind, t)}, null)"
+        elif LONG in bases and t.name in ("timestamp", "timestamp_ntz"):
+            whole = f"if({kind} = 'l', try_cast({number} as bigint), null)"
+            of_number = convert(whole, LONG, t, self.settings.epoch_unit)
         return f"if(startswith({x}, {literal(tag)}), {of_number or null(t)}, {first_of(parts, t)})"
 
     def string_parts(self, t: Primitive, bases: list[Primitive], x: str) -> list[str]:
         if t == STRING:
             return [x] if any(b.name in TEXT for b in bases) else []
         texts = [b for b in bases if b.name in TEXT and b != STRING]
-        return [
-            convert(from_text(x, b, self.settings.dates), b, t, self.settings.epoch_unit) for b in texts
-        ]
+        return [convert(from_text(x, b, self.settings.dates), b, t, self.settings.epoch_unit) for b in texts]
 
     def of_scalar_variant(self, t: Primitive, bases: list[Primitive], source: Source, x: str) -> str:
         """A value of any type: each of the column's facets is asked for by the value's own type."""
         kind = f"schema_of_variant({x})"
         unit = self.settings.epoch_unit
         parts = []
-        for base, test in ((BOOLEAN, "= 'BOOLEAN'"), (LONG, "= 'BIGINT'"), (DOUBLE, "rlike '^(DOUBLE|DECIMAL)'")):
+        for base, test in (
+            (BOOLEAN, "= 'BOOLEAN'"),
+            (LONG, "= 'BIGINT'"),
+            (DOUBLE, "rlike '^(DOUBLE|DECIMAL)'"),
+        ):
             if base in bases and (base == BOOLEAN or source.tag is None):
                 got = f"if({kind} {test}, try_variant_get({x}, '$', '{spark_type(base)}'), null)"
                 parts.append(convert(got, base, t, unit))
@@ -203,7 +225,9 @@ class _Router:
         e = variable()
         return bind(
             items,
-            lambda m: f"if({_depth(v, dim)} is not null and not exists({m}, {e} -> {e} is not null), null, {m})",
+            lambda m: (
+                f"if({_depth(v, dim)} is not null and not exists({m}, {e} -> {e} is not null), null, {m})"
+            ),
         )
 
     def empty(self, way: ColumnRoute, v: str, dim: int) -> str:
@@ -212,8 +236,19 @@ class _Router:
         if dim == 0:
             return self.scalar(way, Source("variant", 0), v) if isinstance(inner, Struct) else null(inner)
         x = variable()
-        items = f"transform(try_variant_get({v}, '$', 'array<variant>'), {x} -> {self.empty(way, x, dim - 1)})"
+        items = (
+            f"transform(try_variant_get({v}, '$', 'array<variant>'), {x} -> {self.empty(way, x, dim - 1)})"
+        )
         return f"if({_is_list(v)}, {items}, {null(wrap(inner, dim))})"
+
+
+def _kinds(t: Primitive, bases: list[Primitive]) -> str:
+    """Which tagged numbers the column takes, by the letters of `driftline.observe.numbers`."""
+    declared = t in bases and t.name in NUMBERS and t not in (LONG, DOUBLE, BIG_INTEGER, BIG_DECIMAL)
+    if declared:
+        return "lidm"
+    letters = {LONG: "l", BIG_INTEGER: "i", DOUBLE: "d", BIG_DECIMAL: "m", STRING: "t"}
+    return "".join(letter for base, letter in letters.items() if base in bases)
 
 
 def _nulls(struct: Struct) -> str:
@@ -263,6 +298,7 @@ def _depth(v: str, limit: int) -> str:
     if limit < 0:
         return f"if({nothing}, null, 0)"
     x = variable()
-    inner = f"array_max(transform(try_variant_get({v}, '$', 'array<variant>'), {x} -> {_depth(x, limit - 1)}))"
+    inner = (
+        f"array_max(transform(try_variant_get({v}, '$', 'array<variant>'), {x} -> {_depth(x, limit - 1)}))"
+    )
     return f"if({nothing}, null, if({_is_list(v)}, 1 + {inner}, 0))"
-

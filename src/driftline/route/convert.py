@@ -94,9 +94,7 @@ def _instant(x: str, t: Primitive, unit: str | None) -> str:
         )
 
     made = "timestamp_micros({})".format if t == TIMESTAMP else _zoneless
-    return bind(
-        bind(x, micros), lambda m: f"if({m} between {_FIRST_YEAR} and {_LAST_YEAR}, {made(m)}, null)"
-    )
+    return bind(bind(x, micros), lambda m: f"if({m} between {_FIRST_YEAR} and {_LAST_YEAR}, {made(m)}, null)")
 
 
 def from_text(x: str, s: Primitive, mode: str) -> str:
@@ -122,7 +120,7 @@ def from_number_text(x: str, kind: str, t: Primitive) -> str:
     ``kind`` is SQL of the letter that `driftline.observe.numbers` gave the number: l, i, d, m or t.
     """
     cast = f"try_cast({x} as {spark_type(t)})"
-    if t == LONG or t == INT:
+    if t in (LONG, INT):
         return f"if({kind} = 'l', {cast}, null)"
     if t.name == "double":
         whole = convert(f"try_cast({x} as bigint)", LONG, t, None)
@@ -131,11 +129,13 @@ def from_number_text(x: str, kind: str, t: Primitive) -> str:
         digits = rf"length(regexp_replace(regexp_replace({x}, '[eE].*', ''), '[-.]|^[-0.]+', '')) <= 6"
         return f"if({kind} in ('l', 'd') and ({digits} or cast({cast} as double) = cast({x} as double)), {cast}, null)"
     if t.name == "decimal":
-        # Equal at the largest scale that leaves room for the same digits before the point.
-        scale = 38 - (t.args[0] - t.args[1])
-        finest = f"try_cast({x} as decimal(38,{scale}))"
-        same = f"{cast} = {finest} and ({kind} <> 'd' or cast({cast} as double) = cast({x} as double))"
-        return f"if({kind} <> 't' and {same}, {cast}, null)"
+        # A fraction must not be rounded: seen at decimal(38,18), or as the double that it is.
+        same = (
+            f"case {kind} when 'd' then cast({cast} as double) = cast({x} as double) "
+            f"when 'm' then try_cast({cast} as decimal(38,18)) = try_cast({x} as decimal(38,18)) "
+            f"when 't' then false else true end"
+        )
+        return f"if({same}, {cast}, null)"
     if t == STRING:
         return x
     raise AssertionError(t)

@@ -71,7 +71,9 @@ def _record(routes: Sequence[RecordRoute], tag: str | None) -> Source:
         for f in route.fields:
             keys.setdefault(f.key, []).append(f)
     children = {key: _field(fields, tag) for key, fields in keys.items()}
-    return Source("record", fields={key: child for key, child in children.items() if child is not None}, tag=tag)
+    return Source(
+        "record", fields={key: child for key, child in children.items() if child is not None}, tag=tag
+    )
 
 
 def _field(routes: Sequence[FieldRoute], tag: str | None) -> Source | None:
@@ -100,7 +102,11 @@ def _field(routes: Sequence[FieldRoute], tag: str | None) -> Source | None:
         return Source("typed", dim, BOOLEAN)
     if tag is None and names == {"long"}:
         return Source("typed", dim, LONG)
-    if tag is None and names <= {"long", "double"} and all(c.facet.base == DOUBLE for c in columns if c.takes):
+    if (
+        tag is None
+        and names <= {"long", "double"}
+        and all(c.facet.base == DOUBLE for c in columns if c.takes)
+    ):
         return Source("typed", dim, DOUBLE)
     return Source("variant", dim, tag=tag)
 
@@ -168,5 +174,3 @@ def facet_of(source: Source) -> Facet:
         case _:
             assert source.type is not None
             return Facet(source.dim or 0, source.type)
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from driftline.errors import UsageError
 from driftline.source.base import Source
@@ -13,7 +13,7 @@ from driftline.source.files import expand
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Data = "DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+Data: TypeAlias = "DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 
 def open_source(

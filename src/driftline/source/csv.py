@@ -37,7 +37,9 @@ def csv_frames(spark: SparkSession, files: Sequence[str], *, strings: bool) -> T
         ddl = ", ".join(f"{name(column)} string" for column in (*header, broken))
         cells = (
             spark.read.schema(ddl)
-            .options(header=True, multiLine=True, escape='"', columnNameOfCorruptRecord=broken, enforceSchema=True)
+            .options(
+                header=True, multiLine=True, escape='"', columnNameOfCorruptRecord=broken, enforceSchema=True
+            )
             .csv(group)
         )
         good = cells.where(f"{name(broken)} is null").drop(broken)
@@ -56,7 +58,9 @@ def _header(file: str) -> tuple[str, ...]:
             for _ in lines:  # Spark would turn bytes that are not UTF-8 into U+FFFD, without a word.
                 pass
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: byte {error.object[error.start]:#x} is not UTF-8", hint="convert the file to UTF-8") from error
+        raise DataError(
+            f"{file}: byte {error.object[error.start]:#x} is not UTF-8", hint="convert the file to UTF-8"
+        ) from error
     except (OSError, EOFError) as error:
         raise DataError(f"{file}: cannot be read: {error}") from error
     twice = sorted({column for column in header if header.count(column) > 1})

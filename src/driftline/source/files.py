@@ -31,7 +31,9 @@ def expand(sources: Sequence[str], fmt: str | None = None) -> tuple[str, list[st
     files, files of several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
-        raise UsageError(f"format {fmt!r} is not known", hint=f"one of {', '.join(sorted(set(FORMATS.values())))}")
+        raise UsageError(
+            f"format {fmt!r} is not known", hint=f"one of {', '.join(sorted(set(FORMATS.values())))}"
+        )
     files = [str(path) for source in sources for path in _files(source, fmt)]
     formats = {fmt or format_of(path) for path in files}
     if len(formats) > 1:
@@ -51,7 +53,10 @@ def format_of(path: str) -> str:
     name = Path(path)
     ending = name.suffixes[-2] if name.suffix in _PACKED and len(name.suffixes) > 1 else name.suffix
     if ending.lower() not in FORMATS:
-        raise UsageError(f"{path}: the ending tells no format", hint="name it with --format json, csv, parquet, avro or orc")
+        raise UsageError(
+            f"{path}: the ending tells no format",
+            hint="name it with --format json, csv, parquet, avro or orc",
+        )
     return FORMATS[ending.lower()]
 
 

@@ -61,7 +61,9 @@ class JsonFiles:
         tag = uuid.uuid4().hex if tags_needed(plan.route) else None
         parsed = json_source(plan.route, tag)
         if not (self.careful or tag):
-            frame = self.spark.read.schema(_ddl(parsed)).options(**_options("FAILFAST")).json(list(self.files))
+            frame = (
+                self.spark.read.schema(_ddl(parsed)).options(**_options("FAILFAST")).json(list(self.files))
+            )
             return _selected(frame, select(struct, plan.route, parsed, settings), struct)
         tasks = self.splits
         self.checked = self.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
@@ -157,13 +159,17 @@ def _ddl(parsed: Source) -> str:
 def _routed(texts: DataFrame, plan: Plan, parsed: Source, struct: Struct, settings: Settings) -> DataFrame:
     """The texts that are records, parsed and routed."""
     good = texts.where("text is not null")
-    options = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in _options("FAILFAST").items() if k != "lineSep")
+    options = ", ".join(
+        f"{literal(k)}, {literal(v)}" for k, v in _options("FAILFAST").items() if k != "lineSep"
+    )
     record = good.selectExpr(f"from_json(text, {literal(_ddl(parsed))}, map({options})) as r")
     return _selected(record, select(struct, plan.route, parsed, settings, row="r"), struct)
 
 
 def _selected(frame: DataFrame, columns: Sequence[str], struct: Struct) -> DataFrame:
-    return frame.selectExpr(*(f"{sql} as {name(f.name)}" for sql, f in zip(columns, struct.fields, strict=True)))
+    return frame.selectExpr(
+        *(f"{sql} as {name(f.name)}" for sql, f in zip(columns, struct.fields, strict=True))
+    )
 
 
 def _rejected(checked: DataFrame | None, everything: str | None) -> DataFrame | None:
@@ -173,14 +179,20 @@ def _rejected(checked: DataFrame | None, everything: str | None) -> DataFrame | 
     if everything is None:
         return checked.where("text is null").select(*columns)
     return checked.selectExpr(
-        "coalesce(raw, text) as raw", "raw_bytes", f"coalesce(reason, {literal(everything)}) as reason", "source", "line"
+        "coalesce(raw, text) as raw",
+        "raw_bytes",
+        f"coalesce(reason, {literal(everything)}) as reason",
+        "source",
+        "line",
     )
 
 
 # Python tasks ------------------------------------------------------------------------------------------------
 
 
-def _read_splits(splits: Sequence[Split], tag: str | None, ids: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_splits(
+    splits: Sequence[Split], tag: str | None, ids: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in ids:
         for i in batch.column(0).to_pylist():
             yield from _checked(read_split(splits[i]), tag, splits[i].path)
@@ -192,7 +204,9 @@ def _check_texts(tag: str | None, column: str, batches: Iterable[pa.RecordBatch]
         yield from _checked(lines, tag, column)
 
 
-def _checked(lines: Iterable[tuple[int | None, bytes]], tag: str | None, source: str) -> Iterator[pa.RecordBatch]:
+def _checked(
+    lines: Iterable[tuple[int | None, bytes]], tag: str | None, source: str
+) -> Iterator[pa.RecordBatch]:
     """Each record's text, tagged if asked for, or the reason why it is none."""
     rows: list[tuple[Any, ...]] = []
     size = 0
@@ -242,5 +256,3 @@ def _observe_texts(
         observer.feed([b"" if text is None else text.encode() for text in texts], column, line)
         line += len(texts)
     yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(observer.result())], pa.binary())], ["seen"])
-
-

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.naming import marked_key
 from driftline.core.plan import Plan, Settings
 from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen, merge_all
-from driftline.core.types import DOUBLE, LONG, Field, List, Map, Primitive, Schema, Struct, Type, decimal, dotted, peel
+from driftline.core.types import (
+    DOUBLE,
+    LONG,
+    Field,
+    List,
+    Map,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    decimal,
+    dotted,
+    peel,
+)
 from driftline.errors import UsageError
 from driftline.observe.observation import Observation, Tally
 from driftline.route import select, typed_source
@@ -66,7 +79,9 @@ class TypedFrames:
         for _, frame in self.frames:
             columns = select(struct, plan.route, typed_source(core_struct(frame.schema)), settings)
             out.append(
-                frame.selectExpr(*(f"{sql} as {name(f.name)}" for sql, f in zip(columns, struct.fields, strict=True)))
+                frame.selectExpr(
+                    *(f"{sql} as {name(f.name)}" for sql, f in zip(columns, struct.fields, strict=True))
+                )
             )
         return reduce(lambda a, b: a.union(b), out)
 
@@ -86,7 +101,9 @@ def core_struct(schema: Any) -> Struct:
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise UsageError(f"the DataFrame has several columns named {twice[0]!r}", hint="rename one of them")
-    return Struct(tuple(Field(f.name, _core(f.dataType, (f.name,)), required=not f.nullable) for f in schema.fields))
+    return Struct(
+        tuple(Field(f.name, _core(f.dataType, (f.name,)), required=not f.nullable) for f in schema.fields)
+    )
 
 
 def _core(type_: DataType, path: tuple[str, ...]) -> Type:
@@ -106,7 +123,9 @@ def _core(type_: DataType, path: tuple[str, ...]) -> Type:
         case _ if kind in _TYPES:
             return Primitive(_TYPES[kind])
         case _:
-            raise UsageError(f"{dotted(path)}: type {kind} has no place in a table", hint="cast it, or drop the column")
+            raise UsageError(
+                f"{dotted(path)}: type {kind} has no place in a table", hint="cast it, or drop the column"
+            )
 
 
 def shape_of(struct: Struct, place: Place) -> RecordShape:
@@ -160,7 +179,8 @@ def _look(frame: DataFrame, struct: Struct, shape: RecordShape, schema: Schema, 
     for way, sql in _questions(struct, shape, schema.struct, settings, "", lambda body: body):
         asked.append((sql, way))
     row = frame.selectExpr(
-        "count(1)", *(f"coalesce(bool_or({sql}), false) as {name(f'q{i}')}" for i, (sql, _) in enumerate(asked))
+        "count(1)",
+        *(f"coalesce(bool_or({sql}), false) as {name(f'q{i}')}" for i, (sql, _) in enumerate(asked)),
     ).head()
     assert row is not None
     for answer, (_, mark) in zip(row[1:], asked, strict=True):

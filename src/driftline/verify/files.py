@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
-import os
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from driftline.verify.values import Cell, number
@@ -66,7 +67,7 @@ def parts(files: Sequence[str], fmt: str) -> list[Part]:
     """The files in pieces of a size for one task; only plain files of lines are cut."""
     out = []
     for file in files:
-        size = os.path.getsize(file)
+        size = Path(file).stat().st_size
         if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file):
             out.append(Part(file, fmt))
         else:
@@ -82,7 +83,8 @@ def read(part: Part) -> Iterator[Read]:
         yield from _cut(part)
     else:
         data = _whole(part.file)
-        yield from _document(part.file, data) or _lines(part.file, 0, data.split(b"\n"))
+        document = _document(part.file, data)
+        yield from _lines(part.file, 0, data.split(b"\n")) if document is None else document
 
 
 def _packed(file: str) -> bool:
@@ -187,7 +189,10 @@ def _document(file: str, data: bytes) -> list[Read] | None:
         return None
     try:
         if body.startswith(b"{"):
-            if b"\n" not in body or _read(Place(file), body.partition(b"\n")[0].strip(_BLANK)).record is not None:
+            if (
+                b"\n" not in body
+                or _read(Place(file), body.partition(b"\n")[0].strip(_BLANK)).record is not None
+            ):
                 return None
             return [Read(Place(file, 0, 1), parse(body))]
         _json(body)
@@ -214,10 +219,12 @@ def _elements(file: str, text: str) -> Iterator[Read]:
 
 # CSV ----------------------------------------------------------------------------------------------------
 
+csv.field_size_limit(2**31 - 1)
+
 
 def _csv(file: str, data: bytes) -> Iterator[Read]:
     """Records by the first row's names: a cell is text, an empty one null. A row of another width is malformed."""
-    lines = data.decode(errors="surrogateescape").split("\n")
+    lines = iter(data.decode(errors="surrogateescape").split("\n"))
     taken: list[str] = []
 
     def feed() -> Iterator[str]:
@@ -228,20 +235,29 @@ def _csv(file: str, data: bytes) -> Iterator[Read]:
     rows = csv.reader(feed())
     header: list[str] | None = None
     n = 1
-    for cells in rows:
-        raw, place = "\n".join(taken).encode(errors="surrogateescape"), Place(file, 0, n)
+    while True:
+        try:
+            row, reason = next(rows), ""
+        except StopIteration:
+            return
+        except csv.Error as error:
+            row, reason = ["?"], str(error)
+        raw, place = "\n".join(taken).encode(errors="surrogateescape").strip(b"\r\n"), Place(file, 0, n)
         n += len(taken)
         taken.clear()
-        if not cells or not raw.strip(_BLANK):
+        if not row or not raw:
             continue
-        if header is None:
-            header = cells
-        elif len(cells) != len(header):
-            yield Read(place, None, raw, f"{len(cells)} cells, where the header has {len(header)}")
-        elif b"\xef\xbf\xbd" not in raw and not _is_text(raw):
-            yield Read(place, None, raw, "not UTF-8")
+        if not reason and header is None:
+            header = row
+            continue
+        if not reason and header is not None and len(row) != len(header):
+            reason = f"{len(row)} cells, where the header has {len(header)}"
+        if not reason and not _is_text(raw):
+            reason = "not UTF-8"
+        if reason or header is None:
+            yield Read(place, None, raw, reason)
         else:
-            yield Read(place, {key: Cell(cell) for key, cell in zip(header, cells, strict=True)})
+            yield Read(place, {key: Cell(cell) for key, cell in zip(header, row, strict=True)})
 
 
 def _is_text(raw: bytes) -> bool:
@@ -253,6 +269,9 @@ def _is_text(raw: bytes) -> bool:
 
 
 def cells(raw: bytes) -> list[Cell]:
-    """The cells of one CSV record."""
-    rows = csv.reader([raw.decode(errors="surrogateescape")])
-    return [Cell(cell) for row in rows for cell in row]
+    """The cells of one CSV record; the text itself where it is none."""
+    text = raw.decode(errors="surrogateescape")
+    try:
+        return [Cell(cell) for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
+    except csv.Error:
+        return [Cell(text)]

@@ -12,22 +12,24 @@ from typing import Any, TypeAlias
 
 from driftline.core.naming import MARK, marked_key
 from driftline.core.types import Map, Primitive, Struct, Type, peel
-from driftline.verify.values import Cell, Pairs, Reading, has_value, holds, is_nothing, routed, same_json
+from driftline.verify.values import Cell, Pairs, Reading, has_value, holds, is_nothing, routed
 
 Steps: TypeAlias = "tuple[str | int, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a row and a record part: a value that no column holds, or one in a column that the record has not.
+    """Where a row and a record part.
 
-    ``steps``: keys, and positions in lists. ``value``: the record's.
+    ``steps``: keys, and positions in lists. ``value``: the record's. ``lost``: no column holds it. ``invented``: a
+    column holds what does not come from it.
     """
 
     steps: Steps
     value: Any
     why: str
     lost: bool = True
+    invented: bool = False
 
     @property
     def path(self) -> str:
@@ -110,10 +112,17 @@ class _Check:
                 key, column = record.columns[name]
                 columns.setdefault(key, []).append((column, column.dim, stored))
         for key, x in v.items():
-            if x is not None and key != "":
-                self.value(columns.pop(key, ()), x, (*at, key))
+            if x is None or key == "":
+                continue
+            held = columns.pop(key, ())
+            # Most fields have one plain column, and it holds the value.
+            if len(held) != 1 or held[0][1] or not self.holds(held[0][0], held[0][2], x):
+                self.value(held, x, (*at, key))
         for key, held in columns.items():
             self.value(held, None, (*at, key))
+
+    def holds(self, column: Column, x: Any, v: Any) -> bool:
+        return column.type is not None and x is not None and holds(column.type, x, v, self.how)
 
     def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         """One value of the record, against all columns of its field."""
@@ -139,7 +148,7 @@ class _Check:
         found, strange = False, []
         for column, dim, stored in held:
             x = _unwrapped(stored, dim)
-            if column.type is not None and x is not None and holds(column.type, x, v, self.how):
+            if self.holds(column, x, v):
                 found = True
             elif column.type is None or x is None or not routed(column.type, x, v, self.how):
                 strange.append((column, stored))
@@ -190,7 +199,7 @@ class _Check:
             return
         best = min(ways, key=lambda way: sum(d.lost for d in way))
         for way_ in ways:
-            self.out += way_ if way_ is best else [d for d in way_ if not d.lost]
+            self.out += way_ if way_ is best else [d for d in way_ if d.invented]
         for column, stored in strange:
             self.invented(column, stored, v, at)
 
@@ -214,21 +223,24 @@ class _Check:
         """A variant holds any value, whole."""
         found = False
         for column, dim, stored in variants:
-            if same_json(_unwrapped(stored, dim), v):
+            if self.holds(column, _unwrapped(stored, dim), v):
                 found = True
             else:
                 self.invented(column, stored, v, at)
         others = _Check(self.how, self.ignore)
         others.value([h for h in held if h not in variants], v, at)
-        self.out += [d for d in others.out if not (d.lost and found)]
+        self.out += [d for d in others.out if d.invented or not found]
 
     def lost(self, strange: Sequence[tuple[Column, Any]], v: Any, at: Steps) -> None:
         others = "; ".join(f"{column.name} holds {shown(stored)}" for column, stored in strange)
-        self.out.append(Difference(at, v, f"{shown(v)} is nowhere" + (f", {others}" if others else "")))
+        why = f"{shown(v)} is nowhere" + (f", {others}" if others else "")
+        self.out.append(Difference(at, v, why, invented=bool(strange)))
 
     def invented(self, column: Column, stored: Any, v: Any, at: Steps) -> None:
         has = "the record has no value there" if is_nothing(v) else f"the record has {shown(v)}"
-        self.out.append(Difference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False))
+        self.out.append(
+            Difference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False, invented=True)
+        )
 
 
 def _unwrapped(stored: Any, dim: int) -> Any:

@@ -95,7 +95,7 @@ class Meeting:
 
     record: Record
     slot: Slot
-    how: Reading = Reading()
+    how: Reading
     ignore: frozenset[str] = frozenset()
 
     def of_record(self, v: Mapping[str, Any]) -> set[str]:
@@ -160,7 +160,9 @@ class Meeting:
 def key(scalars: Iterable[str]) -> int:
     """One number for the set."""
     text = "\n".join(sorted(scalars))
-    return int.from_bytes(blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(
+        blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "big", signed=True
+    )
 
 
 def loosely(v: Any) -> list[str]:
@@ -191,7 +193,7 @@ def _collapsed(v: Any, how: Reading, coarse: int, timeless: bool = False) -> str
         try:
             v = v.decode()
         except UnicodeDecodeError:
-            return v.hex()
+            return str(v.hex())
     if isinstance(v, str):
         meant = _meant(v, how)
         if meant is None:
@@ -207,7 +209,10 @@ def _is_number(record: Record, name: str) -> bool:
     return column is not None and not column.dim and column.type is not None and column.type.name in _NUMBERS
 
 
-def _meant(text: str, how: Reading) -> int | Decimal | None:
+_WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def _meant(text: str, how: Reading) -> float | Decimal | None:
     """The number that a text may have been, or may become: a number's, a date's epoch, true's 1."""
     first = text[:1]
     if first == "-" or "0" <= first <= "9":
@@ -215,8 +220,9 @@ def _meant(text: str, how: Reading) -> int | Decimal | None:
         if n is not None:
             return n
         m = moment(text, how.offsets)
-        return None if m is None else epoch(m, how.unit)
-    return {"true": 1, "false": 0}.get(text)
+        if m is not None:
+            return epoch(m, how.unit)
+    return _WORDS.get(text)
 
 
 def _number(v: float | Decimal, coarse: int) -> str:

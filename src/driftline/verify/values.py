@@ -32,6 +32,8 @@ class Pairs(dict[Any, Any]):
 class Cell(str):
     """A cell of CSV: a text, and the typed value whose print it is."""
 
+    __slots__ = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -266,6 +268,7 @@ _IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
     "timestamp_ntz": _in_timestamp,
     "binary": _in_binary,
     "fixed": _in_binary,
+    "variant": lambda stored, v, how: same_json(stored, v),
 }
 
 

@@ -19,12 +19,12 @@ Facets = Mapping[Facet, Seen]
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A column that a field needs: its facet, why, and the facet seen that caused it."""
+    """A column that a field needs: its facet, why, and what was seen of its cause."""
 
     facet: Facet
     rule: str
     why: str
-    cause: Facet
+    cause: Seen
 
 
 def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
@@ -65,10 +65,10 @@ def widening(column: Facet, facets: Iterable[Facet]) -> Facet | None:
 
 
 def collapse(facets: Facets) -> dict[Facet, Seen]:
-    """The facets, those of one family and dimension as the widest of it."""
+    """The facets, each with the widest type of its family that a column of its dimension would get."""
     out: dict[Facet, Seen] = {}
     for facet, seen in facets.items():
-        wide = widening(facet, (f for f in facets if f.dim == facet.dim)) or facet
+        wide = Facet(facet.dim, (widening(facet, facets) or facet).base)
         out[wide] = out[wide].merge(seen) if wide in out else seen
     return out
 
@@ -76,10 +76,10 @@ def collapse(facets: Facets) -> dict[Facet, Seen]:
 def first_sight(facets: Facets) -> tuple[list[New], Facet]:
     """The columns of a field that has none yet, and the one that takes the original name (seed rules 1, 4, 9)."""
     facets = drop_longs(collapse(facets))
-    new = [New(facet, "first-sight", "first seen", facet) for facet in facets]
+    new = [New(facet, "first-sight", "first seen", seen) for facet, seen in facets.items()]
     common = common_denominator(facets)
     if common is not None and common not in facets:
-        last = max((f for f in facets if isinstance(f.base, Primitive)), key=lambda f: facets[f].place)
+        last = max((s for f, s in facets.items() if isinstance(f.base, Primitive)), key=lambda s: s.place)
         new.append(
             New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
         )
@@ -102,11 +102,11 @@ def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
     missing = [f for f, seen in facets.items() if not any(accepts(c, f, seen, unit) for c in columns)]
     if not missing:
         return []
-    new = [New(f, "sibling", unfit(f, columns), f) for f in missing]
+    new = [New(f, "sibling", unfit(f, columns), facets[f]) for f in missing]
     common = common_denominator([*columns, *facets])
     if common is not None and common not in columns and common not in missing:
-        new.append(New(common, "common-denominator", f"holds every type of the field: {_listed([*columns, *facets])}",
-                       missing[-1]))  # fmt: skip
+        why = f"holds every type of the field: {_listed([*columns, *facets])}"
+        new.append(New(common, "common-denominator", why, facets[missing[-1]]))
     return new
 
 

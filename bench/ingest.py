@@ -1,0 +1,109 @@
+"""Drifting JSON into Iceberg: plain Spark and driftline side by side, in one run on one machine.
+
+    python bench/ingest.py [--records 1000000] [--drift 0.01] [--rounds 3]
+
+Plain Spark infers a schema from the files (`spark.read.json`) and appends with mergeSchema; fields that drift become
+strings. driftline keeps every type. Each round runs both, in turn, into fresh tables; the best of each is compared.
+Memory: the driver's Java heap in use after a collection, and this Python process, at a tenth of the records and at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from events import write
+
+from driftline import Lake
+
+
+def plain_spark(lake: Lake, files: Path, table: str) -> None:
+    spark = lake.spark
+    frame = spark.read.json(str(files))
+    spark.sql("create namespace if not exists lake.bench")
+    spark.sql(
+        f"create table lake.{table} using iceberg tblproperties "
+        "('write.spark.accept-any-schema'='true', 'format-version'='2') as select * from "
+        "(select 1 as id) where false"
+    )
+    frame.writeTo(f"lake.{table}").option("mergeSchema", "true").option("check-ordering", "false").append()
+
+
+def driftline(lake: Lake, files: Path, table: str) -> None:
+    lake.table(table).ingest(files)
+
+
+def memory(lake: Lake) -> dict[str, float]:
+    """MiB in use."""
+    jvm = lake.spark._jvm
+    jvm.System.gc()
+    runtime = jvm.Runtime.getRuntime()
+    java = (runtime.totalMemory() - runtime.freeMemory()) / 2**20
+    return {"java": round(java, 1), "python_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--drift", type=float, default=0.01)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as tmp:
+        files, tenth, warm = Path(tmp, "events"), Path(tmp, "tenth"), Path(tmp, "warm")
+        size = write(files, args.records, args.drift)
+        write(tenth, args.records // 10, args.drift)
+        write(warm, 20_000, args.drift)
+        lake = Lake.open(Path(tmp, "lake"))
+        times: dict[str, list[float]] = {"plain spark": [], "driftline": []}
+        for name, run in (("plain", plain_spark), ("drift", driftline)):
+            run(lake, warm, f"bench.warm_{name}")
+        driftline(lake, tenth, "bench.tenth")
+        small = memory(lake)
+        for i in range(args.rounds):
+            for name, run in (("plain spark", plain_spark), ("driftline", driftline)):
+                start = time.perf_counter()
+                run(lake, files, f"bench.{name.split()[0]}_{i}")
+                times[name].append(time.perf_counter() - start)
+        large = memory(lake)
+        counts = {
+            name: lake.sql(f"select count(*) from lake.bench.{name.split()[0]}_0").head()[0] for name in times
+        }
+        assert set(counts.values()) == {args.records}, counts
+        report(args, size, times, small, large)
+
+
+def report(
+    args: argparse.Namespace, size: int, times: dict[str, list[float]], small: dict, large: dict
+) -> None:
+    best = {name: min(taken) for name, taken in times.items()}
+    pairs = [d / p for d, p in zip(times["driftline"], times["plain spark"], strict=True)]
+    out = {
+        "records": args.records,
+        "bytes": size,
+        "drift": args.drift,
+        "seconds": {name: [round(t, 2) for t in taken] for name, taken in times.items()},
+        "rows_per_second": {name: round(args.records / t) for name, t in best.items()},
+        "ratio_of_best": round(best["driftline"] / best["plain spark"], 3),
+        "ratio_of_pairs_median": round(statistics.median(pairs), 3),
+        "memory_mib": {"a tenth of the records": small, "all records": large},
+    }
+    if args.json:
+        print(json.dumps(out))
+        return
+    print(f"{args.records:,} records, {size / 1e6:.0f} MB, {args.drift:.0%} drifted, {args.rounds} rounds")
+    for name, t in best.items():
+        print(f"  {name:12} {t:6.2f} s best   {args.records / t:10,.0f} rows/s   all: {out['seconds'][name]}")
+    print(
+        f"  ratio driftline / plain Spark: {out['ratio_of_best']} (best), {out['ratio_of_pairs_median']} (median of pairs)"
+    )
+    print(f"  driver memory, MiB: {small} at a tenth of the records, {large} at all")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The command line: `driftline COMMAND …`. Thin: each command asks a module and shows what it says."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+
+from driftline.cli.commands import app
+from driftline.cli.scope import Scope
+from driftline.errors import DriftlineError
+
+_GLOBAL = {"--lake": True, "--config": True, "--debug": False}  # and whether a value follows
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Runs one command and ends the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # names and values come in any script
+    scope = Scope()
+    try:
+        app(_globals_first(sys.argv[1:] if argv is None else argv), prog_name="driftline", obj=scope)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        code = 0
+    except DriftlineError as error:
+        code = _fail(scope, error.message, error.hint, error.exit_code)
+    except Exception as error:
+        from driftline.cli.rows import first_line
+
+        what = f"internal error: {type(error).__name__}: {first_line(error)}"
+        code = _fail(scope, what, "run again with --debug to see where", 1)
+    _flush()
+    sys.exit(code)
+
+
+def _globals_first(argv: Sequence[str]) -> list[str]:
+    """The arguments with options of all commands in front, where the parser wants them.
+
+    >>> _globals_first(["schema", "a.b", "--lake", "x"])
+    ['--lake', 'x', 'schema', 'a.b']
+    """
+    front: list[str] = []
+    rest = list(argv)
+    i = 0
+    while i < len(rest) and rest[i] != "--":
+        option, equals, _ = rest[i].partition("=")
+        if option in _GLOBAL and (_GLOBAL[option] or not equals):
+            count = 1 + int(_GLOBAL[option] and not equals)
+            front += rest[i : i + count]
+            del rest[i : i + count]
+        else:
+            i += 1
+    return front + rest
+
+
+def _fail(scope: Scope, what: str, todo: str | None, code: int) -> int:
+    if os.environ.get("DRIFTLINE_DEBUG"):
+        typer.echo(scope.redact(traceback.format_exc()), err=True)
+    typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    typer.echo(scope.redact(what), err=True)
+    if todo:
+        typer.echo(f"  {scope.redact(todo)}", err=True)
+    return code
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has gone, and Python would complain of it at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,316 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftline.cli.scope import Scope
+from driftline.errors import UsageError
+
+app = typer.Typer(
+    name="driftline",
+    help="Schema-evolving ingestion: drifting data goes in, plain Iceberg tables come out, no value is lost.",
+    epilog="--lake, --config and --debug may stand before or after the command.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+)
+
+
+class Format(StrEnum):
+    json = "json"
+    csv = "csv"
+    parquet = "parquet"
+    avro = "avro"
+    orc = "orc"
+
+
+class Policy(StrEnum):
+    preserve = "preserve"
+    widen = "widen"
+    strict = "strict"
+
+
+class OnConflict(StrEnum):
+    fail = "fail"
+    quarantine = "quarantine"
+
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE", help="Files, folders, globs; - is standard input.", show_default=False),
+]
+Into = Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", help="The table; made if it is not there.")]
+TableName = Annotated[str, typer.Argument(metavar="NAMESPACE.TABLE", show_default=False)]
+PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
+PolicyOption = Annotated[Policy, typer.Option(help="What drift does to the table.")]
+Conflict = Annotated[
+    OnConflict | None, typer.Option(help="What becomes of records that cannot be taken.", show_default=False)
+]
+FormatOption = Annotated[
+    Format | None, typer.Option(help="Instead of what the files' endings tell.", show_default=False)
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the table.", show_default=False),
+]
+Strings = Annotated[bool, typer.Option("--strings", help="CSV cells stay text.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from driftline import __version__
+
+        typer.echo(f"driftline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _all(
+    context: typer.Context,
+    lake: Annotated[
+        Path | None,
+        typer.Option(help="The lake's folder. [env: DRIFTLINE_LAKE; default: lake]", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A settings file. [default: driftline.toml, if there]", show_default=False),
+    ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Errors with a traceback. [env: DRIFTLINE_DEBUG]")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    context.obj.lake, context.obj.file = lake, config
+    if debug:
+        os.environ["DRIFTLINE_DEBUG"] = "1"
+
+
+@app.command()
+def ingest(
+    context: typer.Context,
+    sources: Sources,
+    into: Into,
+    batch_per_file: PerFile = False,
+    policy: PolicyOption = Policy.preserve,
+    on_conflict: Conflict = None,
+    format: FormatOption = None,  # noqa: A002
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, write nothing.")] = False,
+    set_: Sets = None,
+    strings: Strings = False,
+    json: Json = False,
+) -> None:
+    """Take files into a table, as one batch."""
+    _only_preserve(policy, on_conflict)
+    settings = _settings(context.obj, into, set_ or [])
+    with _files(sources, format) as (kind, files):
+        batches = [[file] for file in sorted(files)] if batch_per_file else [files]
+        _ingest(context.obj, batches, into, kind, settings, strings=strings, dry_run=dry_run, json=json)
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    sources: Sources,
+    into: Into,
+    batch_per_file: PerFile = False,
+    policy: PolicyOption = Policy.preserve,
+    on_conflict: Conflict = None,
+    format: FormatOption = None,  # noqa: A002
+    set_: Sets = None,
+    strings: Strings = False,
+    json: Json = False,
+) -> None:
+    """Show what ingest would change: ingest --dry-run."""
+    ingest(context, sources, into, batch_per_file, policy, on_conflict, format, True, set_, strings, json)
+
+
+@app.command()
+def schema(context: typer.Context, table: TableName, json: Json = False) -> None:
+    """Print a table's schema; --json: Iceberg's form of it."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import text
+    from driftline.settings import from_properties
+
+    with Progress() as progress:
+        state = context.obj.open(progress, must_exist=True).table(table).state()
+    if json:
+        from driftline.core.schema_json import to_json
+
+        put(to_json(state.schema))
+    else:
+        show(text.schema(table, state.schema, from_properties(state.properties).mark))
+
+
+@app.command()
+def query(
+    context: typer.Context,
+    sql: Annotated[str, typer.Argument(metavar="SQL", show_default=False)],
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="At most so many rows; 0: all. [default: 100, with --json all]", show_default=False
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run SQL on the lake; --json: one object a row."""
+    from driftline.cli import rows
+    from driftline.cli.terminal import Progress, out
+
+    with rows.told():
+        with Progress() as progress:
+            lake = context.obj.open(progress)
+            progress.phase("running")
+            frame = lake.sql(sql)
+            shown = (limit or 0) if json or limit is not None else rows.LIMIT
+            found = rows.Json(frame, shown) if json else rows.Pages(frame, shown)
+        found.show(out(width=rows.ENDLESS))
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    sources: Sources,
+    table: Annotated[str, typer.Option(metavar="NAMESPACE.TABLE")],
+    format: FormatOption = None,  # noqa: A002
+    json: Json = False,
+) -> None:
+    """Prove, value by value, that nothing was lost."""
+    from driftline.cli.check import check
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import text
+
+    with _files(sources, format) as (kind, files):
+        with Progress() as progress:
+            lake = context.obj.open(progress, must_exist=True)
+            progress.phase("comparing source and table")
+            verdict = check(lake.table(table), files, kind)
+        put(verdict.to_dict()) if json else show(text.verdict(verdict, table))
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor(context: typer.Context, json: Json = False) -> None:
+    """Check Java, Spark, jars, catalog, write access."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.doctor import checks
+    from driftline.report import text
+
+    scope: Scope = context.obj
+    with Progress() as progress:
+        progress.phase("checking")
+        found = checks(scope.config.lake, scope.config.catalog)
+    ok = all(check.ok for check in found)
+    if json:
+        told = [
+            {key: scope.redact(v) if isinstance(v, str) else v for key, v in c.to_dict().items()}
+            for c in found
+        ]
+        put({"ok": ok, "checks": told})
+    else:
+        show(text.checks(found, scope.redact))
+    if not ok:
+        raise typer.Exit(3)
+
+
+@app.command()
+def demo(
+    context: typer.Context,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the lake, to look around in it.")] = False,
+    json: Json = False,
+) -> None:
+    """See a week of drifting data go into a fresh lake."""
+    from driftline.demo.script import run
+
+    run(context.obj, keep=keep, json=json)
+
+
+# What commands share -------------------------------------------------------------------------------------------
+
+
+def _ingest(
+    scope: Scope,
+    batches: Sequence[list[str]],
+    into: str,
+    kind: str,
+    settings: Mapping[str, str],
+    *,
+    strings: bool,
+    dry_run: bool,
+    json: bool,
+) -> None:
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import text
+
+    with Progress() as progress:
+        lake = scope.open(progress)
+    for files in batches:
+        title = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+        with Progress(lake.spark) as progress:
+            result = lake.table(into).ingest(
+                files,
+                format=kind,
+                strings=strings,
+                settings=settings,
+                dry_run=dry_run,
+                progress=lambda phase, title=title: progress.phase(f"{title}: {phase}"),
+            )
+        if json:
+            put(result.to_dict())
+        else:
+            show(text.batch(result, title, dry_run=dry_run))
+
+
+@contextmanager
+def _files(sources: Sequence[str], fmt: str | None) -> Iterator[tuple[str, list[str]]]:
+    """The sources' format and files; what came by standard input is deleted afterwards."""
+    from driftline.source.files import expand
+
+    kind, files = expand(sources, fmt)
+    try:
+        yield kind, files
+    finally:
+        if "-" in sources:
+            for file in map(Path, files):
+                if file.name.startswith("stdin-") and file.parent == Path(tempfile.gettempdir()):
+                    file.unlink(missing_ok=True)
+
+
+def _settings(scope: Scope, table: str, given: Sequence[str]) -> dict[str, str]:
+    """The table's settings of the file, and of --set before those."""
+    from driftline.settings import as_properties
+
+    flags = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set {pair}: there is no value", hint="write --set key=value")
+        flags[key.strip()] = value.strip()
+    as_properties(flags)  # what is wrong with them is said before Spark starts
+    return {**scope.config.tables.get(table, {}), **flags}
+
+
+def _only_preserve(policy: Policy, on_conflict: OnConflict | None) -> None:
+    if policy is not Policy.preserve:
+        raise UsageError(
+            f"--policy {policy} is not there yet", hint="preserve, the default, takes all that comes"
+        )
+    if on_conflict is OnConflict.fail:
+        raise UsageError(
+            "--on-conflict fail is not there yet", hint="what is no record goes to quarantine, whole"
+        )

@@ -1,0 +1,231 @@
+"""The rows of a query, as they stream out of Spark: JSON lines, or tables of a page each.
+
+Spark itself writes each row as JSON: numbers with all their digits, instants in UTC, bytes as base64.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from driftline.core.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
+from driftline.errors import DataError, UsageError
+from driftline.report.text import clean
+from driftline.route.convert import convert
+from driftline.route.sql import each, literal, name, variable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+LIMIT = 100  # rows that a terminal gets unasked
+ENDLESS = 100_000  # characters of a line in a file or a pipe: nothing is cut there
+PAGE = 500  # rows that share their columns' widths
+NARROW = 8  # characters that a column wants at least, to stand beside others
+_ZEROS = re.compile(r"(\.\d*?)0+$")
+
+
+class Json:
+    """Each row as one JSON object a line, at most ``limit`` of them (0: all)."""
+
+    def __init__(self, frame: DataFrame, limit: int) -> None:
+        twice = sorted({c for c in frame.columns if frame.columns.count(c) > 1})
+        if twice:
+            raise UsageError(
+                f"two columns of the result are named {twice[0]!r}", hint="name one otherwise with AS"
+            )
+        self._rows = _begun(_json(frame.limit(limit) if limit else frame, frame.columns))
+
+    def show(self, _: Console) -> None:
+        for line in self._rows:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+class Pages:
+    """The rows as tables of a page each, at most ``limit`` rows (0: all)."""
+
+    def __init__(self, frame: DataFrame, limit: int) -> None:
+        self._names = [clean(c) for c in frame.columns]
+        self._limit = limit
+        numbered = [str(i) for i in range(len(frame.columns))]
+        self._rows = _begun(_json(frame.limit(limit + 1) if limit else frame, numbered))
+
+    def show(self, console: Console) -> None:
+        shown = islice(self._rows, self._limit or None)
+        count = 0
+        while page := [_cells(row) for row in islice(shown, PAGE)]:
+            count += len(page)
+            console.print(_page(self._names, page, console))
+        if not count and self._names:
+            console.print(f"no rows ({', '.join(self._names)})", style="dim")
+        elif next(self._rows, None) is not None:
+            console.print(f"the first {self._limit} rows; --limit N shows more, --limit 0 all", style="dim")
+
+
+def _begun(rows: Iterator[str]) -> Iterator[str]:
+    """The same rows, the first of them fetched already."""
+    return chain(list(islice(rows, 1)), rows)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Errors of Spark as errors of the query."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise failure(error) from error
+        raise
+
+
+def failure(error: Exception) -> DataError | UsageError:
+    """What Spark says of a query, in one line."""
+    from pyspark.errors import ParseException
+
+    text = first_line(error)
+    at = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
+    where = f" (line {at[1]}, column {int(at[2]) + 1})" if at else ""
+    kind = UsageError if isinstance(error, ParseException) else DataError
+    missing = "TABLE_OR_VIEW_NOT_FOUND" in str(error)
+    return kind(
+        f"SQL: {text}{where}", hint="`show tables in NAMESPACE` lists what is there" if missing else None
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what a Python or Java error says, of its innermost cause that says something."""
+    from py4j.protocol import Py4JJavaError
+
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        java: Any = error.java_exception
+        while java is not None:
+            text, java = java.getMessage() or text, java.getCause()
+    text = re.sub(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: [^$]*$", "", text.strip())
+    # Spark breaks a sentence into lines, and puts advice and plans behind it.
+    sentence = re.match(r"(?s)(.*?\.)(?:\s*\n|$)", text)
+    return " ".join((sentence[1] if sentence else text.split("\n\n")[0]).split()) or type(error).__name__
+
+
+# Rows as JSON -------------------------------------------------------------------------------------------------
+
+
+def _json(frame: DataFrame, names: list[str]) -> Iterator[str]:
+    if not names:
+        return
+    positions = [f"c{i}" for i in range(len(names))]
+    columns = ", ".join(
+        f"{literal(n)}, {_text(name(c), f.dataType)}"
+        for n, c, f in zip(names, positions, frame.schema.fields, strict=True)
+    )
+    rows = frame.toDF(*positions).selectExpr(
+        f"to_json(named_struct({columns}), map('ignoreNullFields', 'false'))"
+    )
+    for row in rows.toLocalIterator():
+        yield row[0]
+
+
+def _text(x: str, type_: DataType) -> str:
+    """``x`` with what JSON has no type for as text, in the form that ingest writes it in, at any depth."""
+    spark: Any = type_
+    match type_.typeName():
+        case "timestamp":
+            return convert(x, TIMESTAMP, STRING, None)
+        case "timestamp_ntz":
+            return convert(x, TIMESTAMP_NTZ, STRING, None)
+        case "array":
+            return each(x, lambda v: _text(v, spark.elementType))
+        case "map":
+            k, v = variable("k"), variable("v")
+            key, value = _text(k, spark.keyType), _text(v, spark.valueType)
+            x = x if value == v else f"transform_values({x}, ({k}, {v}) -> {value})"
+            return x if key == k else f"transform_keys({x}, ({k}, {v}) -> {key})"
+        case "struct":
+            inner = [(f.name, x_f := f"{x}.{name(f.name)}", _text(x_f, f.dataType)) for f in spark.fields]
+            if all(before == after for _, before, after in inner):
+                return x
+            made = ", ".join(f"{literal(n)}, {after}" for n, _, after in inner)
+            return f"if({x} is null, null, named_struct({made}))"
+        case kind if kind.startswith(("time(", "time", "interval")):
+            return f"cast({x} as string)"
+        case _:
+            return x
+
+
+# Tables -------------------------------------------------------------------------------------------------------
+
+
+class _Number(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def _cells(row: str) -> list[Text]:
+    values = json.loads(row, parse_int=_Number, parse_float=_Number)
+    return [_cell(value) for value in values.values()]
+
+
+def _cell(value: Any) -> Text:
+    match value:
+        case None:
+            return Text("null", "dim")
+        case _Number():
+            return Text(_ZEROS.sub(r"\1", value).removesuffix("."), justify="right")
+        case str():
+            return Text(clean(value))
+        case _:
+            return Text(clean(_compact(value)))
+
+
+def _compact(value: Any) -> str:
+    """A nested value, its numbers as they were written."""
+    match value:
+        case dict():
+            return (
+                "{"
+                + ", ".join(f"{json.dumps(k, ensure_ascii=False)}: {_compact(v)}" for k, v in value.items())
+                + "}"
+            )
+        case list():
+            return "[" + ", ".join(map(_compact, value)) + "]"
+        case _Number():
+            return str(value)
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _page(names: list[str], rows: list[list[Text]], console: Console) -> Table:
+    widths = [max(len(n), *(row[i].cell_len for row in rows)) for i, n in enumerate(names)]
+    if console.is_terminal and sum(min(w, NARROW) + 2 for w in widths) > console.width:
+        return _upright(names, rows)
+    out = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for i, n in enumerate(names):
+        right = all(row[i].justify == "right" or row[i].style == "dim" for row in rows)
+        out.add_column(Text(n), overflow="ellipsis", no_wrap=True, justify="right" if right else "left",
+                       width=None if console.is_terminal else widths[i])  # fmt: skip
+    for row in rows:
+        out.add_row(*row)
+    return out
+
+
+def _upright(names: list[str], rows: list[list[Text]]) -> Table:
+    """Too many columns for the terminal: one under the other."""
+    out = Table.grid(padding=(0, 2))
+    for row in rows:
+        for n, cell in zip(names, row, strict=True):
+            cell.justify = None
+            out.add_row(Text(n, "bold"), cell)
+        out.add_row("", "")
+    return out

@@ -1,0 +1,92 @@
+"""What goes to the terminal: reports on standard output, progress and errors on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import RenderableType
+
+LOG_WIDTH = 120  # of lines that go to a file or a pipe
+
+
+def out(*, width: int | None = None) -> Console:
+    """Standard output; a line breaks at the terminal's width, or at ``width`` where there is none."""
+    console = Console(highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = width or LOG_WIDTH
+    return console
+
+
+def show(lines: Iterable[RenderableType] | RenderableType) -> None:
+    console = out()
+    for line in [lines] if isinstance(lines, str) or not isinstance(lines, Iterable) else lines:
+        console.print(line)
+
+
+def put(value: Any) -> None:
+    """A value as one line of JSON."""
+    sys.stdout.write(f"{json.dumps(value, ensure_ascii=False)}\n")
+    sys.stdout.flush()
+
+
+class Progress:
+    """One line at the foot of a terminal: what is done now, and how far Spark is with it. Nothing elsewhere,
+    but for what takes long enough to be told in a log."""
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        self.spark = spark
+        self._console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+        self._spinner = Spinner("dots")
+        self._text = ""
+        self._live: Live | None = None
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self._render, transient=True, refresh_per_second=6,
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def phase(self, text: str) -> None:
+        self._text = text
+
+    def notice(self, text: str) -> None:
+        """Tells of what takes long, in a log too."""
+        self._text = text
+        if not self._console.is_terminal:
+            self._console.print(text)
+
+    def _render(self) -> Spinner:
+        self._spinner.update(text=Text.assemble(self._text, (self._tasks(), "dim")))
+        return self._spinner
+
+    def _tasks(self) -> str:
+        if self.spark is None:
+            return ""
+        try:
+            tracker = self.spark.sparkContext.statusTracker()
+            stages = [s for i in tracker.getActiveStageIds() if (s := tracker.getStageInfo(i))]
+        except Exception:  # progress must not end the work; Spark may be on its way out
+            return ""
+        total = sum(s.numTasks for s in stages)
+        return f"  {sum(s.numCompletedTasks for s in stages)} of {total} tasks" if total > 1 else ""

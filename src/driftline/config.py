@@ -1,0 +1,142 @@
+"""`driftline.toml`: where the lake is, the catalog it has, settings of its tables."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driftline.errors import UsageError
+from driftline.settings import as_properties
+
+FILE = "driftline.toml"
+DEFAULT = Path("lake")
+
+_KEYS = ("lake", "catalog", "tables")
+_SECRET = re.compile(r"token|secret|passw|credential|access.?key|private|account.?key|sas", re.IGNORECASE)
+_USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+HIDDEN = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``: settings."""
+
+    lake: Path = DEFAULT
+    catalog: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def redact(self, text: str) -> str:
+        """The text without the catalog's secrets.
+
+        >>> Config(catalog={"token": "s3cr3t"}).redact("401 for s3cr3t at http://me:pw@host/")
+        '401 for *** at http://***@host/'
+        """
+        secrets = {value for key, value in self.catalog.items() if value and _SECRET.search(key)}
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return _USERINFO.sub(HIDDEN, text)
+
+
+def load(
+    lake: Path | None = None,
+    file: Path | None = None,
+    env: Mapping[str, str] = os.environ,
+    here: Path | None = None,
+) -> Config:
+    """What flags, the environment and the file say, in this order of precedence.
+
+    ``lake`` and ``file`` are flags; without ``file``, the `driftline.toml` in ``here``, the working directory, counts if
+    it is there. A lake named by flag or environment is a folder, whatever catalog the file names. Raises UsageError.
+    """
+    path = file or (here or Path()) / FILE
+    read = _read(path) if file or path.is_file() else Config()
+    named = lake or (Path(env["DRIFTLINE_LAKE"]) if env.get("DRIFTLINE_LAKE") else None)
+    if named is None:
+        return read
+    return Config(
+        named, {key: value for key, value in read.catalog.items() if key.startswith("spark.")}, read.tables
+    )
+
+
+def _read(path: Path) -> Config:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror}", hint="name another with --config"
+        ) from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise UsageError(f"{path}: {error}") from error
+    for key in data:
+        if key not in _KEYS:
+            raise UsageError(f"{path}: there is no {key!r}", hint=nearest(key, _KEYS))
+    catalog = dict(_flat(_table(data, "catalog", path), "", path))
+    if "lake" in data:
+        if not isinstance(data["lake"], str):
+            raise UsageError(f"{path}: lake = {data['lake']!r} is not a path")
+        if any(not key.startswith("spark.") for key in catalog):
+            raise UsageError(f"{path}: lake and [catalog] each name a lake", hint="leave one of them out")
+    lake = path.parent / Path(data["lake"]).expanduser() if "lake" in data else DEFAULT
+    tables = {name: _settings(name, given, path) for name, given in _table(data, "tables", path).items()}
+    return Config(lake, catalog, tables)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What to do about an unknown word.
+
+    >>> nearest("lakes", ["lake", "tables"])
+    "did you mean 'lake'?"
+    """
+    known = list(known)
+    near = difflib.get_close_matches(word, known, 1, 0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+
+
+def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    found = data.get(key, {})
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: {key} is not a table", hint=f"write [{key}]")
+    return found
+
+
+def _flat(table: Mapping[str, Any], prefix: str, path: Path) -> Iterable[tuple[str, str]]:
+    """Properties with dotted names, which TOML takes for tables in tables."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.", path)
+        else:
+            yield f"{prefix}{key}", _text(value, f"catalog.{prefix}{key}", path)
+
+
+def _settings(name: str, given: Any, path: Path) -> dict[str, str]:
+    if "." not in name:
+        inner = next(iter(given), "table") if isinstance(given, dict) else "table"
+        raise UsageError(
+            f"{path}: tables.{name} is not a table's settings", hint=f'write [tables."{name}.{inner}"]'
+        )
+    if not isinstance(given, dict):
+        raise UsageError(f'{path}: tables."{name}" is no table', hint=f'write [tables."{name}"]')
+    settings = {key: _text(value, f'tables."{name}".{key}', path) for key, value in given.items()}
+    try:
+        as_properties(settings)
+    except UsageError as error:
+        raise UsageError(f'{path}: [tables."{name}"]: {error.message}', error.hint) from error
+    return settings
+
+
+def _text(value: Any, where: str, path: Path) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return str(value)
+        case _:
+            raise UsageError(
+                f"{path}: {where} is not one value", hint="write a text, a number, true or false"
+            )

@@ -1,0 +1,160 @@
+"""The adaptive decoder: a type tree for msgspec, made of the facets known so far.
+
+It takes a line only if walking it would add nothing to the shape; every other line fails, and is walked. Where
+msgspec has no type for what is known of a field, the field is decoded plainly and given to `Walker.check`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any
+
+from msgspec import Meta, defstruct, json
+
+from driftline.core.shape import NUMBER_TEXT, RECORD, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, BOOLEAN, DOUBLE, LONG, STRING, Primitive
+from driftline.observe.dates import DATELIKE, DECLARED, known_pattern, other_patterns
+from driftline.observe.numbers import EXACT
+from driftline.observe.parse import Number
+from driftline.observe.walk import UNKNOWN, Expect, Walker
+
+_DEEPEST = 40  # levels of records that get types of their own; what is deeper is walked
+_WIDEST = 2000  # keys of a record that msgspec looks up; more are looked up in Python
+_UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names
+_END = r"(?![\s\S])"  # the end of a string, where `$` would let a line break pass
+
+_NO_INTEGER = Annotated[int, Meta(ge=1, le=0)]  # without it, `float` takes integers
+_EXACT_INTEGER = Annotated[int, Meta(ge=-EXACT, le=EXACT)]
+_LONG = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_EMPTY = defstruct("Empty", [], forbid_unknown_fields=True)
+_MAP = MapOf(STRING)
+_NUMBERS = ("int", "long", "float", "double", "decimal", "number_text")
+_STRINGS = (STRING, *DATELIKE, *DECLARED)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """``decode`` raises ValueError or RecursionError for a line that may add something to the shape. ``doubles``: it
+    forgets how doubles were written, so that `driftline.observe.screen.doubtful` lines are not for it."""
+
+    decode: Callable[[bytes], object]
+    doubles: bool
+
+
+def build(walker: Walker, *, exact: bool) -> Decoder:
+    """A decoder of what the walker knows now. ``exact``: numbers with a fraction are judged by their text, slowly."""
+    builder = _Builder(walker, exact)
+    record = builder.record(walker.shape, walker.known, 0)
+    decoder = json.Decoder(record, dec_hook=builder.check, float_hook=Number)
+    return Decoder(decoder.decode, builder.doubles)
+
+
+class _Builder:
+    def __init__(self, walker: Walker, exact: bool) -> None:
+        self.walker, self.exact = walker, exact
+        self.doubles = False
+        self.checked: dict[type, tuple[FieldShape, Expect, object]] = {}
+
+    def check(self, kind: type, value: object) -> object:
+        """The hook of fields that have no type."""
+        seen, known, instance = self.checked[kind]
+        self.walker.check(value, seen, known)
+        return instance
+
+    def record(self, shape: RecordShape, known: Expect, depth: int) -> Any:
+        fields: list[Any] = []
+        names: dict[str, str] = {}
+        for key, seen in shape.fields.items():
+            below = known.fields.get(key, UNKNOWN)
+            spoken = bool(key) and not _UNSPEAKABLE.search(key)
+            type_ = self.field(seen, below, depth) if spoken else None
+            name = f"f{len(fields)}"
+            if spoken:
+                names[name] = key
+            if below.required and not seen.missing:
+                fields.append((name, _NO_INTEGER if type_ is None else type_))
+            elif spoken:
+                fields.append((name, _or_null(type_), None))
+        return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
+
+    def field(self, seen: FieldShape, known: Expect, depth: int) -> Any:
+        """The type of a field's values, null aside; None where it has no others, or they are to be walked."""
+        dims = {facet.dim for facet in seen.facets if facet.dim}
+        deepest = max(*dims, seen.empty_lists, 0)
+        if depth + deepest > _DEEPEST:
+            return None
+        if len(dims) > 1 or self.untypable(seen, known):
+            return self.checked_type(seen, known)
+        type_: Any = None
+        for level in range(deepest, -1, -1):
+            parts = self.level(seen, known, level, depth + deepest + 1)
+            if level < deepest:
+                parts.append(list[_or_null(type_)])  # type: ignore[misc]
+            if _mixed(parts):
+                return self.checked_type(seen, known)
+            type_ = reduce(or_, parts) if parts else None
+        return type_
+
+    def checked_type(self, seen: FieldShape, known: Expect) -> Any:
+        kind = type("Checked", (), {})
+        self.checked[kind] = (seen, known, kind())
+        return kind
+
+    def untypable(self, seen: FieldShape, known: Expect) -> bool:
+        """Whether what is known of the field is more than msgspec's types can say, or can say for sure."""
+        bases = {facet.base for facet in seen.facets}
+        if any(s.ragged for s in seen.facets.values()) or BIG_INTEGER in bases:
+            return True
+        if not known.plain_numbers and any(isinstance(b, Primitive) and b.name in _NUMBERS for b in bases):
+            return True
+        if any(s.record is not None and len(s.record.fields) > _WIDEST for s in seen.facets.values()):
+            return True
+        return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
+
+    def level(self, seen: FieldShape, known: Expect, level: int, depth: int) -> list[Any]:
+        """The types, lists aside, of what may stand inside ``level`` lists."""
+        facets = {facet.base: s for facet, s in seen.facets.items() if facet.dim == level}
+        parts: list[Any] = [bool] if BOOLEAN in facets else []
+        if LONG in facets:
+            parts.append(_LONG if facets[LONG].wide else _EXACT_INTEGER)
+        if DOUBLE in facets:
+            self.doubles = True
+            parts += [float] if LONG in facets else [_NO_INTEGER, float]
+        if strings := {base: s for base, s in facets.items() if base in _STRINGS}:
+            parts.append(self.text(strings, known))
+        for base, s in facets.items():
+            if base == RECORD and s.record is not None:
+                parts.append(self.record(s.record, known, depth))
+            elif isinstance(base, MapOf) and s.value is not None and known.value is not None:
+                parts.append(dict[str, _or_null(self.field(s.value, known.value, depth))])  # type: ignore[misc]
+        if seen.empty_record and not facets.keys() & {RECORD, _MAP}:
+            parts.append(_EMPTY)
+        return parts
+
+    def text(self, strings: Mapping[Any, Seen], known: Expect) -> Any:
+        """The strings that are of these types, no finer and no further than they were seen."""
+        mode = self.walker.dates
+        others = other_patterns(known.types, mode if known.dated or STRING not in strings else "off")
+        if STRING in strings and not others:
+            return str
+        kinds = [
+            known_pattern(base, s.fraction, s.far, mode) for base, s in strings.items() if base != STRING
+        ]
+        pattern = "|".join([f"(?:{'|'.join(kinds)}){_END}"] if kinds else [])
+        if STRING in strings:
+            pattern = "|".join(filter(None, (pattern, f"(?!(?:{'|'.join(others)}){_END})")))
+        return Annotated[str, Meta(pattern=f"^(?:{pattern})")]
+
+
+def _mixed(parts: list[Any]) -> bool:
+    """Whether a pattern stands beside a list or a dict: msgspec takes the one for the other and corrupts memory."""
+    bare = [getattr(part, "__origin__", part) for part in parts]
+    return str in bare and str not in parts and (list in bare or dict in bare)
+
+
+def _or_null(type_: Any) -> Any:
+    return None if type_ is None else type_ | None

@@ -1,0 +1,129 @@
+"""Observing lines of JSON: every type of every path of every record, no sampling."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from operator import length_hint
+from time import perf_counter
+
+from driftline.core.plan import Settings
+from driftline.core.shape import Place
+from driftline.observe.decoder import Decoder, build
+from driftline.observe.observation import REASONS, Bad, Observation, Tally, merge_observations
+from driftline.observe.parse import Malformed, parse, reason
+from driftline.observe.screen import doubtful
+from driftline.observe.walk import SAMPLE, Expect, Walker, sample
+
+__all__ = ["JsonObserver", "reason"]
+
+_CHUNK = 2000  # lines that are screened at once
+
+
+class JsonObserver:
+    """Observes the lines that it is fed, against what a table has (``known``).
+
+    A decoder, typed by what was seen so far, reads the lines. It takes only lines that would teach nothing; any
+    other is walked, and the decoder built anew once the walking has cost as much as building did.
+    """
+
+    def __init__(self, known: Expect, settings: Settings) -> None:
+        self._known, self._dates = known, settings.dates
+        self._done = Observation()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._walker = Walker(self._known, self._dates)
+        self._fast, self._exact = _Adaptive(self._walker, exact=False), _Adaptive(self._walker, exact=True)
+        self._lines = self._blank = self._malformed = 0
+        self._bad: list[Bad] = []
+        self._next = Place()
+
+    def feed(self, lines: Sequence[bytes], source: str, first_line: int) -> None:
+        """Observes lines of JSON, one record each; a blank one counts as a line only."""
+        if Place(source, first_line) < self._next:
+            # First places are minima: what was learnt further down may not hide what stands before.
+            self._done = self.result()
+            self._begin()
+        self._next = Place(source, first_line + len(lines))
+        self._lines += len(lines)
+        for at in range(0, len(lines), _CHUNK):
+            self._chunk(lines[at : at + _CHUNK], source, first_line + at)
+
+    def result(self) -> Observation:
+        """What was observed so far; to be asked for when all is fed."""
+        records = self._lines - self._blank - self._malformed
+        tally = Tally(
+            records,
+            self._malformed,
+            Counter(self._walker.dropped),
+            tuple(self._bad),
+            careful=self._malformed > 0,
+        )
+        return merge_observations([self._done, Observation(self._walker.shape, tally, self._lines)])
+
+    def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> None:
+        at, doubts = 0, None
+        while at < len(lines):
+            fast = self._fast.decoder()
+            stop = len(lines)
+            if fast.doubles:
+                if doubts is None:
+                    doubts = doubtful(lines)
+                stop = next((i for i in doubts if i >= at), stop)
+            if stop == at:
+                self._offer(self._exact, lines[at], source, first + at)
+                at += 1
+                continue
+            todo = iter(lines[at:stop])
+            try:
+                deque(map(fast.decode, todo), maxlen=0)
+                at = stop
+            except (ValueError, RecursionError):
+                at = stop - length_hint(todo)
+                self._fast.spent += self._walk(lines[at - 1], source, first + at - 1)
+
+    def _offer(self, adaptive: _Adaptive, line: bytes, source: str, number: int) -> None:
+        """Walks a line, unless the decoder takes it."""
+        try:
+            adaptive.decoder().decode(line)
+        except (ValueError, RecursionError):
+            adaptive.spent += self._walk(line, source, number)
+
+    def _walk(self, line: bytes, source: str, number: int) -> float:
+        """Learns from a line; the seconds that it took."""
+        start = perf_counter()
+        try:
+            if line.strip():
+                self._walker.walk(parse(line), source, number)
+            else:
+                self._blank += 1
+        except Malformed as error:
+            self._malformed += 1
+            if len(self._bad) < REASONS:
+                text = line[: 4 * SAMPLE].decode(errors="backslashreplace")
+                self._bad.append(Bad(Place(source, number), str(error), sample(text)))
+        return perf_counter() - start
+
+
+class _Adaptive:
+    """A decoder of what the walker knows, built anew when lines walked for want of it have cost as much."""
+
+    def __init__(self, walker: Walker, *, exact: bool) -> None:
+        self._walker, self._exact = walker, exact
+        self._decoder = Decoder(_refuse, doubles=False)
+        self._knows = 0
+        self._cost = 0.0
+        self.spent = 0.0
+
+    def decoder(self) -> Decoder:
+        if self._knows != self._walker.learnt and self.spent >= self._cost:
+            start = perf_counter()
+            self._decoder = build(self._walker, exact=self._exact)
+            self._knows, self.spent = self._walker.learnt, 0.0
+            self._cost = perf_counter() - start
+        return self._decoder
+
+
+def _refuse(line: bytes) -> object:
+    raise ValueError

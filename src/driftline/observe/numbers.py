@@ -1,0 +1,138 @@
+"""JSON numbers, judged by their text (rule 2.1), and tagged for parsers that would forget it."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Collection
+from typing import TypeVar
+
+from driftline.core.shape import NUMBER_TEXT
+from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, DOUBLE, FLOAT, INT, LONG, Primitive
+
+EXACT = 2**53  # a double holds every integer up to here
+_FAR = 10**9  # an exponent beyond every type's
+
+Text = TypeVar("Text", str, bytes)
+
+
+def base_of(text: str) -> Primitive:
+    """The type of one JSON number as written (rule 2.1); `NUMBER_TEXT` where no number type holds it.
+
+    >>> [str(base_of(n)) for n in ("7", "1e400", "0.10000000000000001", "12345678901234567890.5")]
+    ['long', 'number_text', 'double', 'decimal(38, 18)']
+    """
+    if _whole(text):
+        if len(text) <= 18 or (len(text) <= 20 and -(2**63) <= int(text) < 2**63):
+            return LONG
+        return BIG_INTEGER if len(text.lstrip("-")) <= 38 else NUMBER_TEXT
+    digits, power = _written(text)
+    if not digits or _prints_as(float(text), digits, power, 17):
+        return DOUBLE
+    return BIG_DECIMAL if _holds(BIG_DECIMAL, digits, power) else NUMBER_TEXT
+
+
+def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
+    """The type of a JSON number in a field with columns of these types: `base_of`, if among them; else the narrowest
+    of them that reads back as the written number; else `base_of` (section 3 of the rules).
+
+    >>> from driftline.core.types import decimal
+    >>> [str(declared_base(n, {decimal(18, 2)})) for n in ("19.99", "20", "0.125")]
+    ['decimal(18, 2)', 'decimal(18, 2)', 'double']
+    """
+    natural = base_of(text)
+    if natural in declared:
+        return natural
+    digits, power = _written(text)
+    if _whole(text):
+        value = int(text) if natural != NUMBER_TEXT else None
+        if INT in declared and natural == LONG and value is not None and -(2**31) <= value < 2**31:
+            return INT
+        if FLOAT in declared and value is not None and _float(value) == value:
+            return FLOAT
+        if natural == LONG and value is not None and _has_room_for_longs(declared, value):
+            return LONG
+    elif FLOAT in declared and (not digits or _prints_as(_float(float(text)), digits, power, 9)):
+        return FLOAT
+    decimals = sorted((t for t in declared if t.name == "decimal"), key=lambda t: t.args)
+    return next((t for t in decimals if _holds(t, digits, power)), natural)
+
+
+def judged(text: str) -> bool:
+    """Whether a number written with a fraction or an exponent is a DOUBLE. Raises ValueError for what is no number."""
+    # The shortest text of a double is a number that prints as itself.
+    return repr(float(text)) == text or base_of(text) == DOUBLE
+
+
+def _whole(text: str) -> bool:
+    return "." not in text and "e" not in text and "E" not in text
+
+
+def _written(text: str) -> tuple[str, int]:
+    """Significant digits, and the power of ten of the last of them; no digits for zero."""
+    mantissa, _, power = text.lstrip("-").lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = whole + fraction
+    kept = digits.rstrip("0")
+    exponent = _FAR if len(power) > 4000 else int(power or 0)
+    if power.startswith("-") and exponent == _FAR:
+        exponent = -_FAR
+    return kept.lstrip("0"), exponent - len(fraction) + len(digits) - len(kept)
+
+
+def _prints_as(value: float, digits: str, power: int, most: int) -> bool:
+    """Whether ``value`` printed at as many digits as were written, ``most`` at most, is the written number."""
+    if len(digits) > most or not math.isfinite(value) or value == 0:
+        return False
+    return _written(f"{abs(value):.{len(digits) - 1}e}") == (digits, power)
+
+
+def _float(value: float) -> float:
+    """The float32 nearest to the number."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.inf
+
+
+def _holds(t: Primitive, digits: str, power: int) -> bool:
+    precision, scale = t.args
+    return not digits or (power >= -scale and len(digits) + power <= precision - scale)
+
+
+def _has_room_for_longs(declared: Collection[Primitive], value: int) -> bool:
+    if DOUBLE in declared and abs(value) <= EXACT:
+        return True
+    return any(t.name == "decimal" and t.args[0] - t.args[1] >= 19 for t in declared)
+
+
+# Everything up to the next number outside strings, then that number, sorted by what is sure at a glance. Possessive
+# throughout, so that a text of any size is read once. The end of the text matches too, lest a search start anew
+# inside a string.
+_NEXT = re.compile(
+    r'((?:[^"0-9-]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)'
+    r"(?:(-?[0-9]{1,18}(?![0-9.eE]))|(-?[0-9]{1,8}\.[0-9]{1,7}(?![0-9eE]))|(-?[0-9][0-9.eE+-]*+)|\Z)",
+    re.DOTALL,
+)
+KINDS = {LONG: "l", BIG_INTEGER: "i", DOUBLE: "d", BIG_DECIMAL: "m", NUMBER_TEXT: "t"}
+
+
+def tag_numbers(line: Text, nonce: str) -> Text:
+    """A valid JSON text with every number as a string: ``nonce``, a letter of `KINDS`, the number as written.
+
+    >>> tag_numbers('{"1": [1.50, "2"]}', "~")
+    '{"1": ["~d1.50", "2"]}'
+    """
+    if isinstance(line, bytes):
+        return tag_numbers(line.decode(), nonce).encode()
+
+    def tagged(match: re.Match[str]) -> str:
+        before, long, double, other = match.groups()
+        if long:
+            return f'{before}"{nonce}l{long}"'
+        if double:
+            return f'{before}"{nonce}d{double}"'
+        return f'{before}"{nonce}{KINDS[base_of(other)]}{other}"' if other else before
+
+    return _NEXT.sub(tagged, line)

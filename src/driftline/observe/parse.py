@@ -1,0 +1,84 @@
+"""One line of JSON as Python objects that keep the text of numbers, or the reason why it is no record."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NoReturn
+
+MAX_DEPTH = (
+    100  # objects and lists inside each other; beyond, neither Python's pickle nor Spark's planner is safe
+)
+
+# Escapes that are whole characters. What is left of a valid text's backslashes is a lone surrogate.
+_ESCAPES = re.compile(
+    rb"\\(?:[^u]|u(?:[0-9a-ce-f][0-9a-f]{3}|d[0-7][0-9a-f]{2}|d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}))",
+    re.IGNORECASE,
+)
+
+
+class Malformed(ValueError):
+    """A line is no record; the message says why."""
+
+
+class Number(str):
+    """A JSON number, as written."""
+
+    __slots__ = ()
+
+
+def reason(line: bytes) -> str | None:
+    """Why a line is not a record, None if it is one. A blank line is none.
+
+    >>> reason(b'{"a": 1}'), reason(b"[1]")
+    (None, 'not an object but a list')
+    """
+    try:
+        parse(line)
+    except Malformed as error:
+        return str(error)
+    return None
+
+
+def parse(line: bytes) -> dict[str, object]:
+    """The record of one line; numbers as `Number`, of duplicate keys the last. Raises Malformed."""
+    try:
+        record = _decode(line.decode())
+    except UnicodeDecodeError as error:
+        raise Malformed(f"invalid UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise Malformed(_TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise Malformed(f"invalid JSON: {error.msg} at character {error.pos}") from None
+    if not isinstance(record, dict):
+        raise Malformed(f"not an object but a {_NAMES[type(record)]}")
+    if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _deeper(record, MAX_DEPTH):
+        raise Malformed(_TOO_DEEP)
+    if (b"\\ud" in line or b"\\uD" in line) and b"\\" in _ESCAPES.sub(b"", line):
+        raise Malformed("invalid Unicode: half of a surrogate pair")
+    return record
+
+
+def _constant(name: str) -> NoReturn:
+    raise Malformed(f"invalid JSON: {name} is no number")
+
+
+_decode = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_constant).decode
+_TOO_DEEP = f"too deeply nested: more than {MAX_DEPTH} levels"
+_NAMES = {list: "list", str: "string", Number: "number", bool: "boolean", type(None): "null"}
+
+
+def _deeper(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for parent in level
+            for child in (
+                parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ()
+            )
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,80 @@
+"""Which lines hold a number that a decoder's double may not tell: found for many lines at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftline.observe.numbers import judged
+
+_LONGEST = 40  # characters of a number that is looked at; the line of a longer one is doubtful
+_PAD = b"\n" * (_LONGEST + 1)
+
+
+def doubtful(lines: Sequence[bytes]) -> list[int]:
+    """The lines, by index, that hold a number which `driftline.observe.numbers.judged` refuses.
+
+    At most 15 digits without an exponent are a double, always; other numbers are judged by their text, and with them
+    what looks like one inside a string.
+    """
+    text = b"\n".join((_PAD, *lines, _PAD))
+    starts, ends = _suspects(np.frombuffer(text, np.uint8))
+    if not len(starts):
+        return []
+    plain = text.decode("latin-1")
+    found = [
+        start
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        if end - start >= _LONGEST or not _sure(plain[start:end])
+    ]
+    if not found:
+        return []
+    line_ends = len(_PAD) + np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1)
+    return sorted(set(np.searchsorted(line_ends, found, side="right").tolist()))
+
+
+def _sure(number: str) -> bool:
+    try:
+        return judged(number)
+    except ValueError:
+        return True  # no number: it stands in a string, or the line is malformed
+
+
+def _table(chars: bytes) -> NDArray[np.bool_]:
+    table = np.zeros(256, np.bool_)
+    table[list(chars)] = True
+    return table
+
+
+_DIGIT = _table(b"0123456789")
+_NUMBER = _table(b"0123456789.eE+-")
+_BEFORE = _table(b"[,: \t\r\n")
+
+
+def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """First and last position, exclusive, of what may be such numbers."""
+    dots = np.flatnonzero(chars == ord("."))
+    # Sixteen digits have eight behind the point, or nine before it.
+    many = (
+        _DIGIT[chars[dots + 8]] & _DIGIT[chars[dots + 1]] | _DIGIT[chars[dots - 9]] & _DIGIT[chars[dots - 1]]
+    )
+    exponents = np.flatnonzero((chars | 0x20) == ord("e"))
+    exponents = exponents[_DIGIT[chars[exponents - 1]]]
+    exponents = exponents[_NUMBER[chars[exponents + 1]]]
+    starts = _run(chars, np.concatenate((dots[many], exponents)), -1)
+    starts = np.unique(starts[_BEFORE[chars[starts - 1]]])
+    return starts, _run(chars, starts, 1) + 1
+
+
+def _run(chars: NDArray[np.uint8], at: NDArray[Any], step: int) -> NDArray[Any]:
+    """As far in one direction as characters of numbers go."""
+    at, moving = at.copy(), np.arange(len(at))
+    for _ in range(_LONGEST):
+        moving = moving[_NUMBER[chars[at[moving] + step]]]
+        if not len(moving):
+            break
+        at[moving] += step
+    return at

@@ -1,0 +1,290 @@
+"""The walk: one record's facets, added to a shape. What the fast decoder knows, it learnt here."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from driftline.core.naming import MARK, marked_key
+from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.types import (
+    BOOLEAN,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIME,
+    UUID,
+    VARIANT,
+    Field,
+    Map,
+    Primitive,
+    Schema,
+    Struct,
+    dotted,
+    peel,
+)
+from driftline.observe.dates import DATELIKE, declared_string_base, far, fraction, string_base
+from driftline.observe.numbers import EXACT, base_of, declared_base
+from driftline.observe.parse import Number
+
+SAMPLE = 80  # characters of a sample
+_NATURAL = frozenset({BOOLEAN, LONG, DOUBLE, STRING, UUID, TIME, VARIANT, *DATELIKE})
+_MAP = MapOf(STRING)
+
+
+@dataclass(slots=True)
+class Expect:
+    """What a table has for one field: the ``types`` of its columns inside their lists, what is known of the
+    ``fields`` of its records and of the ``value`` of its maps, whether a column is ``required``."""
+
+    types: frozenset[Primitive] = frozenset()
+    fields: Mapping[str, Expect] = field(default_factory=dict)
+    value: Expect | None = None
+    required: bool = False
+
+    # Derived: whether numbers and strings go by their own types, whether date-like strings always count.
+    plain_numbers: bool = field(init=False)
+    plain_strings: bool = field(init=False)
+    dated: bool = field(init=False)
+    required_keys: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plain_numbers = self.types <= _NATURAL
+        self.plain_strings = not self.types & {UUID, TIME}
+        self.dated = bool(self.types & set(DATELIKE))
+        self.required_keys = tuple(key for key, known in self.fields.items() if known.required)
+
+
+UNKNOWN = Expect()
+
+
+def expect(schema: Schema, mark: str = MARK) -> Expect:
+    """What a table has for each key of a record; ``mark``: the prefix of an evolved column's doc."""
+    return Expect(fields=_expected(schema.struct.fields, mark))
+
+
+def _expected(columns: Iterable[Field], mark: str) -> dict[str, Expect]:
+    keys: dict[str, list[Field]] = {}
+    for column in columns:
+        key = marked_key(column.doc, mark)
+        keys.setdefault(column.name if key is None else key, []).append(column)
+    return {key: _expect(of, mark) for key, of in keys.items()}
+
+
+def _expect(columns: Iterable[Field], mark: str) -> Expect:
+    inner = [peel(column.type)[1] for column in columns]
+    values = [Field("value", t.value) for t in inner if isinstance(t, Map) and t.key == STRING]
+    return Expect(
+        frozenset(t for t in inner if isinstance(t, Primitive)),
+        _expected([f for t in inner if isinstance(t, Struct) for f in t.fields], mark),
+        _expect(values, mark) if values else None,
+        any(column.required for column in columns),
+    )
+
+
+class News(ValueError):
+    """A value has something that the shape does not know yet."""
+
+
+class Walker:
+    """Adds records to a ``shape``; ``learnt`` rises with every addition. ``dropped``: how often a key was empty.
+
+    A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape already implies
+    adds nothing: a date in a field known to hold other strings, an empty list where lists as deep hold values,
+    ``{}`` where objects are. So a shape depends on the order of records, but never on how they were read.
+    """
+
+    def __init__(self, known: Expect, dates: str) -> None:
+        self.known, self.dates = known, dates
+        self.shape = RecordShape()
+        self.dropped: Counter[str] = Counter()
+        self.learnt = 0
+        self._source, self._line = "", 0
+        self._path: list[str] = []
+        self._dry = False
+
+    def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
+        """Adds one record, as `driftline.observe.parse.parse` gives it."""
+        self._source, self._line = source, line
+        self._path.clear()
+        self._record(record, self.shape, self.known)
+
+    def check(self, value: object, seen: FieldShape, known: Expect) -> None:
+        """Raises News if a field's ``value`` would add anything; numbers may be ints and floats here."""
+        self._dry = True
+        try:
+            self._value(value, seen, known, 0)
+        finally:
+            self._dry = False
+
+    def _learn(self) -> None:
+        if self._dry:
+            raise News
+        self.learnt += 1
+
+    def _record(self, record: Mapping[str, object], shape: RecordShape, known: Expect) -> None:
+        for position, (key, value) in enumerate(record.items()):
+            if not key:
+                self._drop()
+                continue
+            seen = shape.fields.get(key)
+            if seen is None:
+                self._learn()
+                seen = shape.fields[key] = FieldShape(Place(self._source, self._line, position))
+            if value is not None:
+                self._path.append(key)
+                self._value(value, seen, known.fields.get(key, UNKNOWN), position)
+                self._path.pop()
+        for key in known.required_keys:
+            if record.get(key) is None:
+                self._miss(key, shape, len(record))
+
+    def _drop(self) -> None:
+        if self._dry:
+            raise News
+        self.dropped[dotted((*self._path, '""'))] += 1
+
+    def _miss(self, key: str, shape: RecordShape, position: int) -> None:
+        seen = shape.fields.get(key)
+        if seen is None or not seen.missing:
+            self._learn()
+            seen = shape.fields.setdefault(key, FieldShape(Place(self._source, self._line, position)))
+            seen.missing = True
+
+    def _value(self, value: object, seen: FieldShape, known: Expect, position: int) -> None:
+        if type(value) is not list and value != {}:
+            self._leaf(value, 0, False, value, seen, known, position)
+            return
+        parts = _Parts()
+        parts.add(value, 0, bool(known.required_keys))
+        dim, ragged = max(parts.leaves, default=0), len(parts.leaves) > 1
+        for leaves in parts.leaves.values():
+            for leaf in leaves:
+                self._leaf(leaf, dim, ragged, value, seen, known, position)
+        if parts.empty_list > max(seen.empty_lists, *(f.dim for f in seen.facets), 0):
+            self._learn()
+            seen.empty_lists = parts.empty_list
+        if not seen.empty_record and any(
+            Facet(d, RECORD) not in seen.facets and Facet(d, _MAP) not in seen.facets
+            for d in parts.empty_records
+        ):
+            self._learn()
+            seen.empty_record = True
+
+    def _leaf(
+        self,
+        leaf: object,
+        dim: int,
+        ragged: bool,
+        value: object,
+        seen: FieldShape,
+        known: Expect,
+        position: int,
+    ) -> None:
+        """A value that is no list, at dimension ``dim``; ``value`` is the whole that it is part of."""
+        wide = beyond = False
+        digits = 0
+        base: Base
+        if isinstance(leaf, dict):
+            base = RECORD if known.value is None else _MAP
+        elif isinstance(leaf, bool):
+            base = BOOLEAN
+        elif isinstance(leaf, str) and not isinstance(leaf, Number):
+            base = self._string(leaf, dim, seen, known)
+            if base in DATELIKE:
+                digits, beyond = fraction(leaf), far(leaf)
+        else:
+            text = str(leaf)
+            base = base_of(text) if known.plain_numbers else declared_base(text, known.types)
+            wide = base == LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
+        facet = Facet(dim, base)
+        mine = seen.facets.get(facet)
+        if mine is None:
+            self._learn()
+            mine = seen.facets[facet] = Seen(Place(self._source, self._line, position), sample(value))
+        if wide > mine.wide or digits > mine.fraction or beyond > mine.far or ragged > mine.ragged:
+            self._learn()
+            mine.wide, mine.fraction = mine.wide or wide, max(mine.fraction, digits)
+            mine.far, mine.ragged = mine.far or beyond, mine.ragged or ragged
+        if isinstance(leaf, dict):
+            self._object(leaf, mine, known, position)
+
+    def _string(self, text: str, dim: int, seen: FieldShape, known: Expect) -> Primitive:
+        if not known.plain_strings:
+            base = declared_string_base(text, known.types, self.dates)
+        else:
+            base = string_base(text, self.dates)
+        # Among other strings dates are strings, unless the field has a column for them (rule 2.2).
+        return STRING if base in DATELIKE and not known.dated and Facet(dim, STRING) in seen.facets else base
+
+    def _object(self, leaf: dict[str, object], mine: Seen, known: Expect, position: int) -> None:
+        mine.open = True
+        if known.value is None:
+            if mine.record is None:
+                mine.record = RecordShape()
+            self._record(leaf, mine.record, known)
+            return
+        if mine.value is None:
+            mine.value = FieldShape(mine.place)
+        for value in leaf.values():
+            if value is not None:
+                self._value(value, mine.value, known.value, position)
+
+
+class _Parts:
+    """A value taken apart: its leaves by depth, the deepest list without any, the depths of ``{}``."""
+
+    def __init__(self) -> None:
+        self.leaves: dict[int, list[object]] = {}
+        self.empty_list = 0
+        self.empty_records: set[int] = set()
+
+    def add(self, value: object, depth: int, whole: bool) -> None:
+        """``whole``: ``{}`` is an object like others, as it lacks what is required."""
+        if type(value) is not list:
+            if value == {} and not whole:
+                self.empty_records.add(depth)
+            elif value is not None:
+                self.leaves.setdefault(depth, []).append(value)
+            return
+        for item in value:
+            self.add(item, depth + 1, whole)
+        if all(item is None or (item == {} and not whole) for item in value):
+            self.empty_list = max(self.empty_list, depth + 1)
+
+
+def sample(value: object) -> str:
+    """The JSON text of a value, of its beginning if it is long; a string without its quotes.
+
+    >>> sample([Number("1.50"), "x", None])
+    '[1.50, "x", null]'
+    """
+    text = ""
+    for piece in [value[: SAMPLE + 1]] if isinstance(value, str) else _pieces(value):
+        text += piece
+        if len(text) > SAMPLE:
+            return text[: SAMPLE - 1] + "…"
+    return text
+
+
+def _pieces(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield "{"
+        for i, (key, item) in enumerate(value.items()):
+            yield f"{', ' if i else ''}{json.dumps(key[:SAMPLE], ensure_ascii=False)}: "
+            yield from _pieces(item)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for i, item in enumerate(value):
+            yield ", " if i else ""
+            yield from _pieces(item)
+        yield "]"
+    elif isinstance(value, str) and not isinstance(value, Number):
+        yield json.dumps(value[:SAMPLE], ensure_ascii=False)
+    elif isinstance(value, bool) or value is None:
+        yield {True: "true", False: "false", None: "null"}[value]
+    else:
+        yield str(value)

@@ -1,0 +1,302 @@
+"""What people read of a batch, a schema, a check: lines for a terminal or a log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.text import Text
+from rich.tree import Tree
+
+from driftline.core.changes import AddColumn, Change, RelaxColumn, WidenColumn
+from driftline.core.naming import MARK, marked_key, safe
+from driftline.core.schema_json import type_name
+from driftline.core.shape import Place
+from driftline.core.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
+from driftline.report.result import Result
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from driftline.doctor import Check
+    from driftline.verify import Verdict
+
+LISTED = 12  # of what is plain, as many are named; the rest is counted
+SAMPLE = 48  # characters of a sample
+
+
+def batch(result: Result, title: str = "", *, dry_run: bool = False) -> Iterator[RenderableType]:
+    """One batch: counts, plain new columns in one line, each conflict with its cause."""
+    yield _heading(result, title, dry_run)
+    added = [c for c in result.changes if _plain(c)]
+    if added:
+        yield from _new_columns(added)
+    conflicts = [c for c in result.changes if not _plain(c) and not (isinstance(c, AddColumn) and c.within)]
+    inner = [c for c in result.changes if not _plain(c) and isinstance(c, AddColumn) and c.within]
+    width = max((len(_what(c)) for c in (*conflicts, *inner)), default=0)
+    for change in (*conflicts, *inner):
+        yield from _conflict(change, result.changes, width)
+    for c in result.converted:
+        at = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
+        yield _item("converted", at, f"{sample(c.sample)}{_at(c.place)}")
+    if result.untyped:
+        names = ", ".join(clean(path) for path in result.untyped)
+        yield _item("no type yet", names, "only null, [] or {} so far")
+    for name, count in result.dropped_names.items():
+        yield _item(
+            "dropped",
+            f'{count} of the name "" in {clean(name) or "the record"}',
+            "no engine reads such a column",
+        )
+    for name, count in result.excluded.items():
+        yield _item("excluded", f"{count} of {clean(name)}")
+    for reason in result.rejected:
+        yield _item("quarantined", clean(_near(reason)), style="yellow")
+    if result.rows_quarantined > len(result.rejected) > 0:
+        yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
+    for hint in result.hints:
+        yield _item("hint", clean(hint), style="cyan")
+
+
+def schema(name: str, of: Schema, mark: str = MARK) -> Tree:
+    """A schema as a tree: names, types, ids, which field an evolved column holds, docs."""
+    count = leaves(of.struct)
+    tree = Tree(
+        Text.assemble((clean(name), "bold"), (f"  {count} columns, schema {of.id}", "dim")), guide_style="dim"
+    )
+    _grow(tree, of.struct, of.identifiers, mark)
+    return tree
+
+
+def drifted(of: Schema, mark: str = MARK) -> Iterator[RenderableType]:
+    """The fields that have more than one column, each with its columns."""
+    rows: list[tuple[str, str, str]] = []
+    for path, siblings in _families(of.struct, (), mark):
+        for i, f in enumerate(siblings):
+            rows.append((dotted(path) if i == 0 else "", f.name, short(f.type)))
+    wide = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
+    for field, column, type_ in rows:
+        yield Text.assemble(
+            f"  {clean(field):{wide[0]}}   ", (f"{clean(column):{wide[1]}}", "bold"), f"   {type_}"
+        )
+
+
+def verdict(of: Verdict, table: str) -> Iterator[RenderableType]:
+    """What a check of source against table found."""
+    counts = f"{_count(of.records, 'record')}: {of.found} in {table}"
+    if of.quarantined:
+        counts += f", {of.quarantined} in quarantine"
+    if of.ok:
+        yield Text.assemble(("nothing is missing", "bold green"), f"  {counts}, each value compared")
+        return
+    yield Text.assemble((f"{of.missing} missing", "bold red"), f"  {counts}")
+    for m in of.mismatches:
+        yield _item(
+            clean(m.path) or "whole record",
+            f"{sample(m.sample)}  {clean(_near(m.place))}",
+            clean(m.why),
+            style="red",
+        )
+    if of.missing > len(of.mismatches) > 0:
+        yield Text("  only the first are listed", "dim")
+
+
+def checks(of: Sequence[Check], redact: Callable[[str], str]) -> Iterator[RenderableType]:
+    """What the doctor found, and what to do."""
+    width = max(len(check.name) for check in of)
+    for check in of:
+        word = Text("ok    ", "green") if check.ok else Text("FAILS ", "bold red")
+        yield Text.assemble(word, f"{check.name:{width}}  ", redact(check.detail))
+        if check.fix:
+            yield Padding(Text(f"what to do: {redact(check.fix)}"), (0, 0, 0, width + 8))
+
+
+def clean(text: str) -> str:
+    """Text of data, safe on a terminal and on one line: what does not print is escaped.
+
+    >>> clean("a\\x1b[2Jb\\n")
+    'a\\\\x1b[2Jb\\\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def sample(text: str) -> str:
+    """A value from the data, cut where it is long."""
+    text = clean(text)
+    return text if len(text) <= SAMPLE else text[: SAMPLE - 1] + "…"
+
+
+def short(type_: Type) -> str:
+    """A type on little room: a struct's fields by name.
+
+    >>> from driftline.core.types import LONG, STRING
+    >>> short(List(Struct((Field("sku", STRING), Field("qty", LONG)))))
+    'list<struct<sku, qty>>'
+    """
+    match type_:
+        case Struct(fields):
+            names = [clean(f.name) for f in fields[:LISTED]] + ["…"] * (len(fields) > LISTED)
+            return f"struct<{', '.join(names)}>"
+        case List(element):
+            return f"list<{short(element)}>"
+        case Map(key, value):
+            return f"map<{short(key)}, {short(value)}>"
+        case _:
+            return type_name(type_)
+
+
+# One line each ------------------------------------------------------------------------------------------------
+
+
+def _heading(result: Result, title: str, dry_run: bool) -> Text:
+    counts = [_count(result.rows_read, "record") + " read"]
+    if dry_run:
+        counts.append("a plan: nothing is written")
+    else:
+        counts.append(f"{result.rows_written} written")
+    if result.rows_quarantined:
+        counts.append(f"{result.rows_quarantined} in quarantine")
+    return Text.assemble(
+        (clean(result.table), "bold"), f"  {clean(title)}" if title else "", f"  {', '.join(counts)}"
+    )
+
+
+def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
+    """New columns in one item; what comes inside a new struct is named by its struct."""
+    top = [c for c in added if not (isinstance(c, AddColumn) and c.within)]
+    named = [f"{clean(dotted(c.path))} {short(c.type)}" for c in top[:LISTED]]
+    if len(top) > LISTED:
+        named.append(f"and {len(top) - LISTED} more")
+    count = sum(leaves(c.type) for c in top)
+    if named:
+        yield _item(f"{_count(count, 'new column')}:", ", ".join(named), label="green")
+
+
+def _conflict(change: Change, among: Iterable[Change], width: int) -> Iterator[RenderableType]:
+    reason = change.reason
+    rule, why = _rule(change, among)
+    line = Text(f"  {_what(change):{width}}", "bold yellow")
+    yield line.append(f"   {rule}", "not bold yellow")
+    seen = f"{sample(reason.sample)}{_at(reason.place)}".strip()
+    yield Padding(Text(": ".join(part for part in (seen, clean(why)) if part), "dim"), (0, 0, 0, 6))
+
+
+def _what(change: Change) -> str:
+    path = clean(dotted(change.path))
+    match change:
+        case AddColumn():
+            return f"{clean(dotted(change.reason.field))} → {path} {short(change.type)}"
+        case WidenColumn():
+            return f"{path} is now {short(change.type)}"
+        case RelaxColumn():
+            return f"{path} is now optional"
+
+
+def _rule(change: Change, among: Iterable[Change]) -> tuple[str, str]:
+    """The rule's name for people, and why it holds."""
+    reason = change.reason
+    if reason.rule != "first-sight" or not isinstance(change, AddColumn):
+        return reason.rule.replace("-", " "), reason.why
+    key = reason.field[-1] if reason.field else ""
+    natural = (*change.parent, safe(key))
+    if any(isinstance(c, AddColumn) and c.path == natural for c in among if c is not change):
+        return "several types at first sight", "each type of the field has its column"
+    if change.column.name == safe(key):
+        return "safe spelling", f"{json_name(key)} is no name that engines can carry"
+    return "name taken", f"a column has the name {json_name(safe(key))} in this or another letter case"
+
+
+def _item(what: str, text: str, why: str = "", *, label: str = "", style: str = "") -> RenderableType:
+    line = Text.assemble((f"{what:11} ", label or style), text)
+    if why:
+        line.append(f"  {why}", "dim")
+    return Padding(line, (0, 0, 0, 2))
+
+
+def _plain(change: Change) -> bool:
+    """A new column of the field's own name: nothing to look at twice."""
+    return isinstance(change, AddColumn) and change.reason.rule == "first-sight" and change.column.doc is None
+
+
+def _at(place: Place | None) -> str:
+    return f" ({clean(_near(str(place)))})" if place and place.source else ""
+
+
+def _near(where: str) -> str:
+    """A path under the working directory as one that begins there."""
+    here = f"{Path.cwd()}{os.sep}"
+    return where.removeprefix("file:").replace(here, "")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def json_name(text: str) -> str:
+    return f'"{clean(text)}"'
+
+
+# Schemas ------------------------------------------------------------------------------------------------------
+
+
+def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) -> None:
+    for f in struct.fields:
+        inner = _inner(f.type)
+        line = Text.assemble((clean(f.name), "bold"), f" {_outline(f.type)} ", (f"#{f.id}", "dim"))
+        if f.id in identifiers:
+            line.append("  identifier", "cyan")
+        elif f.required:
+            line.append("  required", "cyan")
+        key, doc = marked_key(f.doc, mark), f.doc
+        if key is not None:
+            line.append(f"  ← {clean(key)}", "yellow")
+            doc = (f.doc or "").partition("\n")[2]
+        if doc:
+            line.append(f"  {clean(doc)}", "italic dim")
+        branch = tree.add(line)
+        if inner is not None:
+            _grow(branch, inner, identifiers, mark)
+
+
+def _inner(type_: Type) -> Struct | None:
+    """The struct inside lists and map values."""
+    while not isinstance(type_, Struct):
+        below = children(type_)
+        if not below:
+            return None
+        type_ = below[-1].type
+    return type_
+
+
+def _outline(type_: Type) -> str:
+    """A type whose struct's fields stand on lines of their own."""
+    match type_:
+        case Struct():
+            return "struct"
+        case List(element):
+            return f"list<{_outline(element)}>"
+        case Map(key, value):
+            return f"map<{_outline(key)}, {_outline(value)}>"
+        case _:
+            return type_name(type_)
+
+
+def _families(
+    struct: Struct, at: tuple[str, ...], mark: str
+) -> Iterator[tuple[tuple[str, ...], list[Field]]]:
+    families: dict[str, list[Field]] = {}
+    for f in struct.fields:
+        key = marked_key(f.doc, mark)
+        families.setdefault(f.name if key is None else key, []).append(f)
+    for key, siblings in families.items():
+        if len(siblings) > 1 or siblings[0].name != key:
+            yield (*at, key), siblings
+        for f in siblings:
+            dim, inner = peel(f.type)
+            if isinstance(inner, Struct):
+                yield from _families(inner, (*at, f.name, *("element",) * dim), mark)

@@ -1,0 +1,141 @@
+"""Rows of a DataFrame as plain Python: a struct is a dict of what is not null, an instant is in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from driftline.verify.files import Malformed, Place, Read, parse
+from driftline.verify.values import Pairs, Single
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+Plain = Callable[[Any], Any]
+_FILE = "\0file"  # no column has such a name
+
+
+def rows(df: DataFrame, names: Sequence[str] | None = None) -> RDD[dict[str, Any]]:
+    """The rows, by the columns' names or by these. The session's time zone must be UTC while this is called."""
+    from pyspark.sql import functions as F
+
+    schema = df.schema
+    plain = _struct(names or df.columns, schema)
+    # Names may hold anything, so columns are taken by position. An instant without its zone passes through
+    # Python without the time zone of the machine.
+    places = [f"c{i}" for i in range(len(schema))]
+    df = df.toDF(*places).select(
+        *(F.col(c).cast(_zoneless(f.dataType)).alias(c) if _has_instants(f.dataType) else F.col(c)
+          for c, f in zip(places, schema.fields, strict=True))
+    )  # fmt: skip
+    cores = df.sparkSession.sparkContext.defaultParallelism
+    if df.rdd.getNumPartitions() < cores:
+        df = df.repartition(cores)
+    return df.rdd.map(plain)
+
+
+def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
+    """The records of typed files, each file by its own schema.
+
+    Beside them 2 where a schema has a float anywhere, 1 where a double, else 0.
+    """
+    from pyspark.sql import functions as F
+
+    by_schema: dict[str, tuple[StructType, list[str]]] = {}
+    for path in paths:
+        schema = spark.read.format(fmt).load(_literal(path)).schema
+        by_schema.setdefault(schema.json(), (schema, []))[1].append(path)
+    out = []
+    for schema, same in by_schema.values():
+        df = spark.read.format(fmt).schema(schema).load([_literal(path) for path in same])
+        df = df.toDF(*(f"c{i}" for i in range(len(df.columns)))).withColumn("file", F.input_file_name())
+        out.append(rows(df, [*schema.names, _FILE]).map(_read))
+    text = "".join(by_schema)
+    return reduce(lambda a, b: a.union(b), out), 2 if '"float"' in text else int('"double"' in text)
+
+
+def _read(row: dict[str, Any]) -> Read:
+    file = row.pop(_FILE)
+    return Read(Place(unquote(file.removeprefix("file://")) if file.startswith("file:///") else file), row)
+
+
+def _literal(path: str) -> str:
+    """A path in which Spark finds no glob."""
+    return "".join(f"\\{c}" if c in "\\*?[]{}" else c for c in path)
+
+
+def _has_instants(type_: DataType) -> bool:
+    return '"timestamp"' in type_.json()
+
+
+def _zoneless(type_: DataType) -> DataType:
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType, TimestampNTZType, TimestampType
+
+    match type_:
+        case TimestampType():
+            return TimestampNTZType()
+        case StructType():
+            return StructType([StructField(f.name, _zoneless(f.dataType), f.nullable) for f in type_.fields])
+        case ArrayType():
+            return ArrayType(_zoneless(type_.elementType), type_.containsNull)
+        case MapType():
+            return MapType(_zoneless(type_.keyType), _zoneless(type_.valueType), type_.valueContainsNull)
+        case _:
+            return type_
+
+
+def _plain(type_: DataType) -> Plain | None:
+    """What makes a value of Spark's plain; None where it is so already."""
+    from pyspark.sql import types as T
+
+    match type_:
+        case T.StructType():
+            return _struct(type_.names, type_)
+        case T.ArrayType():
+            element = _plain(type_.elementType)
+            if element is None:
+                return list
+            return lambda xs: [None if x is None else element(x) for x in xs]
+        case T.MapType():
+            complex_ = isinstance(type_.keyType, (T.StructType, T.ArrayType))
+            key, value = str if complex_ else _plain(type_.keyType) or _same, _plain(type_.valueType) or _same
+            return lambda m: Pairs({key(k): None if x is None else value(x) for k, x in m.items()})
+        case T.TimestampType():
+            return lambda x: x.replace(tzinfo=UTC)
+        case T.BinaryType():
+            return bytes
+        case T.FloatType():
+            return Single
+        case T.VariantType():
+            return _variant
+        case _:
+            return None
+
+
+def _struct(names: Sequence[str], type_: StructType) -> Plain:
+    fields = [(name, _plain(f.dataType)) for name, f in zip(names, type_.fields, strict=True)]
+
+    def struct(row: Any) -> dict[str, Any]:
+        return {
+            name: x if plain is None else plain(x)
+            for (name, plain), x in zip(fields, row, strict=True)
+            if x is not None
+        }
+
+    return struct
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _variant(x: Any) -> Any:
+    try:
+        return parse(b'{"v": %s}' % x.toJson().encode())["v"]
+    except Malformed:
+        return x.toJson()

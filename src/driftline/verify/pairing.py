@@ -1,0 +1,48 @@
+"""Which rows hold which records, each row once: a largest matching within what met under one key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+
+def pair(
+    records: Sequence[int], rows: Sequence[int], holds: Callable[[int, int], bool]
+) -> tuple[list[int], list[int]]:
+    """How often each of ``records`` found no row, and how often each of ``rows`` was left over.
+
+    Both are counts of equal ones; ``holds(row, record)`` is asked once for each two, by position.
+
+    >>> pair([1, 1], [1, 1], lambda row, record: row == 0 or record == 0)
+    ([0, 0], [0, 0])
+    """
+    fits = cache(holds)
+    left = list(rows)
+    given: dict[tuple[int, int], int] = {}
+
+    def place(record: int, n: int, asked: set[int]) -> int:
+        """Finds rows for up to ``n`` of a record, where need be by moving another record to another row."""
+        for row in range(len(left)):
+            if row in asked or not fits(row, record):
+                continue
+            asked.add(row)
+            got = min(n, left[row])
+            left[row] -= got
+            if not got:
+                for other in range(len(records)):
+                    if held := given.get((other, row), 0):
+                        got = place(other, min(n, held), asked)
+                        given[other, row] = held - got
+                        if got:
+                            break
+            if got:
+                given[record, row] = given.get((record, row), 0) + got
+                return got
+        return 0
+
+    missing = []
+    for record, n in enumerate(records):
+        while n and (got := place(record, n, set())):
+            n -= got
+        missing.append(n)
+    return missing, left

@@ -1,0 +1,288 @@
+"""What holds for every plan, whatever the data: promises 1, 2 and 4 of the rules, over shapes made at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.shapes import changes, show
+from driftline.core.changes import AddColumn, RelaxColumn, WidenColumn
+from driftline.core.conversions import widens_in_place
+from driftline.core.naming import MAX_NAME_BYTES, METADATA_NAMES, marked_key
+from driftline.core.plan import FieldRoute, Plan, RecordRoute, plan
+from driftline.core.policies import preserve
+from driftline.core.shape import (
+    NUMBER_TEXT,
+    RECORD,
+    Base,
+    Facet,
+    FieldShape,
+    MapOf,
+    Place,
+    RecordShape,
+    Seen,
+    merge_all,
+)
+from driftline.core.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    UUID,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    decimal,
+    fixed,
+    peel,
+)
+
+JSON = [BOOLEAN, LONG, decimal(38, 0), DOUBLE, decimal(38, 18), DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING, NUMBER_TEXT]  # fmt: skip
+TYPED = [
+    *JSON[:-1],
+    INT,
+    FLOAT,
+    decimal(5, 2),
+    decimal(9, 2),
+    decimal(9, 4),
+    TIME,
+    UUID,
+    BINARY,
+    fixed(4),
+    fixed(8),
+]
+# Keys that get into each other's way: twins, suffixes, odd and long ones.
+KEYS = ["a", "A", "b", "a_long", "a_string", "a_long_2", "A_Record", "a.b", "a_b", "_file", "ß", "ss", "ſs", " ", "a\n", '"', "é" * 127]  # fmt: skip
+KEY = st.sampled_from(KEYS) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+PLACES = st.builds(Place, st.just("f"), st.integers(1, 9), st.integers(0, 9))
+
+
+@st.composite
+def fields(draw: st.DrawFn, typed: bool, depth: int = 2) -> FieldShape:
+    """A field of JSON, or of files with types."""
+    empty = not typed and draw(st.integers(0, 5)) == 0
+    out = FieldShape(
+        draw(PLACES),
+        empty_lists=draw(st.integers(0, 2)) if empty else 0,
+        empty_record=empty and draw(st.booleans()),
+        missing=draw(st.booleans()),
+    )
+    for _ in range(draw(st.integers(0, 3))):
+        kinds = ["primitive", "primitive", "record", *(["map"] if typed else [])][: None if depth else 2]
+        dim = draw(st.sampled_from([0, 0, 0, 1, 1, 2, 3]))
+        seen = Seen(
+            draw(PLACES),
+            draw(st.sampled_from(["x", "y"])),
+            wide=draw(st.booleans()),
+            fraction=draw(st.sampled_from([0, 3, 6])),
+            far=draw(st.booleans()),
+        )
+        base: Base
+        match draw(st.sampled_from(kinds)):
+            case "record":
+                base = RECORD
+                seen.record = draw(records(typed, depth - 1))
+                seen.open = not typed
+            case "map":
+                base = MapOf(draw(st.sampled_from([STRING, INT])))
+                seen.value = draw(fields(typed, depth - 1))
+            case _:
+                base = draw(st.sampled_from(TYPED if typed else JSON))
+        out.add(Facet(dim, base), seen)
+    return out
+
+
+def records(typed: bool, depth: int = 2) -> st.SearchStrategy[RecordShape]:
+    return st.dictionaries(KEY, fields(typed, depth), max_size=3).map(RecordShape)
+
+
+BATCH = st.booleans().flatmap(records)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Schema:
+    """A table made by others: of any types, with required columns or without."""
+    made = plan(Schema(), draw(records(typed=True))).schema
+    struct = _required(made.struct) if draw(st.booleans()) else made.struct
+    assert isinstance(struct, Struct)
+    return replace(made, struct=struct)
+
+
+def _required(type_: Type) -> Type:
+    match type_:
+        case Struct(columns):
+            return Struct(tuple(replace(f, required=True, type=_required(f.type)) for f in columns))
+        case List(element):
+            return replace(type_, element=_required(element), element_required=True)
+        case Map(value=value):
+            return replace(type_, value=_required(value), value_required=True)
+        case _:
+            return type_
+
+
+@settings(max_examples=100, deadline=None)
+@given(tables(), st.lists(BATCH, min_size=1, max_size=3))
+def test_one_batch_after_the_other(table: Schema, batches: list[RecordShape]) -> None:
+    for shape in batches:
+        planned = plan(table, shape)
+        every_value_has_a_column(planned.route, planned.schema.struct)
+        every_key_is_found_again(shape, planned)
+        nothing_else_is_touched(planned)
+        names_are_sound(planned.schema)
+        changes_lead_to_the_schema(planned)
+        required_columns_get_values(planned)
+        again = plan(planned.schema, shape)
+        assert changes(again) == []
+        assert again.schema == planned.schema
+        table = planned.schema
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables(), st.lists(BATCH, min_size=2, max_size=4), st.data())
+def test_merging_in_any_order(table: Schema, parts: list[RecordShape], data: st.DataObject) -> None:
+    whole = merge_all(parts)
+    shuffled = list(data.draw(st.permutations(parts)))
+    cut = data.draw(st.integers(0, len(parts)))
+    regrouped = merge_all(shuffled[cut:]).merge(merge_all(shuffled[:cut]))
+    assert regrouped == whole == whole.merge(whole) == whole.merge(parts[0])
+    assert repr(plan(table, regrouped).changes) == repr(plan(table, whole).changes)
+    assert plan(table, regrouped) == plan(table, whole)
+
+
+def every_value_has_a_column(route: RecordRoute, struct: Struct) -> None:
+    """Promises 1 and 2: each facet has a column that takes it whole and exactly, and so at each level below."""
+    for field in route.fields:
+        for way in field.columns:
+            column = struct.get(way.name)
+            assert column is not None
+            assert show(column.type) == show(way.type)
+        field_is_held(field)
+
+
+def field_is_held(field: FieldRoute) -> None:
+    maps: dict[Base, int] = {}
+    for facet, seen in field.shape.facets.items():
+        ways = [w for w in field.columns if facet in w.takes and preserve.accepts(w.facet, facet, seen, "ms")]
+        if isinstance(facet.base, MapOf):
+            maps[facet.base] = max(facet.dim, maps.get(facet.base, 0))
+            continue
+        assert ways, facet
+        if seen.record is not None:
+            for way in ways:
+                assert way.record is not None
+                assert {f.key for f in way.record.fields} >= set(seen.record.fields)
+    for base, dim in maps.items():
+        values = [w.value for w in field.columns if w.facet.base == base and w.facet.dim >= dim and w.value]
+        for shape in [v.shape for v in values[:1]]:
+            field_is_held(FieldRoute("value", shape, tuple(w for v in values for w in v.columns)))
+        seen_values = [s.value for f, s in field.shape.facets.items() if f.base == base and s.value]
+        assert values or not any(has_type(v) for v in seen_values)
+    for way in field.columns:
+        inner = peel(way.type)[1]
+        if way.record is not None:
+            assert isinstance(inner, Struct)
+            every_value_has_a_column(way.record, inner)
+
+
+def has_type(field: FieldShape) -> bool:
+    """Whether anything was seen in the field, at any depth, that is not empty."""
+    for facet, seen in field.facets.items():
+        below = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
+        if isinstance(facet.base, Primitive) or any(map(has_type, below)):
+            return True
+    return False
+
+
+def every_key_is_found_again(shape: RecordShape, planned: Plan) -> None:
+    found = {f.name if (key := marked_key(f.doc)) is None else key for f in planned.schema.struct.fields}
+    assert found >= {key for key, field in shape.fields.items() if has_type(field)}
+    assert {f.key for f in planned.route.fields} == set(shape.fields)
+    before = {f.name if (key := marked_key(f.doc)) is None else key for f in planned.before.struct.fields}
+    assert found <= before | {key for key, field in shape.fields.items() if has_type(field)}
+
+
+def nothing_else_is_touched(planned: Plan) -> None:
+    """Promise 4: a column that was there is widened in its family or made optional, and no more."""
+    after = dict(planned.schema.walk())
+    widened = {c.path for c in planned.changes if isinstance(c, WidenColumn)}
+    relaxed = {c.path for c in planned.changes if isinstance(c, RelaxColumn)}
+    for path, column in planned.before.walk():
+        now = after[path]
+        assert (now.name, now.id, now.doc) == (column.name, column.id, column.doc)
+        assert now.required == (column.required and path not in relaxed)
+        if isinstance(column.type, Primitive):
+            assert isinstance(now.type, Primitive)
+            assert widens_in_place(column.type, now.type) if path in widened else now.type == column.type
+        if isinstance(column.type, Struct):
+            assert isinstance(now.type, Struct)
+            comes_first(column.type, now.type)
+    comes_first(planned.before.struct, planned.schema.struct)
+
+
+def comes_first(before: Struct, after: Struct) -> None:
+    names = [f.name for f in before.fields]
+    assert [f.name for f in after.fields][: len(names)] == names
+
+
+def structs(type_: Type) -> Iterator[Struct]:
+    match type_:
+        case Struct(columns):
+            yield type_
+            for column in columns:
+                yield from structs(column.type)
+        case List(inner) | Map(value=inner):
+            yield from structs(inner)
+
+
+def names_are_sound(schema: Schema) -> None:
+    for struct in structs(schema.struct):
+        names = [f.name for f in struct.fields]
+        for fold in (str.lower, str.upper, str.casefold):
+            assert len({fold(n) for n in names}) == len(names), names
+        for name in names:
+            assert 0 < len(name.encode()) <= MAX_NAME_BYTES
+            assert name.isprintable()
+            assert name.lower() not in METADATA_NAMES
+            assert not set(name) & set(".`")
+        assert struct.fields or struct is schema.struct
+
+
+def changes_lead_to_the_schema(planned: Plan) -> None:
+    """Every change is visible in the schema after; a parent is listed before what is inside it."""
+    listed: set[Path] = set()
+    places: dict[Path, list[Place]] = {}
+    for change in planned.changes:
+        now = planned.schema.find(change.path)
+        assert now is not None
+        if isinstance(change, AddColumn):
+            assert show(now.type) == show(change.column.type)
+            assert change.within == any(p == change.path[: len(p)] for p in listed)
+            places.setdefault(change.parent, []).append(change.reason.place or Place())
+            listed.add(change.path)
+            assert planned.before.find(change.path) is None
+    new = set(dict(planned.schema.walk())) - set(dict(planned.before.walk()))
+    assert {p for p in new if p[-1] not in ("element", "key", "value")} <= listed
+    assert all(found == sorted(found) for found in places.values())
+
+
+def required_columns_get_values(planned: Plan) -> None:
+    ways = {way.name: (field.shape, way) for field in planned.route.fields for way in field.columns}
+    for column in planned.schema.struct.fields:
+        if column.required:
+            shape, way = ways[column.name]
+            assert not shape.missing
+            assert set(way.takes) >= set(shape.facets)
