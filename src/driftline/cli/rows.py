@@ -32,7 +32,6 @@ LIMIT = 100  # rows that a terminal gets unasked
 ENDLESS = 100_000  # characters of a line in a file or a pipe: nothing is cut there
 PAGE = 500  # rows that share their columns' widths
 NARROW = 8  # characters that a column wants at least, to stand beside others
-_ZEROS = re.compile(r"(\.\d*?)0+$")
 
 
 class Json:
@@ -182,11 +181,23 @@ def _cell(value: Any) -> Text:
         case None:
             return Text("null", "dim")
         case _Number():
-            return Text(_ZEROS.sub(r"\1", value).removesuffix("."), justify="right")
+            return Text(_digits(value), justify="right")
         case str():
             return Text(clean(value))
         case _:
             return Text(clean(_compact(value)))
+
+
+def _digits(number: str) -> str:
+    """The number, a long fraction without the zeros at its end.
+
+    >>> _digits("19.50"), _digits("19.500000000000000000"), _digits("2.000000000000000000")
+    ('19.50', '19.5', '2')
+    """
+    whole, _, fraction = number.partition(".")
+    if len(fraction) <= 6 or not fraction.isdecimal():
+        return number
+    return f"{whole}.{fraction.rstrip('0')}".removesuffix(".")
 
 
 def _compact(value: Any) -> str:
@@ -201,7 +212,7 @@ def _compact(value: Any) -> str:
         case list():
             return "[" + ", ".join(map(_compact, value)) + "]"
         case _Number():
-            return str(value)
+            return _digits(value)
         case _:
             return json.dumps(value, ensure_ascii=False)
 
@@ -210,7 +221,7 @@ def _page(names: list[str], rows: list[list[Text]], console: Console) -> Table:
     widths = [max(len(n), *(row[i].cell_len for row in rows)) for i, n in enumerate(names)]
     if console.is_terminal and sum(min(w, NARROW) + 2 for w in widths) > console.width:
         return _upright(names, rows)
-    out = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    out = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for i, n in enumerate(names):
         right = all(row[i].justify == "right" or row[i].style == "dim" for row in rows)
         out.add_column(Text(n), overflow="ellipsis", no_wrap=True, justify="right" if right else "left",

@@ -57,8 +57,9 @@ class IcebergTable:
             raise UsageError(
                 f"{name!r} is not a table's name", hint="write namespace.table, as in shop.orders"
             )
-        self._jvm: Any = spark._jvm
-        self._identifier: Any = self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._identifier: Any = jvm.org.apache.iceberg.catalog.TableIdentifier.of(
             _strings(spark, parts)
         )
 

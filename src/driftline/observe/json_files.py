@@ -1,0 +1,205 @@
+"""Files of JSON, lines or documents, cut into splits that tasks observe and read on their own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from driftline.core.plan import Settings
+from driftline.errors import DataError
+from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import Observation
+from driftline.observe.walk import Expect
+
+_SPLIT = 32 * 2**20  # bytes of a split
+_BLOCK = 4 * 2**20  # bytes read at once
+_HEAD = 2**20  # bytes that tell a document from lines
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A range of bytes of a file: the lines that start in it. ``line``: the number of the first of them.
+
+    A ``document`` and a compressed file are one split; the records of a document count as its lines.
+    """
+
+    path: str
+    start: int
+    length: int
+    document: bool = False
+    line: int = 1
+
+    def at_line(self, line: int) -> Split:
+        """The split, its first line numbered so."""
+        return replace(self, line=line)
+
+
+def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
+    """The splits of a local file, or of one that pyarrow knows by its URI; in order, at least one.
+
+    Raises DataError for a compressed file that is cut off or broken.
+    """
+    with _opened(path) as (file, length):
+        head = file.read(_HEAD + 1)
+    document = is_document(head[:_HEAD], whole=len(head) <= _HEAD)
+    if document or _packed(path) or length <= size:
+        return [Split(path, 0, length, document)]
+    return [Split(path, start, min(size, length - start)) for start in range(0, length, size)]
+
+
+def observe_split(known: Expect, settings: Settings, split: Split) -> Observation:
+    """Every type of every path of every record of a split, against what a table has; lines count from 1."""
+    observer = JsonObserver(known, settings)
+    line, careful = 1, split.document or split.path.endswith(".gzip")
+    for lines, marked in _blocks(split):
+        observer.feed(lines, split.path, line)
+        line += len(lines)
+        careful = careful or marked
+    seen = observer.result()
+    return replace(seen, tally=replace(seen.tally, careful=seen.tally.careful or careful))
+
+
+def read_split(split: Split) -> Iterator[tuple[int, bytes]]:
+    """The lines of a split, blank ones too, with their numbers."""
+    line = split.line
+    for lines, _ in _blocks(split):
+        yield from enumerate(lines, line)
+        line += len(lines)
+
+
+def is_document(head: bytes, *, whole: bool) -> bool:
+    """Whether a file that begins so is one JSON value over several lines, or an array; ``whole``: this is all of it.
+
+    >>> is_document(b'{"a": 1}\\n{"a": 2}', whole=True), is_document(b'[{"a": 1},\\n{"a": 2}]', whole=True)
+    (False, True)
+    """
+    text = head.decode(errors="replace").removeprefix("\ufeff").lstrip()
+    first, _, rest = text.partition("\n")
+    if not text.startswith(("{", "[")):
+        return False
+    if len(first) == len(text) and not whole:
+        return text.startswith("[")
+    if _value(first, whole=True):
+        return text.startswith("[") and not rest.strip()
+    return _value(text, whole=whole)
+
+
+def _value(text: str, *, whole: bool) -> bool:
+    """Whether the text is one JSON value, or, if it is not all, may become one."""
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except json.JSONDecodeError as error:
+        return not whole and (error.msg.startswith("Unterminated string") or error.pos > len(text) - 16)
+    except RecursionError:
+        return False
+    return not text[end:].strip()
+
+
+def records_of(document: bytes) -> Iterator[bytes]:
+    """The text of each record of a document: of each element of an array, or the document itself.
+
+    A document that is no JSON comes as it is.
+    """
+    text = document.removeprefix(_BOM).strip()
+    if not text.startswith(b"["):
+        yield text
+        return
+    try:
+        elements = msgspec.json.decode(text, type=list[msgspec.Raw])
+    except (ValueError, RecursionError):
+        yield text
+        return
+    yield from map(bytes, elements)
+
+
+def _blocks(split: Split) -> Iterator[tuple[list[bytes], bool]]:
+    """The lines of a split, some at a time, and whether a byte order mark was dropped before them."""
+    with _opened(split.path) as (file, _):
+        if split.document:
+            yield list(records_of(file.read())), False
+            return
+        end = None if _packed(split.path) else split.start + split.length
+        first = split.start == 0
+        for lines in _lines(_range(file, split.start, end)):
+            marked = first and lines[0].startswith(_BOM)
+            if marked:
+                lines[0] = lines[0].removeprefix(_BOM)
+            yield lines, marked
+            first = False
+
+
+def _range(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
+    """The text of the lines that start in a range of bytes."""
+    at, inside = start, True
+    if start:
+        # The line under way belongs to the range before, unless it ends right here.
+        at, inside = start - 1, False
+        file.seek(at)
+    while data := file.read(_BLOCK):
+        here, at = at, at + len(data)
+        if not inside:
+            cut = data.find(b"\n") + 1
+            if not cut:
+                continue
+            data, here, inside = data[cut:], here + cut, True
+            if end is not None and here >= end:
+                return
+        stop = -1 if end is None else data.find(b"\n", max(end - 1 - here, 0))
+        if stop >= 0:
+            yield data[: stop + 1]
+            return
+        yield data
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The lines of a text that comes in pieces; split at line feeds and nowhere else."""
+    rest: list[bytes] = []
+    for piece in pieces:
+        lines = piece.split(b"\n")
+        rest.append(lines[0])
+        if len(lines) > 1:
+            lines[0] = b"".join(rest)
+            rest = [lines.pop()]
+            yield lines
+    if last := b"".join(rest):
+        yield [last]
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
+    """The file, decompressed where its name says so, and its size as it lies there."""
+    with _raw(path) as (file, length):
+        if not _packed(path):
+            yield file, length
+            return
+        try:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield unpacked, length  # type: ignore[misc]
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{path}: broken gzip: {error}", hint="the file is cut off or damaged: copy it again") from error
+
+
+@contextmanager
+def _raw(path: str) -> Iterator[tuple[Any, int]]:
+    if "://" not in path:
+        with Path(path).open("rb", buffering=0) as file:
+            yield file, Path(path).stat().st_size
+        return
+    from pyarrow.fs import FileSystem
+
+    system, inner = FileSystem.from_uri(path)
+    with system.open_input_file(inner) as file:
+        yield file, file.size()
+
+
+def _packed(path: str) -> bool:
+    return path.endswith((".gz", ".gzip"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
@@ -19,7 +19,7 @@ from driftline.core.types import Field, List, Map, Schema, Struct, Type, childre
 from driftline.report.result import Result
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from driftline.doctor import Check
     from driftline.verify import Verdict
@@ -28,33 +28,32 @@ LISTED = 12  # of what is plain, as many are named; the rest is counted
 SAMPLE = 48  # characters of a sample
 
 
-def batch(result: Result, title: str = "", *, dry_run: bool = False) -> Iterator[RenderableType]:
-    """One batch: counts, plain new columns in one line, each conflict with its cause."""
+def batch(
+    result: Result, title: str = "", *, dry_run: bool = False, near: Path | None = None
+) -> Iterator[RenderableType]:
+    """One batch: counts, plain new columns in one line, each conflict with its cause.
+
+    ``near``: files below it are named from there; it is the working directory, if not given.
+    """
+    near = near or Path.cwd()
     yield _heading(result, title, dry_run)
-    added = [c for c in result.changes if _plain(c)]
-    if added:
+    if added := [c for c in result.changes if _plain(c)]:
         yield from _new_columns(added)
-    conflicts = [c for c in result.changes if not _plain(c) and not (isinstance(c, AddColumn) and c.within)]
-    inner = [c for c in result.changes if not _plain(c) and isinstance(c, AddColumn) and c.within]
-    width = max((len(_what(c)) for c in (*conflicts, *inner)), default=0)
-    for change in (*conflicts, *inner):
-        yield from _conflict(change, result.changes, width)
+    conflicts = [c for c in result.changes if not _plain(c)]
+    width = max((len(_what(c)) for c in conflicts), default=0)
+    for change in conflicts:
+        yield from _conflict(change, result.changes, width, near)
     for c in result.converted:
-        at = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
-        yield _item("converted", at, f"{sample(c.sample)}{_at(c.place)}")
+        what = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
+        yield _item("converted", what, _seen(c.sample, c.place, near))
     if result.untyped:
-        names = ", ".join(clean(path) for path in result.untyped)
-        yield _item("no type yet", names, "only null, [] or {} so far")
+        yield _item("no type yet", ", ".join(map(clean, result.untyped)), "only null, [] or {} so far")
     for name, count in result.dropped_names.items():
-        yield _item(
-            "dropped",
-            f'{count} of the name "" in {clean(name) or "the record"}',
-            "no engine reads such a column",
-        )
+        yield _item("dropped", f'{count} values of the name "" in {clean(name) or "the record"}')
     for name, count in result.excluded.items():
-        yield _item("excluded", f"{count} of {clean(name)}")
+        yield _item("excluded", f"{count} values of {clean(name)}")
     for reason in result.rejected:
-        yield _item("quarantined", clean(_near(reason)), style="yellow")
+        yield _item("quarantine", clean(_from(reason, near)), style="yellow")
     if result.rows_quarantined > len(result.rejected) > 0:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
     for hint in result.hints:
@@ -88,20 +87,15 @@ def verdict(of: Verdict, table: str) -> Iterator[RenderableType]:
     """What a check of source against table found."""
     counts = f"{_count(of.records, 'record')}: {of.found} in {table}"
     if of.quarantined:
-        counts += f", {of.quarantined} in quarantine"
+        counts += f", {of.quarantined} in its quarantine"
     if of.ok:
-        yield Text.assemble(("nothing is missing", "bold green"), f"  {counts}, each value compared")
+        yield Text.assemble(("nothing is missing", "bold green"), f"  {counts}")
         return
     yield Text.assemble((f"{of.missing} missing", "bold red"), f"  {counts}")
     for m in of.mismatches:
-        yield _item(
-            clean(m.path) or "whole record",
-            f"{sample(m.sample)}  {clean(_near(m.place))}",
-            clean(m.why),
-            style="red",
-        )
+        yield _item(clean(m.path) or "a record", _seen(m.sample, m.place, Path.cwd()), clean(m.why), style="red")
     if of.missing > len(of.mismatches) > 0:
-        yield Text("  only the first are listed", "dim")
+        yield Text("  and more: the first are listed", "dim")
 
 
 def checks(of: Sequence[Check], redact: Callable[[str], str]) -> Iterator[RenderableType]:
@@ -111,7 +105,7 @@ def checks(of: Sequence[Check], redact: Callable[[str], str]) -> Iterator[Render
         word = Text("ok    ", "green") if check.ok else Text("FAILS ", "bold red")
         yield Text.assemble(word, f"{check.name:{width}}  ", redact(check.detail))
         if check.fix:
-            yield Padding(Text(f"what to do: {redact(check.fix)}"), (0, 0, 0, width + 8))
+            yield _Hanging(Text(f"what to do: {redact(check.fix)}"), width + 8, width + 8)
 
 
 def clean(text: str) -> str:
@@ -174,16 +168,15 @@ def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
         named.append(f"and {len(top) - LISTED} more")
     count = sum(leaves(c.type) for c in top)
     if named:
-        yield _item(f"{_count(count, 'new column')}:", ", ".join(named), label="green")
+        yield _item(f"{_count(count, 'new column')}:", ", ".join(named), style="green")
 
 
-def _conflict(change: Change, among: Iterable[Change], width: int) -> Iterator[RenderableType]:
+def _conflict(change: Change, among: Iterable[Change], width: int, near: Path) -> Iterator[RenderableType]:
     reason = change.reason
     rule, why = _rule(change, among)
-    line = Text(f"  {_what(change):{width}}", "bold yellow")
-    yield line.append(f"   {rule}", "not bold yellow")
-    seen = f"{sample(reason.sample)}{_at(reason.place)}".strip()
-    yield Padding(Text(": ".join(part for part in (seen, clean(why)) if part), "dim"), (0, 0, 0, 6))
+    yield Text.assemble((f"  {_what(change):{width}}", "bold yellow"), f"   {rule}")
+    because = [_seen(reason.sample, reason.place, near), clean(why)]
+    yield _Hanging(Text(": ".join(filter(None, because)), "dim"), 6, 6)
 
 
 def _what(change: Change) -> str:
@@ -207,15 +200,29 @@ def _rule(change: Change, among: Iterable[Change]) -> tuple[str, str]:
     if any(isinstance(c, AddColumn) and c.path == natural for c in among if c is not change):
         return "several types at first sight", "each type of the field has its column"
     if change.column.name == safe(key):
-        return "safe spelling", f"{json_name(key)} is no name that engines can carry"
-    return "name taken", f"a column has the name {json_name(safe(key))} in this or another letter case"
+        return "safe spelling", f"{_quoted(key)} is no name that engines can carry"
+    return "name taken", f"a column has the name {_quoted(safe(key))} in this or another letter case"
 
 
-def _item(what: str, text: str, why: str = "", *, label: str = "", style: str = "") -> RenderableType:
-    line = Text.assemble((f"{what:11} ", label or style), text)
+def _item(what: str, text: str, why: str = "", *, style: str = "") -> RenderableType:
+    line = Text.assemble((f"{what:11} ", style), text)
     if why:
         line.append(f"  {why}", "dim")
-    return Padding(line, (0, 0, 0, 2))
+    return _Hanging(line, 2, 6)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hanging:
+    """Text that is indented, and more so where it goes on in further lines."""
+
+    text: Text
+    first: int
+    other: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for i, line in enumerate(self.text.wrap(console, max(options.max_width - self.other, 20))):
+            line.rstrip()
+            yield Text.assemble(" " * (self.other if i else self.first), line)
 
 
 def _plain(change: Change) -> bool:
@@ -223,21 +230,22 @@ def _plain(change: Change) -> bool:
     return isinstance(change, AddColumn) and change.reason.rule == "first-sight" and change.column.doc is None
 
 
-def _at(place: Place | None) -> str:
-    return f" ({clean(_near(str(place)))})" if place and place.source else ""
+def _seen(value: str, place: Place | str | None, near: Path) -> str:
+    """A sample and where it stands."""
+    where = clean(_from(str(place or ""), near))
+    return f"{sample(value)} ({where})" if value and where else sample(value) or where
 
 
-def _near(where: str) -> str:
-    """A path under the working directory as one that begins there."""
-    here = f"{Path.cwd()}{os.sep}"
-    return where.removeprefix("file:").replace(here, "")
+def _from(where: str, near: Path) -> str:
+    """A place in a file, named from the folder ``near`` if it is in there."""
+    return where.removeprefix("file:").removeprefix(f"{near}{os.sep}")
 
 
 def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def json_name(text: str) -> str:
+def _quoted(text: str) -> str:
     return f'"{clean(text)}"'
 
 

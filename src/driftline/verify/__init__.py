@@ -4,6 +4,7 @@ An independent check: it shares nothing with how records are observed and routed
 `match` says whether a row holds a record, `meeting` brings the two together, `job` does it for all.
 """
 
-from driftline.verify.job import Mismatch, Verdict, verify
+from driftline.verify.job import verify
+from driftline.verify.verdict import Mismatch, Verdict
 
 __all__ = ["Mismatch", "Verdict", "verify"]

@@ -5,13 +5,12 @@ Rows and records stay in the tasks; counts and the few that are reported come to
 
 from __future__ import annotations
 
-import pickle
 import sys
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
@@ -20,64 +19,19 @@ from driftline.core.naming import MARK
 from driftline.core.types import Schema
 from driftline.verify.files import Malformed, Place, Read, cells, parse, parts, read
 from driftline.verify.frames import rows, typed
-from driftline.verify.match import Difference, Record, differences, shown
+from driftline.verify.left import Left, apart, fewest, listed, nearest, order, packed, unpacked
+from driftline.verify.match import Record
 from driftline.verify.meeting import Meeting, Slot, exactly, key, loosely
 from driftline.verify.pairing import pair
 from driftline.verify.values import Reading
+from driftline.verify.verdict import LISTED, Verdict
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-LISTED = 20
-_DEEP = 10_000  # nested as deep as a source may be, Python's own limit is less
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A value, or a whole record (``path`` empty), that is not in the table: where it stands, and why it is said."""
-
-    path: str
-    place: str
-    sample: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Counts of the source's records, and the first of what is missing, at most `LISTED`.
-
-    ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be
-    there n times.
-    """
-
-    records: int
-    found: int
-    quarantined: int
-    missing: int
-    mismatches: tuple[Mismatch, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return not self.missing
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"ok": self.ok, **asdict(self), "mismatches": [asdict(m) for m in self.mismatches]}
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """``n`` equal records that no row holds. ``differences``: from the nearest row, if one is known."""
-
-    place: Place
-    n: int
-    record: bytes | None
-    why: str = ""
-    differences: tuple[Difference, ...] = ()
-
-    def __add__(self, other: _Left) -> _Left:
-        first = min(self, other, key=_order)
-        return replace(first, n=self.n + other.n)
+_DEEP = 10_000  # how deep a source may be nested; Python's own limit is less
+_COMPARED = 100  # rows of a group that a record is compared with, to say what is missing
 
 
 def verify(
@@ -170,8 +124,8 @@ class _Job:
                 return Verdict(records, records, 0, 0)
             left = compared.filter(lambda x: not _is_total(x)).reduceByKey(add, tasks)
             lost = self.not_in(quarantined, left, tasks)
-            missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, _order)
-            mismatches = tuple(_listed(self.nearest(sample, reads, stored)))
+            missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
+            mismatches = tuple(listed(nearest(self.meeting, sample, reads, stored)))
             return Verdict(records, records - unheld, unheld - missing, missing, mismatches)
         finally:
             compared.unpersist()
@@ -182,12 +136,12 @@ class _Job:
             if r.record is None:
                 yield (key([repr(r.raw)]), _RECORD), (r.place, r.raw, r.reason)
             else:
-                yield (key(self.meeting.of_record(r.record)), _RECORD), (r.place, _packed(r.record), None)
+                yield (key(self.meeting.of_record(r.record)), _RECORD), (r.place, packed(r.record), None)
 
     def keyed_rows(self, stored: Iterable[dict[str, Any]]) -> Iterator[_Keyed]:
         _allow_depth()
         for row in stored:
-            yield (key(self.meeting.of_row(row)), _ROW), _packed(row)
+            yield (key(self.meeting.of_row(row)), _ROW), packed(row)
 
     def compared(self, keyed: Iterable[_Keyed]) -> Iterator[tuple[Any, Any]]:
         """For each group the records that found no row, by fingerprint; at the end the totals."""
@@ -197,7 +151,9 @@ class _Job:
             places: dict[bytes, list[Place]] = {}
             stored: Counter[bytes] = Counter()
             for (_, side), value in group:
-                if side == _ROW:
+                if side == _ROW:  # behind all records of the group
+                    if not places:
+                        break
                     stored[value] += 1
                     continue
                 place, payload, reason = value
@@ -206,7 +162,7 @@ class _Job:
                     places.setdefault(payload, []).append(place)
                 else:
                     unheld += 1
-                    yield self.fingerprint(payload), _Left(place, 1, None, f"{reason}, and not in quarantine")
+                    yield self.fingerprint(payload), Left(place, 1, None, f"{reason}, and not in quarantine")
             if places:
                 for found in self.left(places, stored):
                     unheld += found[1].n
@@ -214,29 +170,23 @@ class _Job:
         yield _TOTAL, ("records", records)
         yield _TOTAL, ("unheld", unheld)
 
-    def left(self, places: dict[bytes, list[Place]], stored: Counter[bytes]) -> Iterator[tuple[bytes, _Left]]:
+    def left(self, places: dict[bytes, list[Place]], stored: Counter[bytes]) -> Iterator[tuple[bytes, Left]]:
+        """Of the records and rows that met under one key, the records without a row."""
         payloads = list(places)
-        records, rows_ = list(map(_unpacked, payloads)), list(map(_unpacked, stored))
-
-        def apart(row: int, record: int) -> list[Difference]:
-            return self.apart(rows_[row], records[record])
-
+        records, rows_ = list(map(unpacked, payloads)), list(map(unpacked, stored))
         missing, free = pair(
             [len(places[p]) for p in payloads],
             list(stored.values()),
-            lambda row, record: not apart(row, record),
+            lambda row, record: not apart(self.meeting, rows_[row], records[record]),
         )
-        for i, n in enumerate(missing):
+        near = [row for row, unused in zip(rows_, free, strict=True) if unused][:_COMPARED]
+        for payload, record, n in zip(payloads, records, missing, strict=True):
+            times = len(places[payload])
             if n:
-                times = len(places[payloads[i]])
+                place = sorted(places[payload])[-n]
                 why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
-                near = [row for row, unused in enumerate(free) if unused][:100]
-                nearest = () if why else _fewest(apart(row, i) for row in near)
-                place = sorted(places[payloads[i]])[-n]
-                yield self.fingerprint_of(records[i]), _Left(place, n, payloads[i], why, nearest)
-
-    def apart(self, row: dict[str, Any], record: dict[str, Any]) -> list[Difference]:
-        return differences(self.meeting.record, row, record, self.meeting.how, self.meeting.ignore)
+                found = () if why else fewest(apart(self.meeting, row, record) for row in near)
+                yield self.fingerprint_of(record), Left(place, n, payload, why, found)
 
     # Quarantine -------------------------------------------------------------------------------------------
 
@@ -245,16 +195,16 @@ class _Job:
         try:
             return self.fingerprint_of(parse(raw))
         except Malformed:
-            return self.fingerprint_of(cells(raw)) if self.fmt == "csv" else raw.strip()
+            return (
+                self.fingerprint_of(cells(raw)) if self.fmt == "csv" else raw.removeprefix(BOM_UTF8).strip()
+            )
 
     def fingerprint_of(self, record: Any) -> bytes:
         """The same for a record and its copy in quarantine; JSON stands there as it came, the others may not."""
         text = exactly(record) if self.fmt == "json" else "\n".join(loosely(record))
         return text.encode(errors="surrogateescape")
 
-    def not_in(
-        self, quarantined: RDD[bytes] | None, left: RDD[tuple[bytes, _Left]], tasks: int
-    ) -> RDD[_Left]:
+    def not_in(self, quarantined: RDD[bytes] | None, left: RDD[tuple[bytes, Left]], tasks: int) -> RDD[Left]:
         if quarantined is None:
             return left.values()
         kept = quarantined.mapPartitions(self.keyed_raw).reduceByKey(add, tasks)
@@ -264,38 +214,8 @@ class _Job:
         _allow_depth()
         return ((self.fingerprint(raw), 1) for raw in quarantined)
 
-    # What is near to what is missing ----------------------------------------------------------------------
-
-    def nearest(self, sample: list[_Left], reads: RDD[Read], stored: RDD[dict[str, Any]]) -> Iterator[_Left]:
-        """The sample, each with its differences from the row that shares most values, if it shares half of them."""
-        unknown = [x for x in sample if x.record and not x.why and not x.differences]
-        records = [_unpacked(x.record or b"") for x in unknown]
-        wanted = [self.meeting.of_record(record) for record in records]
-        near = (
-            stored.mapPartitions(lambda rows_: _near(self.meeting, wanted, rows_)).collect() if wanted else []
-        )
-        keys = {k for _, _, k, _ in near}
-        # A row that has met a record is that record's, most likely.
-        met = set(reads.filter(lambda r: r.record is not None).map(lambda r: key(self.meeting.of_record(r.record or {})))
-                  .filter(lambda k: k in keys).distinct().collect()) if keys else set()  # fmt: skip
-        for x in sample:
-            if x in unknown:
-                i = unknown.index(x)
-                rows_ = [_unpacked(row) for j, _, k, row in near if j == i and k not in met]
-                x = replace(x, differences=_fewest(self.apart(row, records[i]) for row in rows_))
-            yield x
-
-
-def _fewest(apart: Iterable[list[Difference]]) -> tuple[Difference, ...]:
-    return tuple(next(iter(sorted(apart, key=len)), ()))
-
 
 _TOTAL = ""
-_packed = partial(pickle.dumps, protocol=5)
-
-
-def _unpacked(payload: bytes) -> Any:
-    return pickle.loads(payload)  # noqa: S301  our own, from another task
 
 
 def _is_total(x: tuple[Any, Any]) -> bool:
@@ -309,49 +229,7 @@ def _identity(k: Any) -> Any:
     return k
 
 
-def _order(x: _Left) -> Any:
-    return x.place.file, x.place.start, x.place.line
-
-
-def _without(x: tuple[bytes, tuple[_Left, int | None]]) -> list[_Left]:
+def _without(x: tuple[bytes, tuple[Left, int | None]]) -> list[Left]:
     left, kept = x[1]
     n = left.n - (kept or 0)
     return [replace(left, n=n)] if n > 0 else []
-
-
-def _near(
-    meeting: Meeting, wanted: Sequence[set[str]], stored: Iterable[dict[str, Any]], best: int = 3
-) -> Iterator[tuple[int, int, int, bytes]]:
-    """Of these rows the ``best`` for each of ``wanted``: (which, scalars shared, key, row)."""
-    owners: dict[str, list[int]] = {}
-    for i, scalars in enumerate(wanted):
-        for text in scalars:
-            owners.setdefault(text, []).append(i)
-    tops: list[list[tuple[int, int, bytes]]] = [[] for _ in wanted]
-    for row in stored:
-        scalars = meeting.of_row(row)
-        shared = Counter(i for text in scalars for i in owners.get(text, ()))
-        for i, n in shared.items():
-            if 2 * n >= len(wanted[i]) and (len(tops[i]) < best or n > tops[i][-1][0]):
-                tops[i] = sorted([*tops[i], (n, key(scalars), _packed(row))], reverse=True)[:best]
-    for i, top in enumerate(tops):
-        for n, k, payload in top:
-            yield i, n, k, payload
-
-
-def _listed(sample: Iterable[_Left]) -> list[Mismatch]:
-    """What is reported: each path once before any a second time."""
-    out: list[tuple[int, Mismatch]] = []
-    seen: Counter[str] = Counter()
-    for x in sample:
-        place = str(x.place)
-        if x.differences:
-            for d in x.differences:
-                out.append((seen[d.path], Mismatch(d.path, place, shown(d.value), d.why)))
-                seen[d.path] += 1
-        else:
-            text = shown(_unpacked(x.record)) if x.record else ""
-            why = x.why or "the record is not in the table"
-            out.append((seen[""], Mismatch("", place, text, why)))
-            seen[""] += 1
-    return [m for _, m in sorted(out, key=itemgetter(0))][:LISTED]

@@ -17,7 +17,8 @@ from typing import Any
 
 from driftline.core.types import Map, Primitive, Struct, Type, peel
 from driftline.verify.match import Column, Record
-from driftline.verify.values import Reading, epoch, moment, number, single
+from driftline.verify.moments import epoch, moment
+from driftline.verify.values import Reading, number, single
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
 _INSTANTS = {"timestamp", "timestamp_ntz"}

@@ -11,14 +11,12 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 from typing import Any
 
 from driftline.core.types import Primitive
-
-Moment = date | datetime
+from driftline.verify.moments import PER_UNIT, Moment, epoch, micros, moment
 
 
 class Single(float):
@@ -163,38 +161,11 @@ def _in_other(stored: Any, v: Any, how: Reading) -> bool:
     return bool(stored == v or str(stored) == v)
 
 
+def _in_variant(stored: Any, v: Any, how: Reading) -> bool:
+    return same_json(stored, v)
+
+
 # Dates and instants -------------------------------------------------------------------------------------
-
-_DAY = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-_TIME = r"T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?"
-_MOMENT = re.compile(rf"{_DAY}(?:{_TIME}(Z|[+-][0-9]{{2}}:[0-9]{{2}})?)?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
-
-
-@lru_cache(4096)
-def moment(text: str, offsets: bool = False) -> Moment | None:
-    """The date, instant (aware) or zoneless timestamp (naive) that the text is, strictly (2.2); None if none.
-
-    >>> moment("2024-02-30"), moment("2024-02-03T00:00:00"), moment("2024-02-03T00:00Z")
-    (None, datetime.datetime(2024, 2, 3, 0, 0), None)
-    """
-    match = _MOMENT.fullmatch(text)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second, fraction, zone = match.groups()
-    try:
-        if hour is None:
-            return date(int(year), int(month), int(day))
-        micros = int((fraction or "").ljust(6, "0"))
-        parsed = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), micros)
-        if zone is None:
-            return parsed
-        if zone not in ("Z", "+00:00"):
-            return datetime.fromisoformat(f"{parsed.isoformat()}{zone}").astimezone(UTC) if offsets else None
-        return parsed.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def moment_of(v: Any, how: Reading) -> Moment | None:
@@ -202,24 +173,6 @@ def moment_of(v: Any, how: Reading) -> Moment | None:
     if isinstance(v, str):
         return moment(str(v), how.offsets)
     return v if isinstance(v, date) else None
-
-
-def micros(m: Moment) -> int:
-    """Microseconds since 1970; a date is its midnight, a zoneless timestamp is taken as UTC."""
-    at = m if isinstance(m, datetime) else datetime(m.year, m.month, m.day)
-    return (at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
-
-
-def epoch(m: Moment, unit: str | None) -> int | Decimal:
-    """The moment in the unit (default ms); a Decimal where it has finer digits than the unit.
-
-    >>> epoch(date(1970, 1, 2), None), epoch(datetime(1970, 1, 1, 0, 0, 0, 500), "ms")
-    (86400000, Decimal('0.5'))
-    """
-    if unit == "ns":
-        return micros(m) * 1000
-    whole, rest = divmod(micros(m), _PER_UNIT[unit or "ms"])
-    return whole if not rest else whole + Decimal(rest) / _PER_UNIT[unit or "ms"]
 
 
 def _is_epoch(stored: float, v: Any, how: Reading) -> bool:
@@ -250,7 +203,7 @@ def routed(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
         return False
     size = abs(v)
     unit = how.unit or ("s" if size < 10**11 else "ms" if size < 10**14 else "us" if size < 10**17 else "ns")
-    return micros(stored) == (v // 1000 if unit == "ns" else v * _PER_UNIT[unit])
+    return micros(stored) == (v // 1000 if unit == "ns" else v * PER_UNIT[unit])
 
 
 # All of them --------------------------------------------------------------------------------------------
@@ -268,7 +221,7 @@ _IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
     "timestamp_ntz": _in_timestamp,
     "binary": _in_binary,
     "fixed": _in_binary,
-    "variant": lambda stored, v, how: same_json(stored, v),
+    "variant": _in_variant,
 }
 
 

@@ -1,0 +1,119 @@
+"""Records that no row holds: what is missing of them, by the row that is nearest."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from driftline.verify.files import Place, Read
+from driftline.verify.match import Difference, differences, shown
+from driftline.verify.meeting import Meeting, key
+from driftline.verify.verdict import LISTED, Mismatch
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+_NEAREST = 3  # rows of each task that are looked at for one record
+
+packed = partial(pickle.dumps, protocol=5)
+
+
+def unpacked(payload: bytes) -> Any:
+    return pickle.loads(payload)  # noqa: S301  our own, from another task
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """``n`` equal records that no row holds, the first at ``place``; ``record`` None: a text that is none.
+
+    ``differences``: from the nearest row, if one is known.
+    """
+
+    place: Place
+    n: int
+    record: bytes | None
+    why: str = ""
+    differences: tuple[Difference, ...] = ()
+
+    def __add__(self, other: Left) -> Left:
+        return replace(min(self, other, key=order), n=self.n + other.n)
+
+
+def order(x: Left) -> Any:
+    """As they stand in the source."""
+    return x.place.file, x.place.start, x.place.line
+
+
+def apart(meeting: Meeting, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[Difference]:
+    """Where the row does not hold the record."""
+    return differences(meeting.record, row, record, meeting.how, meeting.ignore)
+
+
+def fewest(found: Iterable[list[Difference]]) -> tuple[Difference, ...]:
+    """The shortest of the lists."""
+    ranked = sorted(found, key=len)
+    return tuple(ranked[0]) if ranked else ()
+
+
+def nearest(
+    meeting: Meeting, sample: Sequence[Left], reads: RDD[Read], stored: RDD[dict[str, Any]]
+) -> Iterator[Left]:
+    """The sample, each with its differences from the row that shares most values, if it shares half of them."""
+    records = {
+        i: unpacked(x.record) for i, x in enumerate(sample) if x.record and not x.why and not x.differences
+    }
+    wanted = {i: meeting.of_record(record) for i, record in records.items()}
+    near = stored.mapPartitions(lambda rows: _near(meeting, wanted, rows)).collect() if wanted else []
+    # A row that has met a record is that record's, most likely.
+    met = _met(meeting, reads, {k for _, k, _ in near})
+    for i, x in enumerate(sample):
+        rows = [unpacked(row) for j, k, row in near if j == i and k not in met]
+        yield replace(x, differences=fewest(apart(meeting, row, records[i]) for row in rows)) if rows else x
+
+
+def _met(meeting: Meeting, reads: RDD[Read], keys: set[int]) -> set[int]:
+    if not keys:
+        return set()
+    found = reads.map(lambda r: key(meeting.of_record(r.record or {}))).filter(lambda k: k in keys)
+    return set(found.distinct().collect())
+
+
+def _near(
+    meeting: Meeting, wanted: Mapping[int, set[str]], stored: Iterable[dict[str, Any]]
+) -> Iterator[tuple[int, int, bytes]]:
+    """For each of ``wanted`` the rows that share most scalars with it: (which, the row's key, the row)."""
+    owners: dict[str, list[int]] = {}
+    for i, scalars in wanted.items():
+        for text in scalars:
+            owners.setdefault(text, []).append(i)
+    tops: dict[int, list[tuple[int, int, bytes]]] = {i: [] for i in wanted}
+    for row in stored:
+        scalars = meeting.of_row(row)
+        for i, n in Counter(i for text in scalars for i in owners.get(text, ())).items():
+            top = tops[i]
+            if 2 * n >= len(wanted[i]) and (len(top) < _NEAREST or n > top[-1][0]):
+                tops[i] = sorted([*top, (n, key(scalars), packed(row))], reverse=True)[:_NEAREST]
+    for i, top in tops.items():
+        for _, k, row_ in top:
+            yield i, k, row_
+
+
+def listed(sample: Iterable[Left]) -> list[Mismatch]:
+    """What is reported, at most `LISTED`: each path once before any a second time."""
+    out: list[tuple[int, Mismatch]] = []
+    seen: Counter[str] = Counter()
+    for x in sample:
+        place = str(x.place)
+        found = [Mismatch(d.path, place, shown(d.value), d.why) for d in x.differences]
+        if not found:
+            text = shown(unpacked(x.record)) if x.record else ""
+            found = [Mismatch("", place, text, x.why or "the record is not in the table")]
+        for mismatch in found:
+            out.append((seen[mismatch.path], mismatch))
+            seen[mismatch.path] += 1
+    return [mismatch for _, mismatch in sorted(out, key=itemgetter(0))][:LISTED]

@@ -1,0 +1,40 @@
+"""What the check says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A value, or a whole record (``path`` empty), that is not in the table: where it stands, and why that is said."""
+
+    path: str
+    place: str
+    sample: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Counts of the source's records, and the first of what is missing, at most `LISTED`.
+
+    ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be
+    there n times.
+    """
+
+    records: int
+    found: int
+    quarantined: int
+    missing: int
+    mismatches: tuple[Mismatch, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.missing
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"ok": self.ok, **asdict(self), "mismatches": [asdict(m) for m in self.mismatches]}

@@ -1,0 +1,104 @@
+"""How sources are read: independent of the readers that ingest."""
+
+from __future__ import annotations
+
+import gzip
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.verify import files
+from driftline.verify.files import Part, Place, parts, read
+from driftline.verify.pairing import pair
+from driftline.verify.values import Cell
+
+
+def records(path: Path, content: bytes, fmt: str = "json") -> list[tuple[str, Any]]:
+    """The records with their lines; for what is none, its text."""
+    path.write_bytes(content)
+    found = [r for part in parts([str(path)], fmt) for r in read(part)]
+    return [(str(r.place).removeprefix(f"{path}:"), r.raw if r.record is None else r.record) for r in found]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(b'{"a": 1}\n{"a": 1.50}\n', [("1", {"a": 1}), ("2", {"a": Decimal("1.50")})], id="lines"),
+        pytest.param(b'\xef\xbb\xbf{"a": 1}\r\n\n \t\r\n{"a": 2}', [("1", {"a": 1}), ("4", {"a": 2})], id="BOM, CR, blank"),
+        pytest.param(b'{"a": "x\xe2\x80\xa8y"}\n', [("1", {"a": "x\u2028y"})], id="only a line feed ends a line"),
+        pytest.param(b'{"a": 1, "a": 2}', [("1", {"a": 2})], id="the last of duplicate keys"),
+        pytest.param(b'oops\n{"a": 1}\n[1]\n7', [("1", b"oops"), ("2", {"a": 1}), ("3", b"[1]"), ("4", b"7")], id="malformed"),
+        pytest.param(b'{"a": "\xff"}\n{"a": 1}', [("1", b'{"a": "\xff"}'), ("2", {"a": 1})], id="not UTF-8"),
+        pytest.param(b'{"a": "\\ud800"}', [("1", b'{"a": "\\ud800"}')], id="a lone surrogate"),
+        pytest.param(b'{"a": "\\ud83d\\ude00"}', [("1", {"a": "\U0001f600"})], id="a pair of surrogates"),
+        pytest.param(b'{"a": NaN}\n{"a": Infinity}', [("1", b'{"a": NaN}'), ("2", b'{"a": Infinity}')], id="not JSON"),
+        pytest.param(b'{\n "a": 1\n}\n', [("1", {"a": 1})], id="one object over lines"),
+        pytest.param(b'[{"a": 1},\n {"a": 2}, 3]', [("1", {"a": 1}), ("2", {"a": 2}), ("2", b"3")], id="an array"),
+        pytest.param(b"[]", [], id="an empty array"),
+        pytest.param(b'{"a": 1\n{"a": 2}', [("1", b'{"a": 1'), ("2", {"a": 2})], id="a broken first line"),
+        pytest.param(b"", [], id="empty"),
+    ],
+)  # fmt: skip
+def test_json(tmp_path: Path, content: bytes, expected: list[tuple[str, Any]]) -> None:
+    assert records(tmp_path / "a.jsonl", content) == expected
+    assert records(tmp_path / "a.jsonl.gz", gzip.compress(content)) == expected
+
+
+def test_nested_deeper_than_python_reads_is_malformed(tmp_path: Path) -> None:
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+
+    assert [raw for _, raw in records(tmp_path / "a.jsonl", deep)] == [deep]
+
+
+def test_a_file_in_pieces_is_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.jsonl"
+    content = b'\xef\xbb\xbf{"a": 1}\n\n{"a": "two"}\nbad\n{"a": 333333}\n{"a": 4}'
+    whole = records(path, content)
+
+    for size in range(1, len(content)):
+        monkeypatch.setattr(files, "_CHUNK", size)
+        pieces = [r for at in range(0, len(content), size) for r in read(Part(str(path), "json", at, at + size))]
+        assert [(str(r.place).removeprefix(f"{path}:"), r.record or r.raw) for r in pieces] == whole
+        assert records(path, content) == whole
+
+
+def test_csv(tmp_path: Path) -> None:
+    content = b'\xef\xbb\xbfid,text\r\n1,"a ""b"", c"\r\n\r\n007,\n2,"two\nlines"\n3\n4,x,y\n5,\xff\n6,last'
+
+    assert records(tmp_path / "a.csv", content, "csv") == [
+        ("2", {"id": "1", "text": 'a "b", c'}),
+        ("4", {"id": "007", "text": ""}),
+        ("5", {"id": "2", "text": "two\nlines"}),
+        ("7", b"3"),
+        ("8", b"4,x,y"),
+        ("9", b"5,\xff"),
+        ("10", {"id": "6", "text": "last"}),
+    ]
+    assert files.cells(b'4,x,"y z"') == [Cell("4"), Cell("x"), Cell("y z")]
+
+
+def test_places_are_ordered_as_in_the_source() -> None:
+    places = [Place("b"), Place("a", 99, 1), Place("a", 0, 2), Place("a", 0, 1)]
+
+    assert sorted(places) == places[::-1]
+
+
+@pytest.mark.parametrize(
+    ("records", "rows", "held", "missing", "left"),
+    [
+        ([2], [3], {(0, 0)}, [0], [1]),
+        ([3], [2], {(0, 0)}, [1], [0]),
+        ([1, 1], [1, 1], {(0, 0), (0, 1), (1, 0)}, [0, 0], [0, 0]),
+        ([1, 1, 1], [1, 1, 1], {(0, 0), (0, 1), (1, 1), (1, 2), (2, 0)}, [0, 0, 0], [0, 0, 0]),
+        ([2, 2], [3, 1], {(0, 0), (0, 1), (1, 0)}, [0, 0], [0, 0]),
+        ([1, 1], [1, 1], {(0, 0), (1, 0)}, [0, 1], [0, 1]),
+        ([1], [], set(), [1], []),
+    ],
+)
+def test_each_row_holds_one_record(
+    records: list[int], rows: list[int], held: set[tuple[int, int]], missing: list[int], left: list[int]
+) -> None:
+    """``held``: pairs of a record and a row."""
+    assert pair(records, rows, lambda row, record: (record, row) in held) == (missing, left)

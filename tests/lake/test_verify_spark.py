@@ -1,0 +1,147 @@
+"""The check over whole tables: made by hand, so that nothing of the ingesting code is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core.shapes import schema
+
+from driftline.verify import Mismatch, Verdict, verify
+
+pyspark_sql = pytest.importorskip("pyspark.sql")
+
+TABLE = "lake.verify.t"
+KEPT = f"{TABLE}__quarantine"
+COLUMNS = "id: long, a: long, a_string@a: string, at: timestamp, s: {x: double, y: string[1]}, \"odd. `name\": string"
+DDL = "id bigint, a bigint, a_string string, at timestamp, s struct<x: double, y: array<string>>, `odd. ``name` string"
+SOURCE = r"""
+{"id": 1, "a": 9007199254740993, "at": "2024-01-02T03:04:05.000006Z", "s": {"x": 0.1, "y": ["p", null, "q"]}}
+{"id": 2, "a": "two", "odd. `name": "x"}
+{"id": 2, "a": "two", "odd. `name": "x"}
+{"id": 3, "s": {"x": 2.50, "y": []}, "none": [{}]}
+
+broken
+{"id": 4, "a": "kept in quarantine"}
+"""
+ROWS = """
+    (1, 9007199254740993, '9007199254740993', timestamp'2024-01-02T03:04:05.000006Z',
+     named_struct('x', 0.1d, 'y', array('p', null, 'q')), null),
+    (2, null, 'two', null, null, 'x'), (2, null, 'two', null, null, 'x'),
+    (3, null, null, null, named_struct('x', 2.5d, 'y', array()), null),
+    (99, 1, '1', null, null, 'from elsewhere')
+"""
+
+Check = Callable[..., Verdict]
+
+
+@pytest.fixture
+def check(spark: Any, tmp_path: Path) -> Iterator[Check]:
+    """Checks the source, once the table was made and these statements tampered with it."""
+    source = tmp_path / "source.jsonl"
+    source.write_text(SOURCE)
+
+    def check(*tampering: str, quarantined: tuple[str, ...] = ("broken", '{"id":4,"a":"kept in quarantine"}')) -> Verdict:
+        spark.sql("create namespace if not exists lake.verify")
+        spark.sql(f"create table {TABLE} ({DDL}) using iceberg")
+        spark.sql(f"insert into {TABLE} values {ROWS}")
+        kept = [(raw, None) for raw in quarantined]
+        spark.createDataFrame(kept, "raw string, raw_bytes binary").writeTo(KEPT).create()
+        for statement in tampering:
+            spark.sql(statement.format(t=TABLE))
+        return verify(spark, TABLE, schema(COLUMNS), [str(source)], "json", quarantine=KEPT)
+
+    yield check
+    spark.sql(f"drop table if exists {TABLE} purge")
+    spark.sql(f"drop table if exists {KEPT} purge")
+
+
+def found(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """Path, line and reason of each mismatch."""
+    return [(m.path, m.place.rpartition(":")[2], m.why) for m in verdict.mismatches]
+
+
+def test_nothing_is_lost(check: Check, spark: Any) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+
+    assert check() == Verdict(records=6, found=4, quarantined=2, missing=0)
+    assert spark.conf.get("spark.sql.session.timeZone") == zone
+
+
+def test_tampering_is_found(check: Check) -> None:
+    verdict = check(
+        "update {t} set a = 9007199254740992 where id = 1",
+        "update {t} set s = named_struct('x', 2.5d, 'y', array('z')) where id = 3",
+        quarantined=("broken",),
+    )
+
+    assert (verdict.ok, verdict.found, verdict.quarantined, verdict.missing) == (False, 2, 1, 3)
+    assert found(verdict) == [
+        ("a", "2", "a holds 9007199254740992, the record has 9007199254740993"),
+        ("s.y", "5", "y holds ['z'], the record has no value there"),
+        ("", "8", "the record is not in the table"),
+    ]
+    assert verdict.to_dict()["mismatches"][0]["sample"] == "9007199254740993"
+
+
+def test_each_record_must_be_there_as_often(check: Check) -> None:
+    verdict = check(
+        "delete from {t} where id = 2",
+        "insert into {t} values (2, null, 'two', null, null, 'x')",
+        quarantined=('{"id": 4, "a": "kept in quarantine"}',),
+    )
+
+    assert found(verdict) == [
+        ("", "4", "2 times in the source, 1 times in the table"),
+        ("", "7", "not JSON: Expecting value: line 1 column 1 (char 0), and not in quarantine"),
+    ]
+
+
+def test_a_swap_between_rows_is_found(check: Check) -> None:
+    verdict = check(
+        "update {t} set at = null where id = 1",
+        "update {t} set at = timestamp'2024-01-02T03:04:05.000006Z' where id = 3",
+    )
+
+    assert [(path, line) for path, line, _ in found(verdict)] == [("at", "2"), ("at", "5")]
+
+
+def test_typed_files(spark: Any, tmp_path: Path) -> None:
+    for i, rows in enumerate(
+        (
+            "select 1 id, 0.1f f, timestamp'2024-01-02T03:04:05Z' at, map('k', 1L, 'n', null) m, x'ff' b",
+            "select 2L id, 'x' f, timestamp_ntz'2024-01-02T03:04:05' local, named_struct('p', 1.50BD) s",
+        )
+    ):
+        spark.sql(rows).coalesce(1).write.parquet(f"{tmp_path}/{i}")
+    files = [str(f) for f in sorted(tmp_path.glob("*/*.parquet"))]
+    columns = """id: long, f: float, f_string@f: string, at: timestamp, m: map<string, long>, b: binary,
+                 local: timestamp_ntz, s: {p: decimal(5,2)}"""
+    rows = """
+        select 1L id, 0.1f f, '0.1' f_string, timestamp'2024-01-02T03:04:05Z' at, map('k', 1L, 'n', null) m, x'ff' b,
+               timestamp_ntz'{local}' local, named_struct('p', 1.5BD) s where false union all
+        select 1, 0.1f, '0.1', timestamp'2024-01-02T03:04:05Z', map('k', 1L, 'n', null), x'ff', null, null union all
+        select 2, null, 'x', null, null, null, timestamp_ntz'{local}', named_struct('p', 1.5BD)
+    """
+
+    def checked(local: str) -> Verdict:
+        return verify(spark, spark.sql(rows.format(local=local)), schema(columns), files, "parquet")
+
+    assert checked("2024-01-02T03:04:05") == Verdict(2, 2, 0, 0)
+    assert checked("2024-01-02T03:04:06").mismatches == (
+        Mismatch("local", files[1], "2024-01-02 03:04:05", "2024-01-02 03:04:05 is nowhere, local holds 2024-01-02 03:04:06"),
+    )
+
+
+def test_csv(spark: Any, tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("id,code,note\n1,007,\n2,x,y\n3,a,b,c\n")
+    table = spark.createDataFrame([(1, "007", None), (2, "x", "z")], "id long, code string, note string")
+    kept = spark.createDataFrame([("3,a,b,c", None)], "raw string, raw_bytes binary")
+
+    verdict = verify(spark, table, schema("id: long, code: string, note: string"), [str(source)], "csv", quarantine=kept)
+
+    assert (verdict.found, verdict.quarantined, verdict.missing) == (1, 1, 1)
+    assert found(verdict) == [("note", "3", "'y' is nowhere, note holds 'z'")]
