@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Names are data: nothing in them may be taken for SQL's own.
+PLAIN = {
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+}
 # Keys that differ only in case are two keys, and of duplicate keys the last counts.
-JSON = {"spark.sql.caseSensitive": "true", "spark.sql.variant.allowDuplicateKeys": "true"}
+JSON = {**PLAIN, "spark.sql.caseSensitive": "true", "spark.sql.variant.allowDuplicateKeys": "true"}
 
 
 @contextmanager

@@ -5,11 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from driftline import quarantine
 from driftline.core.plan import Plan, Settings, plan
 from driftline.engine import configured
 from driftline.errors import DataError
-from driftline.formats.iceberg import CommitConflict, IcebergTable, State, Transaction
+from driftline.formats.iceberg import CommitConflict, IcebergTable, State, Transaction, short
 from driftline.observe.observation import Observation
 from driftline.report.result import Result, result
 from driftline.settings import as_properties, from_properties
@@ -34,6 +37,7 @@ def ingest(
     writer changed the table meanwhile. Raises DataError where the data or the table says no.
     """
     properties = as_properties(settings or {})
+    batch = uuid.uuid4().hex
     for _ in range(ATTEMPTS):
         state = table.load()
         wanted = from_properties({**state.properties, **properties})
@@ -41,7 +45,6 @@ def ingest(
         seen = source.observe(state.schema, wanted)
         progress("planning")
         planned = plan(state.schema, seen.shape, wanted)
-        batch = uuid.uuid4().hex
         if dry_run:
             return result(table.name, batch, seen, planned, 0, 0, None)
         progress("writing")
@@ -49,8 +52,12 @@ def ingest(
             with configured(table.spark, source.conf):
                 return _write(table, state, source, seen, planned, wanted, properties, batch)
         except CommitConflict as conflict:
-            last = conflict
-    raise DataError(f"{last}", hint="other writers keep changing this table: try again")
+            last, hint = str(conflict), "other writers keep changing this table: try again"
+        except (_Misread, PySparkException, Py4JError) as error:
+            last, hint = short(error), "did a file change while it was read? try again"
+            if not (_misread(error) and source.be_careful()):
+                break
+    raise DataError(f"{table.name}: {last}", hint)
 
 
 def _write(
@@ -65,40 +72,32 @@ def _write(
 ) -> Result:
     if not planned.schema.struct.fields:
         return _no_columns(table, source, seen, planned, settings, batch)
-    while True:
-        transaction = table.transaction(state, planned.schema)
-        staged: list[Transaction] = []
-        try:
-            if state.exists:
-                transaction.evolve(planned.changes)
-            written = _append(transaction, source, seen, planned, settings, batch)
-            rejected = source.rejected()
-            quarantined = 0
-            if rejected is not None:
-                kept, quarantined = quarantine.stage(table, rejected, batch)
-                staged.append(kept)
-            if written + quarantined != seen.tally.records + seen.tally.malformed:
-                raise _Misread(
-                    f"{seen.tally.records + seen.tally.malformed} records were observed, {written} were written and "
-                    f"{quarantined} quarantined"
-                )
-            transaction.set({**properties, "driftline.batch": batch})
-            # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
-            for kept in staged:
-                kept.commit()
-            snapshot = transaction.snapshot if written else None
-            transaction.commit()
-            return result(table.name, batch, seen, planned, written, quarantined, snapshot)
-        except BaseException as error:
-            for pending in (transaction, *staged):
-                pending.abandon()
-            if _misread(error) and source.be_careful():
-                continue
-            if isinstance(error, _Misread):
-                raise DataError(
-                    f"{table.name}: {error}", hint="did a file change while it was read? try again"
-                ) from error
-            raise
+    observed = seen.tally.records + seen.tally.malformed
+    transaction = table.transaction(state, planned.schema)
+    kept: quarantine.Staged | None = None
+    try:
+        if state.exists:
+            transaction.evolve(planned.changes)
+        written = _append(transaction, source, seen, planned, settings, batch)
+        rejected = source.rejected()
+        kept = None if rejected is None else quarantine.stage(table, rejected, batch)
+        quarantined = 0 if kept is None else kept.rows
+        if written + quarantined != observed:
+            raise _Misread(
+                f"{observed} records were observed, {written} were written and {quarantined} quarantined"
+            )
+        transaction.set({**properties, "driftline.batch": batch})
+        snapshot = transaction.snapshot if written else None
+        # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
+        if kept is not None:
+            kept.commit()
+        transaction.commit()
+    except BaseException:
+        transaction.abandon()
+        if kept is not None:
+            kept.undo()
+        raise
+    return result(table.name, batch, seen, planned, written, quarantined, snapshot)
 
 
 class _Misread(Exception):
@@ -124,8 +123,9 @@ def _no_columns(
         source.rows(planned, planned.schema.struct, settings)
         rejected = source.rejected(everything="no columns yet")
         assert rejected is not None
-        kept, quarantined = quarantine.stage(table, rejected, batch)
+        kept = quarantine.stage(table, rejected, batch)
         kept.commit()
+        quarantined = kept.rows
     return result(table.name, batch, seen, planned, 0, quarantined, None)
 
 

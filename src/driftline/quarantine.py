@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from driftline.core.types import BINARY, LONG, STRING, TIMESTAMP, Field, Schema, Struct
@@ -32,16 +33,35 @@ def of(table: IcebergTable) -> IcebergTable:
     return IcebergTable(table.spark, table.catalog, table.name + SUFFIX)
 
 
-def stage(table: IcebergTable, rejected: DataFrame, batch: str) -> tuple[Transaction, int]:
-    """Writes rejected records into the table's quarantine; visible once the transaction commits."""
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Rejected records, written but not visible until `commit`. ``rows``: how many."""
+
+    transaction: Transaction
+    rows: int
+    batch: str
+
+    def commit(self) -> None:
+        self.transaction.commit()
+
+    def undo(self) -> None:
+        """Takes them out again: the batch that they belong to has failed."""
+        table = self.transaction.table
+        if self.transaction.committed:
+            table.spark.sql(f"delete from {table.full_name} where batch = '{self.batch}'")
+        else:
+            self.transaction.abandon()
+
+
+def stage(table: IcebergTable, rejected: DataFrame, batch: str) -> Staged:
+    """Writes rejected records into the table's quarantine."""
     from pyspark.sql import functions as F
 
     quarantine = of(table)
-    state = quarantine.load()
-    transaction = quarantine.transaction(state, SCHEMA)
+    transaction = quarantine.transaction(quarantine.load(), SCHEMA)
     rows = rejected.select(
         *("raw", "raw_bytes", "reason", "source", "line"),
         F.lit(batch).alias("batch"),
         F.current_timestamp().alias("quarantined_at"),
     )
-    return transaction, transaction.append(rows, {"driftline.batch": batch})
+    return Staged(transaction, transaction.append(rows, {"driftline.batch": batch}), batch)

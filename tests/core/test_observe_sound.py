@@ -82,16 +82,28 @@ BROKEN = st.sampled_from(
 )  # fmt: skip
 
 
-# A field's values: mostly of one kind, at one depth or another, so that pairs of them differ in little.
-KINDS = st.sampled_from([STRINGS, NUMBERS, LEAVES, LEAVES, VALUES])
+# A field's values: mostly of one kind, at one depth or another, so that they differ in little.
+KINDS = st.sampled_from(
+    [
+        *(STRINGS, NUMBERS, LEAVES, VALUES),
+        st.sampled_from(["1", "-2147483649", "9007199254740993", "19.99", "0.125", "0.1234567890123456789", "{}"]),
+        st.sampled_from(
+            [
+                *('"2024-01-31"', '"1969-01-31"', '"2024-01-01T00:00:00Z"', '"2024-01-01T00:00:00.000Z"'),
+                *('"2024-01-01T00:00:00.5Z"', '"2024-01-01T00:00:00.1234Z"', '"1960-01-01T00:00:00Z"', "[]"),
+                *('"2024-01-01T00:00:00.5"', '"2024-01-01T00:00:00+02:00"', '"1970-01-01T00:00:00+02:00"'),
+            ]
+        ),
+    ]
+)
+SHELLS = st.sampled_from(["{}", "{}", "[{}]", "[{}, {}]", "[[{}]]", "[{}, [{}]]", '{"a": {}}', '[{"a": {}}, null]'])
 
 
 @st.composite
 def fields(draw: Any) -> list[str]:
-    kind = draw(KINDS)
-    shell = draw(st.sampled_from(["{}", "{}", "[{}]", "[{}, {}]", "[[{}]]", '{{"a": {}}}', '[{{"a": {}}}, null]']))
-    values = draw(st.lists(kind, min_size=3, max_size=14))
-    return [shell.replace("{}", v, shell.count("{}")) if "{{" not in shell else shell.format(v) for v in values]
+    kind, shells = draw(KINDS), draw(st.lists(SHELLS, min_size=1, max_size=3))
+    values = draw(st.lists(st.tuples(kind, st.sampled_from(shells)), min_size=3, max_size=14))
+    return [shell.replace("{}", value) for value, shell in values]
 
 
 @st.composite

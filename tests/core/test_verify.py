@@ -5,8 +5,10 @@ Schemas are in the notation of `shapes`, records are JSON as written, rows are w
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
-from decimal import Decimal
+import math
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
 from typing import Any
 
 import pytest
@@ -211,6 +213,42 @@ def test_held(columns: str, row: Row, record: str) -> None:
 
     assert apart(table, row, v, how) == []
     assert len(set(keys(table, row, v, how))) == 1, "what holds must meet"
+
+
+def changed(v: Any) -> Iterator[Any]:
+    """The value with each of its scalars changed by the least, one at a time."""
+    match v:
+        case dict():
+            yield from (type(v)({**v, k: other}) for k, x in v.items() for other in changed(x))
+        case list():
+            yield from ([*v[:i], other, *v[i + 1 :]] for i, x in enumerate(v) for other in changed(x))
+        case None:
+            return
+        case bool():
+            yield not v
+        case float():
+            yield math.nextafter(v, math.inf)
+        case int():
+            yield v + 1
+        case D():
+            yield v.next_plus(Context(prec=len(v.as_tuple().digits)))
+        case str():
+            yield v + "~"
+            yield v[:-1] + "~"
+        case bytes():
+            yield v + b"~"
+        case datetime():
+            yield v + timedelta(microseconds=1)
+        case date():
+            yield v + timedelta(days=1)
+
+
+@pytest.mark.parametrize(("columns", "row", "record"), HELD, ids=str)
+def test_any_change_is_found(columns: str, row: Row, record: str) -> None:
+    table, v = schema(columns), parse(record.encode())
+
+    for other in changed(row):
+        assert other == row or apart(table, other, v, Reading()), other
 
 
 @pytest.mark.parametrize(("columns", "row", "record", "paths"), APART, ids=str)

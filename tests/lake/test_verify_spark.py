@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.shapes import schema
 
+from core.shapes import schema
 from driftline.verify import Mismatch, Verdict, verify
 
 pyspark_sql = pytest.importorskip("pyspark.sql")

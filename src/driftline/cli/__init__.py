@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import typer
 
+from driftline.cli import interrupt
 from driftline.cli.commands import app
 from driftline.cli.scope import Scope
 from driftline.errors import DriftlineError
@@ -23,22 +24,18 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names and values come in any script
     scope = Scope()
+    scope.interrupt.listen()
     try:
         app(_globals_first(sys.argv[1:] if argv is None else argv), prog_name="driftline", obj=scope)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except KeyboardInterrupt:
-        code = 130
+        code = interrupt.EXIT_CODE
     except BrokenPipeError:
         code = 0
-    except DriftlineError as error:
-        code = _fail(scope, error.message, error.hint, error.exit_code)
     except Exception as error:
-        from driftline.cli.rows import first_line
-
-        what = f"internal error: {type(error).__name__}: {first_line(error)}"
-        code = _fail(scope, what, "run again with --debug to see where", 1)
+        code = interrupt.EXIT_CODE if scope.interrupt.asked else _fail(scope, error)
     _flush()
     sys.exit(code)
 
@@ -63,9 +60,17 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
     return front + rest
 
 
-def _fail(scope: Scope, what: str, todo: str | None, code: int) -> int:
+def _fail(scope: Scope, error: Exception) -> int:
+    """Says what went wrong; returns the exit code."""
     if os.environ.get("DRIFTLINE_DEBUG"):
         typer.echo(scope.redact(traceback.format_exc()), err=True)
+    if isinstance(error, DriftlineError):
+        what, todo, code = error.message, error.hint, error.exit_code
+    else:
+        from driftline.cli.rows import first_line
+
+        what = f"internal error: {type(error).__name__}: {first_line(error)}"
+        todo, code = "run again with --debug to see where", 1
     typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
     typer.echo(scope.redact(what), err=True)
     if todo:

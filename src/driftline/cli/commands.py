@@ -6,12 +6,25 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from driftline.cli.options import (
+    Conflict,
+    FormatOption,
+    Into,
+    Json,
+    OnConflict,
+    PerFile,
+    Policy,
+    PolicyOption,
+    Sets,
+    Sources,
+    Strings,
+    TableName,
+)
 from driftline.cli.scope import Scope
 from driftline.errors import UsageError
 
@@ -25,47 +38,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
 )
-
-
-class Format(StrEnum):
-    json = "json"
-    csv = "csv"
-    parquet = "parquet"
-    avro = "avro"
-    orc = "orc"
-
-
-class Policy(StrEnum):
-    preserve = "preserve"
-    widen = "widen"
-    strict = "strict"
-
-
-class OnConflict(StrEnum):
-    fail = "fail"
-    quarantine = "quarantine"
-
-
-Sources = Annotated[
-    list[str],
-    typer.Argument(metavar="SOURCE", help="Files, folders, globs; - is standard input.", show_default=False),
-]
-Into = Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", help="The table; made if it is not there.")]
-TableName = Annotated[str, typer.Argument(metavar="NAMESPACE.TABLE", show_default=False)]
-PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
-PolicyOption = Annotated[Policy, typer.Option(help="What drift does to the table.")]
-Conflict = Annotated[
-    OnConflict | None, typer.Option(help="What becomes of records that cannot be taken.", show_default=False)
-]
-FormatOption = Annotated[
-    Format | None, typer.Option(help="Instead of what the files' endings tell.", show_default=False)
-]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the table.", show_default=False),
-]
-Strings = Annotated[bool, typer.Option("--strings", help="CSV cells stay text.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
 
 
 def _version(wanted: bool) -> None:
@@ -259,6 +231,7 @@ def _ingest(
 
     with Progress() as progress:
         lake = scope.open(progress)
+    told: set[str] = set()
     for files in batches:
         title = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
         with Progress(lake.spark) as progress:
@@ -268,12 +241,12 @@ def _ingest(
                 strings=strings,
                 settings=settings,
                 dry_run=dry_run,
-                progress=lambda phase, title=title: progress.phase(f"{title}: {phase}"),
+                progress=progress.of(title),
             )
         if json:
             put(result.to_dict())
         else:
-            show(text.batch(result, title, dry_run=dry_run))
+            show(text.batch(result, title, dry_run=dry_run, told=told))
 
 
 @contextmanager

@@ -14,13 +14,14 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from driftline.core.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from driftline.errors import DataError, UsageError
-from driftline.report.text import clean
+from driftline.report.text import Hanging, clean
 from driftline.route.convert import convert
 from driftline.route.sql import each, literal, name, variable
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 LIMIT = 100  # rows that a terminal gets unasked
 ENDLESS = 100_000  # characters of a line in a file or a pipe: nothing is cut there
 PAGE = 500  # rows that share their columns' widths
+GAP = 3  # characters between columns
 NARROW = 8  # characters that a column wants at least, to stand beside others
 
 
@@ -217,26 +219,50 @@ def _compact(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False)
 
 
-def _page(names: list[str], rows: list[list[Text]], console: Console) -> Table:
-    widths = [max(len(n), *(row[i].cell_len for row in rows)) for i, n in enumerate(names)]
-    if console.is_terminal and sum(min(w, NARROW) + 2 for w in widths) > console.width:
+def _page(names: list[str], rows: list[list[Text]], console: Console) -> RenderableType:
+    natural = [max(cell_len(n), *(row[i].cell_len for row in rows)) for i, n in enumerate(names)]
+    widths = _fair(natural, console.width - GAP * (len(names) - 1)) if console.is_terminal else natural
+    if widths is None:
         return _upright(names, rows)
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for i, n in enumerate(names):
         right = all(row[i].justify == "right" or row[i].style == "dim" for row in rows)
-        out.add_column(Text(n), overflow="ellipsis", no_wrap=True, justify="right" if right else "left",
-                       width=None if console.is_terminal else widths[i])  # fmt: skip
+        out.add_column(
+            Text(n), overflow="ellipsis", no_wrap=True, justify="right" if right else "left", width=widths[i]
+        )
     for row in rows:
         out.add_row(*row)
     return out
 
 
-def _upright(names: list[str], rows: list[list[Text]]) -> Table:
+def _fair(natural: list[int], room: int) -> list[int] | None:
+    """Widths that fit into ``room``: what is narrow stays so, what is wide shares the rest. None: no room.
+
+    >>> _fair([4, 50, 9, 80], 60)
+    [4, 24, 9, 23]
+    """
+    if sum(natural) <= room:
+        return natural
+    widths = list(natural)
+    left = room
+    by_width = sorted(range(len(natural)), key=natural.__getitem__)
+    for done, i in enumerate(by_width):
+        share = -(-left // (len(natural) - done))
+        widths[i] = min(natural[i], share)
+        left -= widths[i]
+        if widths[i] < min(natural[i], NARROW):
+            return None
+    return widths
+
+
+def _upright(names: list[str], rows: list[list[Text]]) -> Group:
     """Too many columns for the terminal: one under the other."""
-    out = Table.grid(padding=(0, 2))
+    width = max(map(cell_len, names))
+    lines: list[Text | Hanging] = []
     for row in rows:
         for n, cell in zip(names, row, strict=True):
-            cell.justify = None
-            out.add_row(Text(n, "bold"), cell)
-        out.add_row("", "")
-    return out
+            lines.append(
+                Hanging(Text.assemble((f"{n:{width}}  ", "bold"), Text(cell.plain, cell.style)), 0, width + 2)
+            )
+        lines.append(Text())
+    return Group(*lines)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, TypeVar
 
 from driftline import config
+from driftline.cli.interrupt import Interrupt
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
     from driftline.lake import Lake
+
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -22,7 +29,7 @@ class Scope:
 
     lake: Path | None = None
     file: Path | None = None
-    progress: Progress | None = field(default=None, repr=False)
+    interrupt: Interrupt = field(default_factory=Interrupt)
 
     @cached_property
     def config(self) -> config.Config:
@@ -30,16 +37,17 @@ class Scope:
 
     def open(self, progress: Progress, *, must_exist: bool = False) -> Lake:
         """The lake; with ``must_exist`` none is made where there is none."""
+        from driftline.lake import Lake
+        from driftline.session import is_embedded
+
         here = self.config
-        if must_exist and not here.lake.exists() and all(key.startswith("spark.") for key in here.catalog):
+        if must_exist and is_embedded(here.catalog) and not here.lake.exists():
             raise UsageError(
                 f"there is no lake in {here.lake}", hint="name it with --lake; `driftline ingest` makes one"
             )
-        from driftline.lake import Lake
-
         progress.phase("starting Spark")
-        lake = Lake.open(here.lake, properties=here.catalog, notify=progress.notice)
-        progress.spark = lake.spark
+        lake = _elsewhere(lambda: Lake.open(here.lake, properties=here.catalog, notify=progress.notice))
+        progress.spark = self.interrupt.spark = lake.spark
         return lake
 
     def redact(self, text: str) -> str:
@@ -47,3 +55,18 @@ class Scope:
         with suppress(UsageError):
             return self.config.redact(text)
         return text
+
+
+def _elsewhere(work: Callable[[], T]) -> T:
+    """Does the work in another thread: started in the main one, pyspark would put its own handler of Ctrl-C in
+    place of ours, and the wait for it could not be broken off."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future.result()

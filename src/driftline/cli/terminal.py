@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -51,7 +51,7 @@ class Progress:
         self._text = ""
         self._live: Live | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live = Live(
                 console=self._console, get_renderable=self._render, transient=True, refresh_per_second=6,
@@ -69,6 +69,10 @@ class Progress:
 
     def phase(self, text: str) -> None:
         self._text = text
+
+    def of(self, title: str) -> Callable[[str], None]:
+        """A callback for the phases of what is named ``title``."""
+        return lambda phase: self.phase(f"{title}: {phase}")
 
     def notice(self, text: str) -> None:
         """Tells of what takes long, in a log too."""

@@ -59,9 +59,7 @@ class IcebergTable:
             )
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._identifier: Any = jvm.org.apache.iceberg.catalog.TableIdentifier.of(
-            _strings(spark, parts)
-        )
+        self._identifier: Any = jvm.org.apache.iceberg.catalog.TableIdentifier.of(_strings(spark, parts))
 
     @property
     def full_name(self) -> str:
@@ -76,7 +74,7 @@ class IcebergTable:
             return plugin.icebergCatalog()
         except Exception as error:
             raise SetupError(
-                f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog that answers: {_short(error)}",
+                f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog that answers: {short(error)}",
                 hint=f"set spark.sql.catalog.{self.catalog} and its properties",
             ) from error
 
@@ -100,7 +98,7 @@ class IcebergTable:
         except Py4JJavaError as error:
             if "NoSuchTableException" in _java_class(error) or "NoSuchNamespace" in _java_class(error):
                 return None
-            raise SetupError(f"table {self.name} cannot be loaded: {_short(error)}") from error
+            raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
 
     def read(self) -> DataFrame:
         return self.spark.table(self.full_name)
@@ -130,7 +128,7 @@ class IcebergTable:
                 catalog.createNamespace(namespace)
         except Py4JJavaError as error:
             if "AlreadyExists" not in _java_class(error):
-                raise SetupError(f"namespace of {self.name} cannot be made: {_short(error)}") from error
+                raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
 
 
 class Transaction:
@@ -141,6 +139,7 @@ class Transaction:
         self.made = made
         self._java = java
         self._jvm: Any = table.spark._jvm
+        self.committed = False
 
     @property
     def schema(self) -> Schema:
@@ -207,9 +206,12 @@ class Transaction:
             self._java.commitTransaction()
         except Py4JJavaError as error:
             raise _failure(error, self.table.name) from error
+        self.committed = True
 
     def abandon(self) -> None:
-        """Deletes the files that were written; the table was never touched."""
+        """Deletes the files that were written; the table was never touched. Nothing once it is committed."""
+        if self.committed:
+            return
         table = self._java.table()
         snapshot = table.currentSnapshot()
         if snapshot is None:
@@ -250,7 +252,8 @@ def _java_class(error: Py4JJavaError) -> str:
     return str(error.java_exception.getClass().getName())
 
 
-def _short(error: BaseException) -> str:
+def short(error: BaseException) -> str:
+    """What went wrong, on one line."""
     if isinstance(error, Py4JJavaError):
         message = error.java_exception.getMessage() or _java_class(error)
         return str(message).split("\n", 1)[0]
@@ -259,5 +262,5 @@ def _short(error: BaseException) -> str:
 
 def _failure(error: Py4JJavaError, name: str) -> Exception:
     if any(conflict in _java_class(error) for conflict in _CONFLICTS):
-        return CommitConflict(f"{name}: {_short(error)}")
-    return DataError(f"table {name} refused the batch: {_short(error)}")
+        return CommitConflict(f"{name}: {short(error)}")
+    return DataError(f"table {name} refused the batch: {short(error)}")

@@ -185,7 +185,9 @@ def _opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
             with gzip.GzipFile(fileobj=file) as unpacked:
                 yield unpacked, length  # type: ignore[misc]
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(f"{path}: broken gzip: {error}", hint="the file is cut off or damaged: copy it again") from error
+            raise DataError(
+                f"{path}: broken gzip: {error}", hint="the file is cut off or damaged: copy it again"
+            ) from error
 
 
 @contextmanager

@@ -29,11 +29,17 @@ SAMPLE = 48  # characters of a sample
 
 
 def batch(
-    result: Result, title: str = "", *, dry_run: bool = False, near: Path | None = None
+    result: Result,
+    title: str = "",
+    *,
+    dry_run: bool = False,
+    near: Path | None = None,
+    told: set[str] | None = None,
 ) -> Iterator[RenderableType]:
     """One batch: counts, plain new columns in one line, each conflict with its cause.
 
     ``near``: files below it are named from there; it is the working directory, if not given.
+    ``told``: hints that were given before; those of this batch are added.
     """
     near = near or Path.cwd()
     yield _heading(result, title, dry_run)
@@ -56,8 +62,11 @@ def batch(
         yield _item("quarantine", clean(_from(reason, near)), style="yellow")
     if result.rows_quarantined > len(result.rejected) > 0:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
+    told = set() if told is None else told
     for hint in result.hints:
-        yield _item("hint", clean(hint), style="cyan")
+        if hint not in told:
+            yield _item("hint", clean(hint), style="cyan")
+    told.update(result.hints)
 
 
 def schema(name: str, of: Schema, mark: str = MARK) -> Tree:
@@ -93,7 +102,9 @@ def verdict(of: Verdict, table: str) -> Iterator[RenderableType]:
         return
     yield Text.assemble((f"{of.missing} missing", "bold red"), f"  {counts}")
     for m in of.mismatches:
-        yield _item(clean(m.path) or "a record", _seen(m.sample, m.place, Path.cwd()), clean(m.why), style="red")
+        yield _item(
+            clean(m.path) or "a record", _seen(m.sample, m.place, Path.cwd()), clean(m.why), style="red"
+        )
     if of.missing > len(of.mismatches) > 0:
         yield Text("  and more: the first are listed", "dim")
 
@@ -105,7 +116,7 @@ def checks(of: Sequence[Check], redact: Callable[[str], str]) -> Iterator[Render
         word = Text("ok    ", "green") if check.ok else Text("FAILS ", "bold red")
         yield Text.assemble(word, f"{check.name:{width}}  ", redact(check.detail))
         if check.fix:
-            yield _Hanging(Text(f"what to do: {redact(check.fix)}"), width + 8, width + 8)
+            yield Hanging(Text(f"what to do: {redact(check.fix)}"), width + 8, width + 8)
 
 
 def clean(text: str) -> str:
@@ -176,7 +187,7 @@ def _conflict(change: Change, among: Iterable[Change], width: int, near: Path) -
     rule, why = _rule(change, among)
     yield Text.assemble((f"  {_what(change):{width}}", "bold yellow"), f"   {rule}")
     because = [_seen(reason.sample, reason.place, near), clean(why)]
-    yield _Hanging(Text(": ".join(filter(None, because)), "dim"), 6, 6)
+    yield Hanging(Text(": ".join(filter(None, because)), "dim"), 6, 6)
 
 
 def _what(change: Change) -> str:
@@ -198,21 +209,21 @@ def _rule(change: Change, among: Iterable[Change]) -> tuple[str, str]:
     key = reason.field[-1] if reason.field else ""
     natural = (*change.parent, safe(key))
     if any(isinstance(c, AddColumn) and c.path == natural for c in among if c is not change):
-        return "several types at first sight", "each type of the field has its column"
+        return "several types at first sight", ""
     if change.column.name == safe(key):
         return "safe spelling", f"{_quoted(key)} is no name that engines can carry"
-    return "name taken", f"a column has the name {_quoted(safe(key))} in this or another letter case"
+    return "name taken", f"a column has the name {_quoted(safe(key))} already, in this or another letter case"
 
 
 def _item(what: str, text: str, why: str = "", *, style: str = "") -> RenderableType:
     line = Text.assemble((f"{what:11} ", style), text)
     if why:
         line.append(f"  {why}", "dim")
-    return _Hanging(line, 2, 6)
+    return Hanging(line, 2, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class _Hanging:
+class Hanging:
     """Text that is indented, and more so where it goes on in further lines."""
 
     text: Text

@@ -24,6 +24,7 @@ from driftline.core.types import (
     dotted,
     peel,
 )
+from driftline.engine import PLAIN
 from driftline.errors import UsageError
 from driftline.observe.observation import Observation, Tally
 from driftline.route import select, typed_source
@@ -61,7 +62,7 @@ class TypedFrames:
     frames: Sequence[tuple[str, DataFrame]]
     bad: DataFrame | None = None
     bad_count: int = 0
-    conf: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         structs = [core_struct(frame.schema) for _, frame in self.frames]

@@ -118,8 +118,8 @@ class _Job:
         sorted_ = both.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_identity)
         compared = sorted_.mapPartitions(self.compared).persist(StorageLevel.DISK_ONLY)
         try:
-            totals = Counter(dict(compared.filter(_is_total).map(_second).reduceByKey(add, 1).collect()))
-            records, unheld = totals["records"], totals["unheld"]
+            totals = compared.filter(_is_total).values().collect()
+            records, unheld = sum(n for n, _ in totals), sum(n for _, n in totals)
             if not unheld:
                 return Verdict(records, records, 0, 0)
             left = compared.filter(lambda x: not _is_total(x)).reduceByKey(add, tasks)
@@ -167,8 +167,7 @@ class _Job:
                 for found in self.left(places, stored):
                     unheld += found[1].n
                     yield found
-        yield _TOTAL, ("records", records)
-        yield _TOTAL, ("unheld", unheld)
+        yield _TOTAL, (records, unheld)
 
     def left(self, places: dict[bytes, list[Place]], stored: Counter[bytes]) -> Iterator[tuple[bytes, Left]]:
         """Of the records and rows that met under one key, the records without a row."""
@@ -220,9 +219,6 @@ _TOTAL = ""
 
 def _is_total(x: tuple[Any, Any]) -> bool:
     return bool(x[0] == _TOTAL)
-
-
-_second = itemgetter(1)
 
 
 def _identity(k: Any) -> Any:

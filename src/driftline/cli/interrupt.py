@@ -1,0 +1,54 @@
+"""Ctrl-C: what Spark runs is cancelled, and the command then ends in order, with the table as it was.
+
+An exception in the midst of an answer from Java would leave the answer for the next call to read, which is the one
+that clears up. So while Java is asked, its jobs are cancelled instead. A second Ctrl-C ends the process at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from time import sleep
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXIT_CODE = 130
+
+
+class Interrupt:
+    """The handler of Ctrl-C. ``asked``: it was pressed."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.spark: SparkSession | None = None
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGINT, self._pressed)
+
+    def _pressed(self, _: int, frame: FrameType | None) -> None:
+        if self.asked:
+            if sys.stderr.isatty():
+                sys.stderr.write("\x1b[?25h")  # the cursor, which progress hides
+            os._exit(EXIT_CODE)
+        self.asked = True
+        if self.spark is None or not _asks_java(frame):
+            raise KeyboardInterrupt
+        threading.Thread(target=self._cancel, args=(self.spark,), daemon=True).start()
+
+    def _cancel(self, spark: SparkSession) -> None:
+        while True:  # the next job is not wanted either
+            spark.sparkContext.cancelAllJobs()
+            sleep(0.3)
+
+
+def _asks_java(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("py4j."):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,211 @@
+"""Hostile and broken input: stored and found by verify, or quarantined with the reason, or one clear error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline import quarantine
+from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.lake import Lake, Table
+from driftline.report.result import Result
+from driftline.verify import verify
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
+
+
+def nested(levels: int) -> str:
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+STORED: dict[str, list[str]] = {
+    "a byte order mark": ['\ufeff{"a": 1}', '{"a": 2}'],
+    "NUL characters": ['{"a": "x\\u0000y", "b\\u0000": 1}'],
+    "line separators of Unicode": ['{"a": "x\u2028y\u0085z"}'],
+    "carriage returns": ['{"a": 1}\r', '{"a":\r2}\r'],
+    "100 levels": [nested(100)],
+    "duplicate keys": ['{"a": 1, "a": 2}', '{"b": {"c": 1, "c": "x"}}', '{"b": "s"}'],
+    "dotted keys": ['{"a.b": 1, "a": {"b": 2}, "x.y": {"z.w": [1.5]}}'],
+    "backticks": ['{"a`b": 1, "`": {"``": 2}}'],
+    "newlines and quotes in keys": [json.dumps({"two\nlines": 1, "q\"u'o\\te": {"\t": [1]}, " ": 2})],
+    "keys of 300 characters": [json.dumps({"k" * 300: 1, "k" * 299 + "x": "s", "é" * 200: 2})],
+    "keys that differ only in case": ['{"id": 1, "ID": "x", "Id": 2.5, "o": {"k": 1, "K": {"q": 1, "Q": 2}}}', '{"iD": true, "o": {"k": "s"}}'],
+    "names of metadata columns": ['{"_file": 1, "_pos": "x", "_partition": {"_deleted": true}, "_spec_id": 1, "_row_id": 2}'],
+    "names of SQL": [json.dumps({"select": 1, "a; drop table x": 2, "${spark.master}": 3, "x'y": {"--": 4}, "*": 5})],
+    "SQL in values": [json.dumps({"a": "'; drop table t; --", "b": "${env:HOME}", "c": "\\'"}), '{"a": 1.50}'],
+    "a column named like Spark's own": ['{"_corrupt_record": 1, "value": 2, "text": "x", "r": 3}', '{"_corrupt_record": "x"}'],
+    "long strings": [json.dumps({"a": "x" * 100_000, "b": "\\" * 20_000 + '"' * 20_000}), '{"b": 2.50}'],
+    "numbers in every spelling": ['{"n": 1E5, "m": -0.0, "o": 1e-7, "p": 0.30000000000000004, "q": -0}', '{"n": "x", "q": "y"}'],
+    "all at once": ['{"a": 1}', '{"a": 2.5}', '{"a": "x"}', '{"a": [1]}', '{"a": {"b": 1}}', '{"a": [[{"b": "y"}]]}', '{"a": true}', '{"a": null}', '{"a": 123456789012345678901234567890}'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", STORED.values(), ids=STORED)
+def test_stored_and_found(table: Table, tmp_path: Path, lines: list[str]) -> None:
+    result = ingested(table, tmp_path, "\n".join(lines).encode())
+    assert (result.rows_written, result.rows_quarantined) == (len(lines), 0)
+
+
+QUARANTINED: dict[str, bytes] = {
+    "NaN": b'{"a": NaN}',
+    "Infinity": b'{"a": [-Infinity]}',
+    "not UTF-8": b'{"a": "\xff\xfe"}',
+    "half a surrogate": b'{"a": "\\ud83d"}',
+    "two records in a line": b'{"a": 1}{"a": 2}',
+    "a record and garbage": b'{"a": 1} x',
+    "half a record": b'{"a": 1',
+    "a scalar": b"42",
+    "a list": b'["a"]',
+    "a control character": b'{"a": "x\x00"}',
+    "5,000 levels": nested(5_000).encode(),
+}
+
+
+@pytest.mark.parametrize("line", QUARANTINED.values(), ids=QUARANTINED)
+def test_quarantined_with_its_reason(table: Table, lake: Lake, tmp_path: Path, line: bytes) -> None:
+    result = ingested(table, tmp_path, b'{"good": 1}\n' + line + b'\n{"good": 2}')
+    assert (result.rows_written, result.rows_quarantined) == (2, 1)
+    (kept,) = quarantine.of(table.format).read().collect()
+    assert kept.reason and kept.line == 2 and kept.source.endswith("in.jsonl")
+    assert (kept.raw_bytes or kept.raw.encode()) == line
+
+
+def test_an_empty_file_makes_nothing(table: Table, tmp_path: Path) -> None:
+    result = ingested(table, tmp_path, b"\n  \n")
+    assert (result.rows_read, result.snapshot) == (0, None)
+    assert not table.format.load().exists
+
+
+def test_a_batch_without_any_column_waits_in_quarantine(table: Table, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(b'{}\n{"a": null}\n{"b": []}')
+    result = table.ingest(tmp_path / "in.jsonl")
+    assert (result.rows_written, result.rows_quarantined) == (0, 3)
+    assert {row.reason for row in quarantine.of(table.format).read().collect()} == {"no columns yet"}
+    assert result.to_dict()["untyped"] == ["a", "b"]
+
+
+def test_many_distinct_keys(table: Table, tmp_path: Path) -> None:
+    lines = [json.dumps({f"key-{i}-{j}": j for j in range(20)}) for i in range(50)]
+    result = ingested(table, tmp_path, "\n".join(lines).encode())
+    assert result.rows_written == 50
+
+
+def test_too_many_keys_are_one_clear_error(table: Table, tmp_path: Path) -> None:
+    ingested(table, tmp_path, b'{"a": 1}')
+    before = table.state()
+    file = tmp_path / "wide.jsonl"
+    file.write_text(json.dumps({"by_id": {f"k{i}": i for i in range(10_000)}}))
+    with pytest.raises(DataError, match=r"10001 columns, more than max_columns = 10000; most of them in by_id"):
+        table.ingest(file)
+    assert table.state() == before
+
+
+def test_a_line_of_50_mb(table: Table, tmp_path: Path) -> None:
+    line = json.dumps({"a": "x" * 50_000_000, "b": 1})
+    result = ingested(table, tmp_path, line.encode(), check=False)
+    assert result.rows_written == 1
+    assert table.read().selectExpr("length(a) as n").collect()[0].n == 50_000_000
+
+
+@pytest.mark.parametrize("cut", ["half", "garbage"])
+def test_half_a_gzip_is_an_error_that_names_the_file(table: Table, tmp_path: Path, cut: str) -> None:
+    packed = gzip.compress(b'{"a": 1}\n' * 10_000)
+    file = tmp_path / "in.jsonl.gz"
+    file.write_bytes(packed[: len(packed) // 2] if cut == "half" else b"no gzip at all")
+    failed(table, DataError, "in.jsonl.gz", file)
+
+
+def test_a_gzip_is_read(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl.gz"
+    file.write_bytes(gzip.compress(b'{"a": 1}\n{"a": "x"}'))
+    assert table.ingest(file).rows_written == 2
+    proven(table, file)
+
+
+def test_nothing_to_read(table: Table, tmp_path: Path) -> None:
+    failed(table, UsageError, "no such file", tmp_path / "away.jsonl")
+    (tmp_path / "folder").mkdir()
+    failed(table, UsageError, "holds no files", tmp_path / "folder")
+
+
+def test_a_file_that_vanishes_or_changes_leaves_the_table_as_it_was(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import driftline.ingest as road
+
+    file = tmp_path / "in.jsonl"
+    plan = road.plan
+
+    def meddled(change: Any) -> Any:
+        def meddle(*args: Any) -> Any:
+            change()
+            return plan(*args)
+
+        return meddle
+
+    for change, words in (
+        (lambda: file.unlink(), "in.jsonl"),
+        (lambda: file.write_text('{"a": 1}\n{"a": 2}\n'), "observed"),
+        (lambda: file.write_text('{"a": "other"}\n'), ""),
+    ):
+        file.write_text('{"a": 1}\n')
+        monkeypatch.setattr(road, "plan", meddled(change))
+        failed(table, DriftlineError, words, file)
+        monkeypatch.setattr(road, "plan", plan)
+    file.write_text('{"a": 1}\n')
+    assert table.ingest(file).rows_written == 1
+
+
+DOCUMENTS = {
+    "an object over lines": (b'{\n "a": 1,\n "b": [\n  "x"\n ]\n}\n', 1),
+    "an array of objects": (b'[{"a": 1},\n {"a": "x"}, {"a": 2.50}]', 3),
+    "an array in one line": (b'[{"a": 1}, {"a": null, "b": 2}]\n', 2),
+    "an empty array": (b"[]", 0),
+}
+
+
+@pytest.mark.parametrize(("data", "records"), DOCUMENTS.values(), ids=DOCUMENTS)
+def test_json_documents(table: Table, tmp_path: Path, data: bytes, records: int) -> None:
+    file = tmp_path / "doc.json"
+    file.write_bytes(data)
+    result = table.ingest(file)
+    assert (result.rows_read, result.rows_written) == (records, records)
+    if records:
+        proven(table, file)
+
+
+def ingested(table: Table, tmp_path: Path, data: bytes, *, check: bool = True) -> Result:
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(data)
+    result = table.ingest(file)
+    assert result.rows_written + result.rows_quarantined == result.rows_read
+    if check and result.rows_read:
+        proven(table, file)
+        assert not table.ingest(file, dry_run=True).changes
+    return result
+
+
+def proven(table: Table, file: Path) -> None:
+    state = table.state()
+    kept = quarantine.of(table.format)
+    where = kept.full_name if kept.load().exists else None
+    verdict = verify(
+        table.lake.spark, table.format.full_name, state.schema, [str(file)], "json", quarantine=where, properties=state.properties
+    )  # fmt: skip
+    assert verdict.ok, verdict.to_dict()
+
+
+def failed(table: Table, kind: type[DriftlineError], words: str, file: Path) -> None:
+    """The ingest fails with one clear error, and the table is as it was."""
+    before = table.format.load()
+    with pytest.raises(kind, match=words):
+        table.ingest(file)
+    after = table.format.load()
+    assert (after.schema, after.snapshot, after.exists) == (before.schema, before.snapshot, before.exists)
