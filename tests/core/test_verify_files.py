@@ -37,6 +37,8 @@ def records(path: Path, content: bytes, fmt: str = "json") -> list[tuple[str, An
         pytest.param(b'{\n "a": 1\n}\n', [("1", {"a": 1})], id="one object over lines"),
         pytest.param(b'[{"a": 1},\n {"a": 2}, 3]', [("1", {"a": 1}), ("2", {"a": 2}), ("2", b"3")], id="an array"),
         pytest.param(b"[]", [], id="an empty array"),
+        pytest.param(b'\n{"a":\n NaN}', [("2", b'{"a":\n NaN}')], id="one object that is not JSON"),
+        pytest.param(b'[{"a": 1},\n{"a": ]', [("1", b'[{"a": 1},'), ("2", b'{"a": ]')], id="a broken array"),
         pytest.param(b'{"a": 1\n{"a": 2}', [("1", b'{"a": 1'), ("2", {"a": 2})], id="a broken first line"),
         pytest.param(b"", [], id="empty"),
     ],
@@ -47,9 +49,19 @@ def test_json(tmp_path: Path, content: bytes, expected: list[tuple[str, Any]]) -
 
 
 def test_nested_deeper_than_python_reads_is_malformed(tmp_path: Path) -> None:
-    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    for depth in (501, 100_000):
+        deep = b'{"a":' * depth + b"1" + b"}" * depth
+        assert [raw for _, raw in records(tmp_path / "a.jsonl", deep)] == [deep]
 
-    assert [raw for _, raw in records(tmp_path / "a.jsonl", deep)] == [deep]
+
+def test_a_file_by_its_uri(tmp_path: Path) -> None:
+    path = tmp_path / "a b.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": 2}\n')
+
+    found = [r for start in (0, 3) for r in read(Part(path.as_uri(), "json", start, start + 3 + start * 4))]
+
+    assert [(r.place.line, r.record) for r in found] == [(1, {"a": 1}), (1, {"a": 2})]
+    assert str(found[1].place) == f"{path.as_uri()}:2"
 
 
 def test_a_file_in_pieces_is_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +71,9 @@ def test_a_file_in_pieces_is_the_same_file(tmp_path: Path, monkeypatch: pytest.M
 
     for size in range(1, len(content)):
         monkeypatch.setattr(files, "_CHUNK", size)
-        pieces = [r for at in range(0, len(content), size) for r in read(Part(str(path), "json", at, at + size))]
+        pieces = [
+            r for at in range(0, len(content), size) for r in read(Part(str(path), "json", at, at + size))
+        ]
         assert [(str(r.place).removeprefix(f"{path}:"), r.record or r.raw) for r in pieces] == whole
         assert records(path, content) == whole
 

@@ -13,7 +13,8 @@ from driftline import quarantine
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.lake import Lake, Table
 from driftline.report.result import Result
-from driftline.verify import verify
+
+from .proof import proven
 
 
 @pytest.fixture
@@ -102,7 +103,9 @@ def test_too_many_keys_are_one_clear_error(table: Table, tmp_path: Path) -> None
     before = table.state()
     file = tmp_path / "wide.jsonl"
     file.write_text(json.dumps({"by_id": {f"k{i}": i for i in range(10_000)}}))
-    with pytest.raises(DataError, match=r"10001 columns, more than max_columns = 10000; most of them in by_id"):
+    with pytest.raises(
+        DataError, match=r"10001 columns, more than max_columns = 10000; most of them in by_id"
+    ):
         table.ingest(file)
     assert table.state() == before
 
@@ -190,16 +193,6 @@ def ingested(table: Table, tmp_path: Path, data: bytes, *, check: bool = True) -
         proven(table, file)
         assert not table.ingest(file, dry_run=True).changes
     return result
-
-
-def proven(table: Table, file: Path) -> None:
-    state = table.state()
-    kept = quarantine.of(table.format)
-    where = kept.full_name if kept.load().exists else None
-    verdict = verify(
-        table.lake.spark, table.format.full_name, state.schema, [str(file)], "json", quarantine=where, properties=state.properties
-    )  # fmt: skip
-    assert verdict.ok, verdict.to_dict()
 
 
 def failed(table: Table, kind: type[DriftlineError], words: str, file: Path) -> None:

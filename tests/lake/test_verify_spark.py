@@ -15,7 +15,9 @@ pyspark_sql = pytest.importorskip("pyspark.sql")
 
 TABLE = "lake.verify.t"
 KEPT = f"{TABLE}__quarantine"
-COLUMNS = "id: long, a: long, a_string@a: string, at: timestamp, s: {x: double, y: string[1]}, \"odd. `name\": string"
+COLUMNS = (
+    'id: long, a: long, a_string@a: string, at: timestamp, s: {x: double, y: string[1]}, "odd. `name": string'
+)
 DDL = "id bigint, a bigint, a_string string, at timestamp, s struct<x: double, y: array<string>>, `odd. ``name` string"
 SOURCE = r"""
 {"id": 1, "a": 9007199254740993, "at": "2024-01-02T03:04:05.000006Z", "s": {"x": 0.1, "y": ["p", null, "q"]}}
@@ -43,7 +45,9 @@ def check(spark: Any, tmp_path: Path) -> Iterator[Check]:
     source = tmp_path / "source.jsonl"
     source.write_text(SOURCE)
 
-    def check(*tampering: str, quarantined: tuple[str, ...] = ("broken", '{"id":4,"a":"kept in quarantine"}')) -> Verdict:
+    def check(
+        *tampering: str, quarantined: tuple[str, ...] = ("broken", '{"id":4,"a":"kept in quarantine"}')
+    ) -> Verdict:
         spark.sql("create namespace if not exists lake.verify")
         spark.sql(f"create table {TABLE} ({DDL}) using iceberg")
         spark.sql(f"insert into {TABLE} values {ROWS}")
@@ -131,7 +135,12 @@ def test_typed_files(spark: Any, tmp_path: Path) -> None:
 
     assert checked("2024-01-02T03:04:05") == Verdict(2, 2, 0, 0)
     assert checked("2024-01-02T03:04:06").mismatches == (
-        Mismatch("local", files[1], "2024-01-02 03:04:05", "2024-01-02 03:04:05 is nowhere, local holds 2024-01-02 03:04:06"),
+        Mismatch(
+            "local",
+            files[1],
+            "2024-01-02 03:04:05",
+            "2024-01-02 03:04:05 is nowhere, local holds 2024-01-02 03:04:06",
+        ),
     )
 
 
@@ -141,7 +150,9 @@ def test_csv(spark: Any, tmp_path: Path) -> None:
     table = spark.createDataFrame([(1, "007", None), (2, "x", "z")], "id long, code string, note string")
     kept = spark.createDataFrame([("3,a,b,c", None)], "raw string, raw_bytes binary")
 
-    verdict = verify(spark, table, schema("id: long, code: string, note: string"), [str(source)], "csv", quarantine=kept)
+    verdict = verify(
+        spark, table, schema("id: long, code: string, note: string"), [str(source)], "csv", quarantine=kept
+    )
 
     assert (verdict.found, verdict.quarantined, verdict.missing) == (1, 1, 1)
     assert found(verdict) == [("note", "3", "'y' is nowhere, note holds 'z'")]

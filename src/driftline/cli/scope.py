@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline import config
 from driftline.cli.interrupt import Interrupt
@@ -47,7 +47,11 @@ class Scope:
             )
         progress.phase("starting Spark")
         lake = _elsewhere(lambda: Lake.open(here.lake, properties=here.catalog, notify=progress.notice))
-        progress.spark = self.interrupt.spark = lake.spark
+        spark: Any = lake.spark
+        spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
+            spark._jsparkSession
+        )  # of this thread
+        progress.spark = self.interrupt.spark = spark
         return lake
 
     def redact(self, text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,16 +68,21 @@ class IcebergTable:
         return ".".join(f"`{part.replace('`', '``')}`" for part in [self.catalog, *self.name.split(".")])
 
     @property
-    def _catalog(self) -> Any:
+    def _plugin(self) -> Any:
         session: Any = self.spark._jsparkSession
         try:
             plugin = session.sessionState().catalogManager().catalog(self.catalog)
-            return plugin.icebergCatalog()
+            plugin.icebergCatalog()
         except Exception as error:
             raise SetupError(
                 f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog that answers: {short(error)}",
                 hint=f"set spark.sql.catalog.{self.catalog} and its properties",
             ) from error
+        return plugin
+
+    @property
+    def _catalog(self) -> Any:
+        return self._plugin.icebergCatalog()
 
     def load(self) -> State:
         """The table as it is now; an empty schema where it does not exist."""
@@ -94,7 +100,9 @@ class IcebergTable:
     def java(self) -> Any:
         """Iceberg's own table, freshly loaded; None where there is none."""
         try:
-            return self._catalog.loadTable(self._identifier)
+            table = self._catalog.loadTable(self._identifier)
+            table.refresh()  # a catalog may cache
+            return table
         except Py4JJavaError as error:
             if "NoSuchTableException" in _java_class(error) or "NoSuchNamespace" in _java_class(error):
                 return None
@@ -121,11 +129,11 @@ class IcebergTable:
         return Transaction(self, made, made=True)
 
     def _make_namespace(self) -> None:
-        namespace = self._identifier.namespace()
-        catalog = self._catalog
+        namespace = _strings(self.spark, self.name.split(".")[:-1])
+        plugin = self._plugin
         try:
-            if not catalog.namespaceExists(namespace):
-                catalog.createNamespace(namespace)
+            if not plugin.namespaceExists(namespace):
+                plugin.createNamespace(namespace, self._jvm.java.util.HashMap())
         except Py4JJavaError as error:
             if "AlreadyExists" not in _java_class(error):
                 raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
@@ -140,6 +148,7 @@ class Transaction:
         self._java = java
         self._jvm: Any = table.spark._jvm
         self.committed = False
+        self._written: list[str] = []
 
     @property
     def schema(self) -> Schema:
@@ -189,8 +198,10 @@ class Transaction:
         jvm.org.apache.spark.sql.classic.Dataset.ofRows(jdf.sparkSession(), plan)
         if self.snapshot == before:
             return 0
-        added = self._java.table().currentSnapshot().summary().get("added-records")
-        return int(added or 0)
+        table = self._java.table()
+        snapshot = table.currentSnapshot()
+        self._written += [file.location() for file in _items(snapshot.addedDataFiles(table.io()))]
+        return int(snapshot.summary().get("added-records") or 0)
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
@@ -212,15 +223,11 @@ class Transaction:
         """Deletes the files that were written; the table was never touched. Nothing once it is committed."""
         if self.committed:
             return
-        table = self._java.table()
-        snapshot = table.currentSnapshot()
-        if snapshot is None:
-            return
-        io = table.io()
-        mine = [m for m in _items(snapshot.allManifests(io)) if m.snapshotId() == snapshot.snapshotId()]
-        gone = [f.location() for f in _items(snapshot.addedDataFiles(io))] if mine else []
-        for location in [*gone, *(m.path() for m in mine), snapshot.manifestListLocation()]:
-            if mine and location is not None:
+        io = self._java.table().io()
+        for location in self._written:
+            with suppress(
+                Py4JJavaError
+            ):  # what cannot be deleted is an orphan, which Iceberg's own clean-up removes
                 io.deleteFile(location)
 
     def _type(self, column: Field) -> Any:

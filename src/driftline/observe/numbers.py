@@ -27,6 +27,8 @@ def base_of(text: str) -> Primitive:
         if len(text) <= 18 or (len(text) <= 20 and -(2**63) <= int(text) < 2**63):
             return LONG
         return BIG_INTEGER if len(text.lstrip("-")) <= 38 else NUMBER_TEXT
+    if len(text) <= 16 and "e" not in text and "E" not in text:
+        return DOUBLE  # at most 15 digits
     digits, power = _written(text)
     if not digits or _prints_as(float(text), digits, power, 17):
         return DOUBLE
@@ -66,7 +68,7 @@ def judged(text: str) -> bool:
 
 
 def _whole(text: str) -> bool:
-    return "." not in text and "e" not in text and "E" not in text
+    return text.isdigit() or ("." not in text and "e" not in text and "E" not in text)
 
 
 def _written(text: str) -> tuple[str, int]:

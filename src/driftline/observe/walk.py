@@ -104,6 +104,8 @@ class Walker:
         self._source, self._line = "", 0
         self._path: list[str] = []
         self._dry = False
+        # Facets of a field by identity, which is quicker to ask for than equality.
+        self._known: dict[tuple[int, int, int], Seen] = {}
 
     def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
         """Adds one record, as `driftline.observe.parse.parse` gives it."""
@@ -133,10 +135,12 @@ class Walker:
             if seen is None:
                 self._learn()
                 seen = shape.fields[key] = FieldShape(Place(self._source, self._line, position))
-            if value is not None:
+            if type(value) is dict or type(value) is list:
                 self._path.append(key)
                 self._value(value, seen, known.fields.get(key, UNKNOWN), position)
                 self._path.pop()
+            elif value is not None:
+                self._leaf(value, 0, False, value, seen, known.fields.get(key, UNKNOWN), position)
         for key in known.required_keys:
             if record.get(key) is None:
                 self._miss(key, shape, len(record))
@@ -193,17 +197,16 @@ class Walker:
             base = BOOLEAN
         elif isinstance(leaf, str) and not isinstance(leaf, Number):
             base = self._string(leaf, dim, seen, known)
-            if base in DATELIKE:
+            if base is not STRING and base in DATELIKE:
                 digits, beyond = fraction(leaf), far(leaf)
         else:
             text = str(leaf)
             base = base_of(text) if known.plain_numbers else declared_base(text, known.types)
-            wide = base == LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
-        facet = Facet(dim, base)
-        mine = seen.facets.get(facet)
+            wide = base is LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
+        quick = id(seen), dim, id(base)
+        mine = self._known.get(quick)
         if mine is None:
-            self._learn()
-            mine = seen.facets[facet] = Seen(Place(self._source, self._line, position), sample(value))
+            mine = self._known[quick] = self._facet(Facet(dim, base), value, seen, position)
         if wide > mine.wide or digits > mine.fraction or beyond > mine.far or ragged > mine.ragged:
             self._learn()
             mine.wide, mine.fraction = mine.wide or wide, max(mine.fraction, digits)
@@ -211,13 +214,22 @@ class Walker:
         if isinstance(leaf, dict):
             self._object(leaf, mine, known, position)
 
+    def _facet(self, facet: Facet, value: object, seen: FieldShape, position: int) -> Seen:
+        mine = seen.facets.get(facet)
+        if mine is None:
+            self._learn()
+            mine = seen.facets[facet] = Seen(Place(self._source, self._line, position), sample(value))
+        return mine
+
     def _string(self, text: str, dim: int, seen: FieldShape, known: Expect) -> Primitive:
         if not known.plain_strings:
             base = declared_string_base(text, known.types, self.dates)
         else:
             base = string_base(text, self.dates)
+        if base is STRING or known.dated or base not in DATELIKE:
+            return base
         # Among other strings dates are strings, unless the field has a column for them (rule 2.2).
-        return STRING if base in DATELIKE and not known.dated and Facet(dim, STRING) in seen.facets else base
+        return STRING if Facet(dim, STRING) in seen.facets else base
 
     def _object(self, leaf: dict[str, object], mine: Seen, known: Expect, position: int) -> None:
         mine.open = True

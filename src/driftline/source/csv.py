@@ -38,9 +38,11 @@ def csv_frames(spark: SparkSession, files: Sequence[str], *, strings: bool) -> T
         cells = (
             spark.read.schema(ddl)
             .options(
-                header=True, multiLine=True, escape='"', columnNameOfCorruptRecord=broken, enforceSchema=True
+                header=True, multiLine=True, escape='"', columnNameOfCorruptRecord=broken, columnPruning=False
             )
             .csv(group)
+            # Spark refuses a query for the broken rows alone, and so does one that it can reduce to that.
+            .where(f"length(coalesce({name(header[0])}, '')) >= 0")
         )
         good = cells.where(f"{name(broken)} is null").drop(broken)
         rejected = _rejected(cells, broken)
@@ -82,13 +84,15 @@ def _typed(cells: DataFrame) -> DataFrame:
         for i, column in enumerate(cells.columns)
         for t in _CANDIDATES
     ]
-    answer = cells.selectExpr(*checks).head()
+    filled = [f"count({name(column)}) as {name(f'{i}_cells')}" for i, column in enumerate(cells.columns)]
+    answer = cells.selectExpr(*checks, *filled).head()
     assert answer is not None
     out = []
     for i, column in enumerate(cells.columns):
         type_ = next((t for t in _CANDIDATES if answer[f"{i}_{t.name}"]), None)
+        typed = "string" if type_ is None else spark_type(type_)
         x = name(column)
-        out.append(f"{x}" if type_ is None else f"try_cast({x} as {spark_type(type_)}) as {x}")
+        out.append(f"try_cast({x} as {typed if answer[f'{i}_cells'] else 'void'}) as {x}")
     return cells.selectExpr(*out)
 
 

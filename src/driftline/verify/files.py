@@ -9,13 +9,13 @@ import json
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from driftline.verify.values import Cell, number
 
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
+_DEEPEST = 500  # nested deeper, a text is malformed: what compares goes down by recursion
 
 
 class Malformed(Exception):
@@ -35,7 +35,7 @@ class Place:
             return self.file
         before = 0
         if self.start:
-            with open(self.file, "rb") as f:
+            with _opened(self.file) as f:
                 left = self.start
                 while left and (block := f.read(min(left, _CHUNK))):
                     before += block.count(b"\n")
@@ -67,7 +67,7 @@ def parts(files: Sequence[str], fmt: str) -> list[Part]:
     """The files in pieces of a size for one task; only plain files of lines are cut."""
     out = []
     for file in files:
-        size = Path(file).stat().st_size
+        size = _size(file)
         if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file):
             out.append(Part(file, fmt))
         else:
@@ -91,9 +91,25 @@ def _packed(file: str) -> bool:
     return file.lower().endswith((".gz", ".gzip"))
 
 
+def _opened(file: str) -> IO[bytes]:
+    """A local file, or one that pyarrow knows by its URI."""
+    if "://" not in file:
+        return open(file, "rb")
+    from pyarrow.fs import FileSystem
+
+    system, path = FileSystem.from_uri(file)
+    return io.BufferedReader(system.open_input_file(path))
+
+
+def _size(file: str) -> int:
+    with _opened(file) as f:
+        return f.seek(0, io.SEEK_END)
+
+
 def _whole(file: str) -> bytes:
-    with gzip.open(file) if _packed(file) else open(file, "rb") as f:
-        return bytes(f.read()).removeprefix(BOM_UTF8)
+    with _opened(file) as f:
+        data = gzip.decompress(f.read()) if _packed(file) else f.read()
+        return data.removeprefix(BOM_UTF8)
 
 
 # JSON ---------------------------------------------------------------------------------------------------
@@ -117,18 +133,12 @@ def parse(raw: bytes) -> dict[str, Any]:
     >>> parse(b'{"a": 1.50, "b": [1], "b": [2]}')
     {'a': Decimal('1.50'), 'b': [2]}
     """
-    value = _json(raw)
-    if not isinstance(value, dict):
-        raise Malformed("not a JSON object")
-    return value
-
-
-def _json(raw: bytes) -> Any:
     try:
         value = _DECODER.decode(raw.decode())
+        if raw.count(b"{") + raw.count(b"[") > _DEEPEST and _levels(value) > _DEEPEST:
+            raise Malformed("nested too deep")
         if b"\\ud" in raw.lower():
             json.dumps(value, ensure_ascii=False, default=str).encode()
-        return value
     except UnicodeDecodeError as error:
         raise Malformed("not UTF-8") from error
     except UnicodeEncodeError as error:
@@ -137,6 +147,17 @@ def _json(raw: bytes) -> Any:
         raise Malformed("nested too deep") from error
     except ValueError as error:
         raise Malformed(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise Malformed("not a JSON object")
+    return value
+
+
+def _levels(value: Any) -> int:
+    level, n = [value], 0
+    while level := [x for x in level if isinstance(x, (dict, list))]:
+        level = [x for outer in level for x in (outer.values() if isinstance(outer, dict) else outer)]
+        n += 1
+    return n
 
 
 def _lines(file: str, start: int, lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Read]:
@@ -156,7 +177,7 @@ def _read(place: Place, raw: bytes) -> Read:
 def _cut(part: Part) -> Iterator[Read]:
     """The lines that begin within the part: the first byte of a line decides whose it is."""
     assert part.end is not None
-    with open(part.file, "rb") as f:
+    with _opened(part.file) as f:
         begin = part.start
         if part.start:
             f.seek(part.start - 1)
@@ -174,12 +195,15 @@ def _cut(part: Part) -> Iterator[Read]:
 
 def _begins_with_a_record(file: str) -> bool:
     """Whether the first line that is not blank is a JSON object by itself."""
-    with open(file, "rb") as f:
+    with _opened(file) as f:
         for line in f:
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)
             if raw:
                 return _read(Place(file), raw).record is not None
     return True
+
+
+_STRUCTURE = json.JSONDecoder()  # lenient: whether a part is a record is seen when it is read by itself
 
 
 def _document(file: str, data: bytes) -> list[Read] | None:
@@ -188,17 +212,21 @@ def _document(file: str, data: bytes) -> list[Read] | None:
     if not body.startswith((b"[", b"{")):
         return None
     try:
-        if body.startswith(b"{"):
-            if (
-                b"\n" not in body
-                or _read(Place(file), body.partition(b"\n")[0].strip(_BLANK)).record is not None
-            ):
-                return None
-            return [Read(Place(file, 0, 1), parse(body))]
-        _json(body)
-    except Malformed:
+        text = data.decode()
+        first = body.partition(b"\n")[0]
+        if body.startswith(b"{") and (first == body or isinstance(_STRUCTURE.decode(first.decode()), dict)):
+            return None
+    except UnicodeDecodeError:
         return None
-    return list(_elements(file, data.decode()))
+    except (ValueError, RecursionError):
+        pass  # the first line is no record by itself
+    try:
+        _STRUCTURE.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    if body.startswith(b"["):
+        return list(_elements(file, text))
+    return [_read(Place(file, 0, 1 + data.count(b"\n", 0, data.index(b"{"))), body)]
 
 
 def _elements(file: str, text: str) -> Iterator[Read]:
@@ -211,7 +239,7 @@ def _elements(file: str, text: str) -> Iterator[Read]:
         if text[at] == "]":
             return
         line += text.count("\n", begin, at)
-        _, end = _DECODER.raw_decode(text, at)
+        _, end = _STRUCTURE.raw_decode(text, at)
         yield _read(Place(file, 0, line), text[at:end].encode())
         line += text.count("\n", at, end)
         at = end

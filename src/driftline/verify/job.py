@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-_DEEP = 10_000  # how deep a source may be nested; Python's own limit is less
+_DEEP = 4_000  # Python's own limit is less than `files` lets through, times the functions of `match`
 _COMPARED = 100  # rows of a group that a record is compared with, to say what is missing
 
 

@@ -227,7 +227,7 @@ _IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
 
 def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     """Whether ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful conversion."""
-    if isinstance(v, Cell) and type_.name not in ("string", "uuid"):
+    if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         v = _typed(v)
     return _IN.get(type_.name, _in_other)(stored, v, how)
 

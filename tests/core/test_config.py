@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from driftline.config import Config, load
+from driftline.errors import UsageError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str) -> Path:
+        file = tmp_path / "driftline.toml"
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def at(folder: Path, **more) -> Config:
+    return load(here=folder, env={}, **more)
+
+
+def test_without_a_file_the_lake_is_a_folder_named_lake(tmp_path):
+    assert at(tmp_path) == Config(Path("lake"), {}, {})
+
+
+def test_the_file_in_the_working_directory_counts(write, tmp_path):
+    write('lake = "data/lake"')
+    assert at(tmp_path).lake == tmp_path / "data" / "lake"
+
+
+def test_flag_before_environment_before_file_before_default(write, tmp_path):
+    write('lake = "c"')
+    assert load(Path("a"), here=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("a")
+    assert load(here=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("b")
+    assert load(here=tmp_path, env={}).lake == tmp_path / "c"
+
+
+def test_another_file_can_be_named_and_must_be_there(write, tmp_path):
+    file = write('[tables."shop.orders"]\ndates = "off"')
+    assert load(file=file, env={}).tables == {"shop.orders": {"dates": "off"}}
+    with pytest.raises(UsageError, match=r"none\.toml: cannot be read"):
+        load(file=tmp_path / "none.toml", env={})
+
+
+def test_properties_of_a_catalog_may_have_dotted_names(write, tmp_path):
+    write(
+        '[catalog]\ntype = "jdbc"\njdbc.schema-version = "V1"\njdbc.useSSL = true\nclients = 4\nspark.sql.ansi = "x"'
+    )
+    assert at(tmp_path).catalog == {
+        "type": "jdbc",
+        "jdbc.schema-version": "V1",
+        "jdbc.useSSL": "true",
+        "clients": "4",
+        "spark.sql.ansi": "x",
+    }
+
+
+def test_a_lake_by_flag_leaves_the_catalog_of_the_file_aside_but_not_spark(write, tmp_path):
+    write('[catalog]\ntype = "rest"\nuri = "http://x"\nspark.driver.memory = "2g"')
+    assert at(tmp_path, lake=Path("l")) == Config(Path("l"), {"spark.driver.memory": "2g"}, {})
+
+
+def test_settings_may_be_numbers(write, tmp_path):
+    write('[tables."shop.orders"]\nmax_columns = 50\nepoch-unit = "s"')
+    assert at(tmp_path).tables == {"shop.orders": {"max_columns": "50", "epoch-unit": "s"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "todo"),
+    [
+        ("lakes = 'x'", "there is no 'lakes'", "did you mean 'lake'?"),
+        ("[table]", "there is no 'table'", "did you mean 'tables'?"),
+        ("zzz = 1", "there is no 'zzz'", "there are lake, catalog, tables"),
+        ("lake = 1", "lake = 1 is not a path", ""),
+        ("catalog = 1", "catalog is not a table", "write [catalog]"),
+        ("[catalog]\nuri = ['a']", "catalog.uri is not one value", "a text, a number, true or false"),
+        (
+            "lake = 'x'\n[catalog]\ntype = 'rest'",
+            "lake and [catalog] each name a lake",
+            "leave one of them out",
+        ),
+        ("[tables.'a.b']\ndate = 'off'", "there is no setting 'date'", "did you mean 'dates'?"),
+        ("[tables.'a.b']\ndates = 'no'", "dates = 'no' is not possible", "one of on, off, instant"),
+        ("[tables.a.b]\ndates = 'off'", "tables.a is not a table's settings", 'write [tables."a.b"]'),
+        ("lake = ", "Invalid value", ""),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_file_and_what_to_do(write, tmp_path, text, says, todo):
+    file = write(text)
+    with pytest.raises(UsageError) as failed:
+        at(tmp_path)
+    assert failed.value.message.startswith(f"{file}: ")
+    assert says in failed.value.message
+    assert todo in (failed.value.hint or "")
+
+
+def test_secrets_are_hidden():
+    config = Config(
+        catalog={
+            "token": "abc123",
+            "credential": "id:s3cret",
+            "uri": "https://host",
+            "s3.secret-access-key": "KEY",
+        }
+    )
+    assert config.redact("https://host abc123 id:s3cret KEY") == "https://host *** *** ***"
+    assert config.redact("jdbc:postgresql://me:pw@db/x") == "jdbc:postgresql://***@db/x"

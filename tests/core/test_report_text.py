@@ -1,0 +1,151 @@
+"""What people read, as plain text."""
+
+import io
+
+from rich.console import Console
+
+from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
+from driftline.core.naming import mark
+from driftline.core.plan import Conversion
+from driftline.core.shape import Place
+from driftline.core.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
+from driftline.report import text
+from driftline.report.result import Result
+from driftline.verify import Mismatch, Verdict
+
+
+def printed(lines, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False, markup=False)
+    for line in lines:
+        console.print(line)
+    return console.file.getvalue()
+
+
+def add(name, type_, *, key=None, rule="first-sight", parent=(), within=False, sample="", doc=None):
+    field = (*parent, key or name)
+    reason = Reason(
+        rule, "why it is so" if rule != "first-sight" else "first seen", field, sample, Place("f.json", 3)
+    )
+    return AddColumn(parent, Field(name, type_, doc=doc), reason, within)
+
+
+def test_plain_columns_are_counted_in_one_line_and_what_is_within_them_is_not_told_twice():
+    inner = Struct((Field("x", LONG), Field("y", LONG)))
+    changes = (add("a", LONG), add("b", List(inner)), add("x", LONG, parent=("b", "element"), within=True))
+    assert printed(text.batch(Result("s.t", "", 5, 5, 0, changes), "f.json")) == (
+        "s.t  f.json  5 records read, 5 written\n  3 new columns: a long, b list<struct<x, y>>\n"
+    )
+
+
+def test_each_conflict_is_told_with_its_cause():
+    changes = (
+        add("a_string", STRING, key="a", rule="sibling", sample="19,90 EUR", doc=mark("a")),
+        WidenColumn(("b",), LONG, Reason("widen-in-place", "it is wider", ("b",), "5", Place("f.json", 4))),
+        RelaxColumn(
+            ("c",), LONG, Reason("relax", "some record has no value for it", ("c",), "", Place("f.json", 5))
+        ),
+        add("ID_long", LONG, key="ID", sample="7", doc=mark("ID")),
+    )
+    assert printed(text.batch(Result("s.t", "", 5, 5, 0, changes))) == (
+        "s.t  5 records read, 5 written\n"
+        "  a → a_string string   sibling\n"
+        "      19,90 EUR (f.json:3): why it is so\n"
+        "  b is now long         widen in place\n"
+        "      5 (f.json:4): it is wider\n"
+        "  c is now optional     relax\n"
+        "      f.json:5: some record has no value for it\n"
+        "  ID → ID_long long     name taken\n"
+        '      7 (f.json:3): a column has the name "ID" already, in this or another letter case\n'
+    )
+
+
+def test_several_types_at_once_are_not_a_name_that_is_taken():
+    changes = (add("a", STRING), add("a_long", LONG, key="a", doc=mark("a")))
+    assert "several types at first sight" in printed(text.batch(Result("s.t", "", 5, 5, 0, changes)))
+
+
+def test_all_else_that_a_person_should_know():
+    result = Result(
+        "s.t", "", 9, 6, 3,
+        converted=(Conversion(("a",), LONG, DOUBLE, "5", Place("f.json", 1)),),
+        untyped=("b.c",),
+        dropped_names={"d": 2},
+        hints=("a hint",),
+        rejected=("f.json:2: no JSON", "f.json:3: no JSON"),
+    )  # fmt: skip
+    told: set[str] = set()
+    assert printed(text.batch(result, told=told)).splitlines() == [
+        "s.t  9 records read, 6 written, 3 in quarantine",
+        "  converted   a: long into double  5 (f.json:1)",
+        "  no type yet b.c  only null, [] or {} so far",
+        '  dropped     2 values of the name "" in d',
+        "  quarantine  f.json:2: no JSON",
+        "  quarantine  f.json:3: no JSON",
+        "              and 1 more",
+        "  hint        a hint",
+    ]
+    assert "a hint" not in printed(text.batch(result, told=told))
+
+
+def test_a_plan_says_that_nothing_is_written():
+    assert printed(text.batch(Result("s.t", "", 5, 0, 0), dry_run=True)) == (
+        "s.t  5 records read, a plan: nothing is written\n"
+    )
+
+
+def test_data_cannot_steer_the_terminal():
+    changes = (
+        add(
+            "a_string",
+            STRING,
+            key="a\x1b[2J",
+            rule="sibling",
+            sample="x\x1b]0;y\x07\nz",
+            doc=mark("a\x1b[2J"),
+        ),
+    )
+    shown = printed(text.batch(Result("s.t", "", 1, 1, 0, changes)))
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "x\\x1b]0;y\\x07\\nz" in shown
+
+
+def test_long_lines_go_on_indented():
+    changes = tuple(add(f"column_{i}", LONG) for i in range(14))
+    lines = printed(text.batch(Result("s.t", "", 1, 1, 0, changes)), 60).splitlines()
+    assert lines[1].startswith("  14 new columns: column_0 long, ")
+    assert all(line[:6].isspace() and not line[6].isspace() for line in lines[2:])
+    assert lines[-1].endswith("and 2 more")
+    assert all(len(line) <= 60 and line == line.rstrip() for line in lines)
+
+
+def test_a_schema_is_a_tree_with_ids_and_what_evolved_from_what():
+    schema = Schema(
+        Struct(
+            (
+                Field("id", LONG, 1, required=True),
+                Field("a", List(Struct((Field("x", TIMESTAMP, 4, doc="a note"),)), 3), 2),
+                Field("id_string", STRING, 5, doc=mark("id") + "\nof the old shop"),
+            )
+        ),
+        id=2,
+        identifiers=frozenset({1}),
+    )
+    assert printed([text.schema("s.t", schema)]) == (
+        "s.t  3 columns, schema 2\n"
+        "├── id long #1  identifier\n"
+        "├── a list<struct> #2\n"
+        "│   └── x timestamptz #4  a note\n"
+        "└── id_string string #5  ← id  of the old shop\n"
+    )
+    assert printed(text.drifted(schema)) == "  id   id          long\n       id_string   string\n"
+
+
+def test_what_a_check_found():
+    assert printed(text.verdict(Verdict(3, 2, 1, 0), "s.t")) == (
+        "nothing is missing  3 records: 2 in s.t, 1 in its quarantine\n"
+    )
+    lost = Verdict(3, 1, 0, 2, (Mismatch("a.b", "f.json:2", "5", "the row has 4"),))
+    assert printed(text.verdict(lost, "s.t")) == (
+        "2 missing  3 records: 1 in s.t\n  a.b         5 (f.json:2)  the row has 4\n  and more: the first are listed\n"
+    )

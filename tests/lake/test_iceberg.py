@@ -1,0 +1,181 @@
+"""What a batch does to an Iceberg table: one metadata version, all or nothing, read by readers that are not ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+import driftline.ingest as road
+from driftline.errors import DataError, SetupError, UsageError
+from driftline.formats.iceberg import Transaction
+from driftline.lake import Lake, Table
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
+
+
+def lines(tmp_path: Path, *records: str) -> Path:
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(records))
+    return file
+
+
+def versions(table: Table) -> int:
+    return table.lake.sql(f"select * from {table.format.full_name}.metadata_log_entries").count()
+
+
+def test_a_batch_is_one_metadata_version(table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"a": 1, "o": {"x": 1}}'))
+    assert versions(table) == 1
+    table.ingest(lines(tmp_path, '{"a": "x", "b": [1], "o": {"x": "s", "y": true}, "c": {"d": 1.5}}'))
+    assert versions(table) == 2
+    table.ingest(lines(tmp_path, '{"a": 2}'))
+    assert versions(table) == 3
+    assert table.format.java().operations().current().formatVersion() == 2
+    snapshot = table.lake.sql(
+        f"select summary from {table.format.full_name}.snapshots order by committed_at desc"
+    ).head()
+    assert snapshot is not None
+    assert snapshot.summary["driftline.batch"] == table.state().properties["driftline.batch"]
+
+
+def test_all_fields_are_optional_at_every_level(table: Table, spark: SparkSession, tmp_path: Path) -> None:
+    table.ingest(
+        spark.sql("select 1 as a, struct(1 as x, array(struct(2 as y)) as l) as o, map('k', 1) as m")
+    )
+    required = [path for path, f in table.state().schema.walk() if f.required and path[-1] != "key"]
+    assert required == []
+
+
+def test_ids_are_kept_and_marks_are_written(table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"a": 1, "o": [{"x": 1}]}'))
+    before = {path: f.id for path, f in table.state().schema.walk()}
+    table.ingest(lines(tmp_path, '{"o": [{"x": "s"}], "a": "x"}'))
+    after = {path: f for path, f in table.state().schema.walk()}
+    assert {path: after[path].id for path in before} == before
+    assert after["o", "element", "x_string"].doc == "upsolver_evolved_from:x"
+    assert after["a_string",].doc == "upsolver_evolved_from:a"
+
+
+def test_pyiceberg_reads_the_same(table: Table, folder: Path, table_name: str, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"a": 1, "o": {"x": [1, 2]}}'))
+    table.ingest(lines(tmp_path, '{"a": "x", "o": {"x": "s"}}', '{"a": 2}'))
+    catalog = SqlCatalog(
+        "lake", uri=f"sqlite:///{folder.resolve()}/catalog.db", warehouse=str(folder.resolve())
+    )
+    rows = catalog.load_table(table_name).scan().to_arrow().to_pylist()
+    catalog.engine.dispose()
+    assert sorted((r["a"] or 0, r["a_string"] or "", str(r["o"])) for r in rows) == [
+        (0, "x", "{'x': None, 'x_string': 's', 'x_array_string': ['s']}"),
+        (1, "", "{'x': [1, 2], 'x_string': None, 'x_array_string': None}"),
+        (2, "2", "None"),
+    ]
+
+
+def test_a_failing_write_leaves_no_column_and_no_file(
+    table: Table, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.ingest(lines(tmp_path, '{"a": 1}'))
+    before, files = table.state(), data_files(table, folder)
+
+    def fail(self: Transaction) -> None:
+        raise RuntimeError("the machine is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "commit", fail)
+        with pytest.raises(RuntimeError):
+            table.ingest(lines(tmp_path, '{"a": "x", "b": 1}'))
+    assert table.state() == before
+    assert data_files(table, folder) == files
+    assert table.ingest(lines(tmp_path, '{"a": "x", "b": 1}')).rows_written == 1
+
+
+def data_files(table: Table, folder: Path) -> list[str]:
+    return sorted(str(p) for p in folder.joinpath(*table.name.split("."), "data").rglob("*.parquet"))
+
+
+def test_a_change_by_someone_else_meanwhile_is_planned_anew(
+    table: Table, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.ingest(lines(tmp_path, '{"a": 1}'))
+    meanwhile = [
+        f"alter table {table.format.full_name} add column b string",
+        f"alter table {table.format.full_name} rename column a to renamed",
+    ]
+    append = Transaction.append
+
+    def interrupted(self: Transaction, *args: Any) -> int:
+        if meanwhile:
+            lake.sql(meanwhile.pop())
+        return append(self, *args)
+
+    monkeypatch.setattr(Transaction, "append", interrupted)
+    result = table.ingest(lines(tmp_path, '{"a": 2, "b": "x", "c": true}'))
+    assert result.rows_written == 1 and not meanwhile
+    assert [f.name for f in table.state().schema.struct.fields] == ["renamed", "b", "a", "c"]
+    assert table.read().count() == 2
+
+
+def test_a_rejected_record_of_a_failed_batch_is_not_kept(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.ingest(lines(tmp_path, '{"a": 1}', "broken"))
+    from driftline import quarantine
+
+    commit = Transaction.commit
+
+    def fails_for_the_table(self: Transaction) -> None:
+        if self.table.name == table.name:
+            raise RuntimeError("no")
+        commit(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "commit", fails_for_the_table)
+        with pytest.raises(RuntimeError):
+            table.ingest(lines(tmp_path, '{"a": 2}', "also broken"))
+    assert [r.raw for r in quarantine.of(table.format).read().collect()] == ["broken"]
+
+
+def test_a_column_with_a_setting_of_the_table(table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"d": "2024-01-01"}'), settings={"dates": "off"})
+    table.ingest(lines(tmp_path, '{"e": "2024-01-01"}'))
+    assert [str(f.type) for f in table.state().schema.struct.fields] == ["string", "string"]
+    with pytest.raises(UsageError, match="did you mean 'dates'"):
+        table.ingest(lines(tmp_path, "{}"), settings={"date": "off"})
+
+
+def test_any_iceberg_catalog_will_do(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.catalog.other", "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set("spark.sql.catalog.other.type", "hadoop")
+    spark.conf.set("spark.sql.catalog.other.warehouse", str(tmp_path / "wh"))
+    table = Lake.attach(spark, catalog="other").table("db.deep.t")
+    table.ingest(lines(tmp_path, '{"a": 1}'))
+    table.ingest(lines(tmp_path, '{"a": "x"}'))
+    assert {tuple(r) for r in table.read().collect()} == {(1, None), (None, "x")}
+
+
+def test_a_catalog_that_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="'nowhere'"):
+        Lake.attach(spark, catalog="nowhere").table("db.t").ingest(lines(tmp_path, '{"a": 1}'))
+    with pytest.raises(UsageError, match="namespace.table"):
+        Lake.attach(spark, catalog="lake").table("t")
+
+
+def test_planning_gives_up_when_others_never_stop(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from driftline.formats.iceberg import CommitConflict
+
+    def conflict(self: Transaction) -> None:
+        raise CommitConflict("someone was faster")
+
+    monkeypatch.setattr(Transaction, "commit", conflict)
+    monkeypatch.setattr(road, "ATTEMPTS", 2)
+    with pytest.raises(DataError, match="other writers keep changing this table"):
+        table.ingest(lines(tmp_path, '{"a": 1}'))

@@ -1,0 +1,42 @@
+"""Real drifting data from ../shared/data, where it is at hand: in one batch and in ten, nothing is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from driftline.lake import Lake
+
+from .proof import proven
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+pytestmark = pytest.mark.skipif(
+    not DATA.is_dir(), reason=f"the real data is not at hand: no folder {DATA.name}"
+)
+
+
+@pytest.mark.parametrize("name", ["movies", "github-webhooks"])
+@pytest.mark.parametrize("batches", [1, 10])
+def test_nothing_is_missing(
+    lake: Lake, folder: Path, table_name: str, tmp_path: Path, name: str, batches: int
+) -> None:
+    table = lake.table(table_name)
+    source = DATA / f"{name}.jsonl"
+    records = source.read_text().splitlines(keepends=True)
+    size = -(-len(records) // batches)
+    written = 0
+    for i in range(batches):
+        part = tmp_path / f"{i}.jsonl"
+        part.write_text("".join(records[i * size : (i + 1) * size]))
+        written += table.ingest(part).rows_written
+    assert written == len(records)
+    proven(table, source)
+    catalog = SqlCatalog(
+        "lake", uri=f"sqlite:///{folder.resolve()}/catalog.db", warehouse=str(folder.resolve())
+    )
+    arrow = catalog.load_table(table_name).scan().to_arrow()
+    catalog.engine.dispose()
+    assert arrow.num_rows == len(records) == table.read().count()

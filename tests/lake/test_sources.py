@@ -1,0 +1,170 @@
+"""Every source of `ingest`: files with a schema, CSV, JSON in a column, DataFrames."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from driftline import quarantine
+from driftline.errors import DataError, UsageError
+from driftline.lake import Lake, Table
+
+from .proof import proven
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
+
+
+def types(table: Table) -> dict[str, str]:
+    return {f.name: str(f.type) for f in table.schema().schema.struct.fields}
+
+
+TYPED = """
+select 1 as i, 2L as l, 1.5f as f, 2.5d as d, 19.99bd as m, true as b, 'x' as s, cast('y' as binary) as y, date'2024-02-29' as day,
+       timestamp'2024-01-01T10:00:00.123456Z' as at, array(1, null) as a, array(array('p')) as aa,
+       struct(1 as n, 'q' as t, array(struct(2.5d as price)) as items) as r
+"""
+SECOND = "select 'text' as i, 3 as l, 2.5d as f, date'2024-01-01' as d, struct('z' as n) as r, array('k') as a, 7 as fresh"
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "orc", "avro"])
+def test_files_with_a_schema(table: Table, spark: SparkSession, tmp_path: Path, fmt: str) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    spark.sql(TYPED).coalesce(1).write.format(fmt).save(str(first))
+    spark.sql(SECOND).coalesce(1).write.format(fmt).save(str(second))
+    assert table.ingest(first).rows_written == 1
+    result = table.ingest(second)
+    assert result.rows_written == 1
+    found = types(table)
+    assert found["i_string"] == "string" and found["fresh"] == "int"
+    assert found["f"] == "double", "float becomes double in place"
+    assert {c["path"] for c in result.to_dict()["changes"] if c["action"] == "widen"} == {"f"}
+    proven(table, [*first.glob(f"*.{fmt}"), *second.glob(f"*.{fmt}")], fmt)
+
+
+def test_files_of_one_batch_may_differ_in_schema(table: Table, spark: SparkSession, tmp_path: Path) -> None:
+    for i, query in enumerate(("select 1 as a", "select 2L as a, 'x' as b", "select 'y' as a")):
+        spark.sql(query).coalesce(1).write.parquet(str(tmp_path / "in" / str(i)))
+    assert table.ingest(tmp_path / "in").rows_written == 3
+    assert types(table) == {"a_long": "long", "b": "string", "a": "string"}
+    rows = {tuple(r) for r in table.read().select("a_long", "a", "b").collect()}
+    assert rows == {(1, "1", None), (2, "2", "x"), (None, "y", None)}
+
+
+def test_a_declared_column_counts_even_when_it_holds_only_nulls(table: Table, spark: SparkSession) -> None:
+    table.ingest(spark.sql("select 1 as a, cast(null as date) as d, null as v"))
+    assert types(table) == {"a": "int", "d": "date"}
+
+
+def test_longs_beyond_doubles_are_asked_of_the_data(table: Table, spark: SparkSession) -> None:
+    table.ingest(spark.sql("select 1.5d as a, struct(array(1.5d) as b) as s"))
+    table.ingest(spark.sql("select 5L as a, struct(array(5L) as b) as s"))
+    assert types(table) == {"a": "double", "s": "struct<b: list<double>>"}
+    table.ingest(spark.sql("select 9007199254740993L as a, struct(array(1L, 9007199254740993L) as b) as s"))
+    assert types(table) == {
+        "a": "double",
+        "s": "struct<b: list<double>, b_array_long: list<long>>",
+        "a_long": "long",
+    }
+    kept = table.read().where("a_long is not null").select("a", "a_long", "s.b", "s.b_array_long").head()
+    assert kept is not None and tuple(kept) == (None, 9007199254740993, [1.0, None], [1, 9007199254740993])
+
+
+def test_a_type_that_no_table_holds_is_named(table: Table, spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match=r"s\.gap: type .*interval.* has no place"):
+        table.ingest(spark.sql("select struct(interval 1 day as gap) as s"))
+
+
+def csv(tmp_path: Path, text: str, name: str = "in.csv") -> Path:
+    (tmp_path / name).write_text(text)
+    return tmp_path / name
+
+
+def test_csv_is_typed_where_every_text_prints_back(table: Table, tmp_path: Path) -> None:
+    file = csv(
+        tmp_path,
+        "n,zip,price,ok,day,mixed,note,empty\n"
+        '1,007,1.5,true,2024-02-29,1,"a ""quoted"", two\nlines",\n'
+        "-20,123,2,false,2024-01-01,x,plain,\n"
+        "9007199254740993,8,19.99,,,2.5,,\n",
+    )
+    assert table.ingest(file).rows_written == 3
+    assert types(table) == {
+        "n": "long", "zip": "string", "price": "double", "ok": "boolean", "day": "date", "mixed": "string", "note": "string"
+    }  # fmt: skip
+    rows = {r.zip: r for r in table.read().collect()}
+    assert rows["007"].note == 'a "quoted", two\nlines' and rows["123"].price == 2.0
+    proven(table, file, "csv")
+
+
+def test_csv_as_strings(table: Table, tmp_path: Path) -> None:
+    table.ingest(csv(tmp_path, "a,b\n1,true\n"), strings=True)
+    assert types(table) == {"a": "string", "b": "string"}
+
+
+def test_csv_rows_of_another_length_wait_in_quarantine(table: Table, tmp_path: Path) -> None:
+    result = table.ingest(csv(tmp_path, "a,b\n1,2\n1,2,3\n4\n5,6\n"))
+    assert (result.rows_written, result.rows_quarantined) == (2, 2)
+    kept = {r.raw for r in quarantine.of(table.format).read().collect()}
+    assert kept == {"1,2,3", "4"}
+
+
+def test_csv_files_with_other_headers_are_one_batch(table: Table, tmp_path: Path) -> None:
+    csv(tmp_path, "a,b\n1,x\n", "1.csv")
+    csv(tmp_path, "b,c\ny,2024-01-01\n", "2.csv")
+    assert table.ingest(tmp_path).rows_written == 2
+    assert types(table) == {"a": "long", "b": "string", "c": "date"}
+
+
+def test_csv_that_cannot_be_read_is_one_clear_error(table: Table, tmp_path: Path) -> None:
+    (tmp_path / "latin.csv").write_bytes("a\nü\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"latin\.csv: byte 0xfc is not UTF-8"):
+        table.ingest(tmp_path / "latin.csv")
+    with pytest.raises(UsageError, match="two columns are named 'a'"):
+        table.ingest(csv(tmp_path, "a,a\n1,2\n"))
+
+
+def test_json_in_a_column(table: Table, spark: SparkSession) -> None:
+    texts = ['{"a": 1}', '{"a": "x", "b": 1.50}', "broken", None, '{"b": "s"}']
+    frame = spark.createDataFrame([(t,) for t in texts], "payload string")
+    result = table.ingest(frame, json_column="payload")
+    assert (result.rows_read, result.rows_written, result.rows_quarantined) == (4, 3, 1)
+    rows = {(r.a, r.a_long, r.b, r.b_double) for r in table.read().collect()}
+    assert rows == {("1", 1, None, None), ("x", None, "1.50", 1.5), (None, None, "s", None)}
+
+
+def test_a_folder_of_several_formats_asks_for_one(table: Table, tmp_path: Path) -> None:
+    csv(tmp_path, "a\n1\n")
+    (tmp_path / "b.json").write_text("{}")
+    with pytest.raises(UsageError, match="several formats in one batch: csv, json"):
+        table.ingest(tmp_path)
+
+
+def test_a_session_that_takes_names_for_patterns_does_no_harm(table: Table, spark: SparkSession) -> None:
+    frame: DataFrame = spark.createDataFrame([(1, 2)], "`${x}` int, `a.*` int")
+    spark.conf.set("spark.sql.parser.quotedRegexColumnNames", "true")
+    try:
+        table.ingest(frame)
+        assert spark.conf.get("spark.sql.parser.quotedRegexColumnNames") == "true"
+    finally:
+        spark.conf.unset("spark.sql.parser.quotedRegexColumnNames")
+    assert [json.loads(text) for text in table.read().toJSON().collect()] == [{"${x}": 1, "a_*": 2}]
+
+
+def test_instants_do_not_move_with_the_session_time_zone(table: Table, spark: SparkSession) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    table.ingest(spark.sql("select 'x' as t, 5L as n"))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        query = "select timestamp'2024-07-01T10:00:00Z' as t, timestamp_ntz'2024-03-10T02:30:00' as n"
+        table.ingest(spark.sql(query))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    kept: Any = table.read().where("t <> 'x'").head()
+    assert (kept.t, kept.n) == ("2024-07-01T10:00:00Z", 1710037800000)

@@ -1,0 +1,257 @@
+"""The command line on a lake. One process runs the commands one after the other, so that Spark starts once."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SEVERAL = """
+import contextlib, io, json, sys
+from driftline.cli import main
+done = []
+for argv in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(argv)
+        except SystemExit as end:
+            done.append((end.code, out.getvalue(), err.getvalue()))
+json.dump(done, sys.stdout)
+"""
+
+DAY_1 = """\
+{"id": 1, "price": 19.9, "who": {"id": 7}, "at": "2026-03-02T08:00:00.25Z"}
+{"id": 2, "price": 20, "who": {"id": 8}, "at": "2026-03-02T09:00:00Z"}
+"""
+DAY_2 = """\
+{"id": 3, "price": "19,90 EUR", "who": {"id": "u-9"}, "at": "2026-03-03T08:00:00Z"}
+{"id": 4, "pri
+"""
+
+TYPES = """\
+select at, date'2026-03-02' d, cast(1.50 as decimal(38, 18)) x, X'00ff' b, map('k', null) m,
+       array(timestamp'2026-01-01 00:00:00', null) a, named_struct('t', timestamp_ntz'2026-01-01 00:00:00.5') s,
+       9223372036854775807 l, double('NaN') n, 'ü' as t, null as z
+from shop.orders where id = 1"""
+
+COMMANDS = {
+    "plan": ["plan", "in/1.jsonl", "--into", "shop.orders"],
+    "no table": ["schema", "shop.orders"],
+    "ingest": ["ingest", "in", "--into", "shop.orders", "--batch-per-file", "--set", "dates=instant"],
+    "ingest json": ["ingest", "in/2.jsonl", "in/1.jsonl", "--into", "shop.json", "--batch-per-file", "--json"],
+    "malformed": ["ingest", "bad.jsonl", "--into", "shop.bad"],
+    "one name": ["ingest", "bad.jsonl", "--into", "orders"],
+    "schema": ["schema", "shop.orders"],
+    "schema json": ["schema", "shop.orders", "--json"],
+    "query": ["query", "select id, price, at from shop.orders order by id"],
+    "query limit": ["query", "select id from shop.orders order by id", "--limit", "2"],
+    "query json": ["query", TYPES, "--json"],
+    "query twins": ["query", "select 1 as a, 2 as a", "--json"],
+    "query nothing": ["query", "create namespace if not exists other"],
+    "parse error": ["query", "selec 1"],
+    "no such table": ["query", "select * from shop.nothing"],
+    "fails later": ["query", "select raise_error('it broke') from shop.orders"],
+    "verify": ["verify", "in", "--table", "shop.orders"],
+    "verify loss": ["verify", "other.jsonl", "--table", "shop.orders", "--json"],
+    "verify no table": ["verify", "in", "--table", "shop.nothing"],
+    "doctor": ["doctor", "--json"],
+    "file settings": ["ingest", "in/1.jsonl", "--into", "shop.set", "--config", "settings.toml"],
+    "file settings kept": ["query", "show tblproperties shop.set", "--json"],
+}  # fmt: skip
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("here")
+    (folder / "in").mkdir()
+    (folder / "in" / "1.jsonl").write_text(DAY_1)
+    (folder / "in" / "2.jsonl").write_text(DAY_2)
+    (folder / "bad.jsonl").write_text("no JSON\n[1]\n")
+    (folder / "other.jsonl").write_text('{"id": 5}\n')
+    (folder / "settings.toml").write_text('lake = "lake"\n[tables."shop.set"]\ndates = "off"\n')
+    return folder
+
+
+def call(here: Path, *args: str, given: str = "") -> Done:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")}
+    env["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
+    done = subprocess.run(
+        [sys.executable, *args], cwd=here, env=env, input=given, capture_output=True, text=True, check=False
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def done(here) -> dict[str, Done]:
+    """What each of `COMMANDS` gave."""
+    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())))
+    assert ran.err == ""
+    return {name: Done(*each) for name, each in zip(COMMANDS, json.loads(ran.out), strict=True)}
+
+
+CODES = {
+    "no table": 2,
+    "one name": 2,
+    "query twins": 2,
+    "parse error": 2,
+    "no such table": 1,
+    "fails later": 1,
+    "verify loss": 1,
+    "verify no table": 2,
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_exit_codes_and_errors(done, name):
+    assert done[name].code == CODES.get(name, 0), done[name]
+    if name in CODES and name != "verify loss":
+        assert done[name].out == ""
+        assert done[name].err.startswith("error: ")
+        assert "Traceback" not in done[name].err
+    else:
+        assert done[name].err == ""
+
+
+def test_a_plan_writes_nothing(done):
+    assert done["plan"].out.startswith("shop.orders  1.jsonl  2 records read, a plan: nothing is written\n")
+    assert "there is no table shop.orders" in done["no table"].err
+
+
+def test_the_report_shows_each_conflict_and_where_it_came_from(done):
+    first, second = done["ingest"].out.split("shop.orders  2.jsonl  ")
+    assert first == (
+        "shop.orders  1.jsonl  2 records read, 2 written\n"
+        "  4 new columns: id long, price double, who struct<id>, at timestamptz\n"
+    )
+    lines = second.splitlines()
+    assert lines[0] == "2 records read, 1 written, 1 in quarantine"
+    assert any(
+        line.startswith("  price → price_string string ") and line.endswith("sibling") for line in lines
+    )
+    assert any(line.startswith("      19,90 EUR (in/2.jsonl:1): ") for line in lines)
+    assert any(line.startswith("  who.id → who.id_string string ") for line in lines)
+    assert any(line.startswith("  quarantine  in/2.jsonl:2: ") for line in lines)
+
+
+def test_json_of_ingest_is_one_object_a_batch_in_name_order(done):
+    first, second = map(json.loads, done["ingest json"].out.splitlines())
+    assert (first["table"], first["rows_read"], first["rows_written"]) == ("shop.json", 2, 2)
+    assert (second["rows_written"], second["rows_quarantined"]) == (1, 1)
+    assert [c["path"] for c in second["changes"]] == ["price_string", "who.id_string"]
+    assert set(first) == {
+        "table", "batch", "rows_read", "rows_written", "rows_quarantined", "changes", "converted", "untyped",
+        "dropped_names", "excluded", "hints", "snapshot",
+    }  # fmt: skip
+
+
+def test_a_file_of_nothing_but_malformed_records_is_no_error(done):
+    assert (
+        done["malformed"].out.splitlines()[0]
+        == "shop.bad  bad.jsonl  2 records read, 0 written, 2 in quarantine"
+    )
+
+
+def test_schema(done):
+    assert "├── price double #2\n" in done["schema"].out
+    assert "price_string string #" in done["schema"].out
+    assert "← price\n" in done["schema"].out
+    found = json.loads(done["schema json"].out)
+    assert found["type"] == "struct"
+    names = {f["name"]: f.get("doc") for f in found["fields"]}
+    assert names["price_string"] == "upsolver_evolved_from:price"
+
+
+def test_query_prints_a_table(done):
+    lines = done["query"].out.splitlines()
+    assert lines[0].split() == ["id", "price", "at"]
+    assert lines[2].split() == ["1", "19.9", "2026-03-02T08:00:00.25Z"]
+    assert lines[4].split() == ["3", "null", "2026-03-03T08:00:00Z"]
+    assert "the first 2 rows" in done["query limit"].out
+    assert done["query nothing"].out == ""
+
+
+def test_query_json_keeps_every_value(done):
+    (line,) = done["query json"].out.splitlines()
+    assert '"x":1.500000000000000000,' in line
+    assert json.loads(line) == {
+        "at": "2026-03-02T08:00:00.25Z",
+        "d": "2026-03-02",
+        "x": 1.5,
+        "b": base64.b64encode(b"\x00\xff").decode(),
+        "m": {"k": None},
+        "a": ["2026-01-01T00:00:00Z", None],
+        "s": {"t": "2026-01-01T00:00:00.5"},
+        "l": 9223372036854775807,
+        "n": "NaN",
+        "t": "ü",
+        "z": None,
+    }
+
+
+def test_errors_of_sql_are_one_line_with_the_place(done):
+    assert "SQL: Syntax error at or near 'selec'" in done["parse error"].err
+    assert "(line 1, column 1)" in done["parse error"].err
+    assert "`shop`.`nothing` cannot be found" in done["no such table"].err
+    assert "it broke" in done["fails later"].err
+    assert len(done["fails later"].err.splitlines()) == 1
+
+
+def test_verify(done):
+    assert done["verify"].out == "nothing is missing  4 records: 3 in shop.orders, 1 in its quarantine\n"
+    loss = json.loads(done["verify loss"].out)
+    assert (loss["ok"], loss["missing"]) == (False, 1)
+    assert loss["mismatches"][0]["place"].endswith("other.jsonl:1")
+
+
+def test_doctor(done):
+    found = json.loads(done["doctor"].out)
+    assert found["ok"]
+    assert all(check["ok"] for check in found["checks"])
+
+
+def test_settings_of_the_file_are_kept_with_the_table(done):
+    rows = map(json.loads, done["file settings kept"].out.splitlines())
+    assert {"key": "driftline.dates", "value": "off"} in list(rows)
+
+
+def test_standard_input_and_what_it_leaves_behind(here):
+    temporary = here / "tmp"
+    temporary.mkdir()
+    command = (
+        "import sys, tempfile; tempfile.tempdir = sys.argv.pop(1); from driftline.cli import main; main()"
+    )
+    ran = call(
+        here, "-c", command, str(temporary), "ingest", "-", "--into", "shop.piped", "--json", given=DAY_1
+    )
+    assert ran.err == ""
+    assert ran.code == 0
+    assert json.loads(ran.out)["rows_written"] == 2
+    assert list(temporary.glob("stdin-*")) == []
+
+
+def test_the_demo_takes_all_that_comes_and_loses_nothing(here):
+    ran = call(here, "-m", "driftline", "demo", "--lake", "shown")
+    assert ran.err == ""
+    assert ran.code == 0
+    for shown in (
+        "  total → total_string string ",
+        "  customer.id → customer.id_string string ",
+        "  items → items_array_record list<struct<",
+        "  payment.ledger → payment.ledger_decimal_38_0 decimal(38, 0) ",
+        "54 records read, 52 written, 2 in quarantine",
+        "nothing is missing  404 records: 402 in shop.events, 2 in its quarantine",
+        "The lake of this demo is in shown:",
+    ):
+        assert shown in ran.out
+    assert Path(here, "shown", "catalog.db").is_file()

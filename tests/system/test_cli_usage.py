@@ -1,0 +1,103 @@
+"""The command line where no Spark is needed: it answers at once."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = ("ingest", "plan", "schema", "query", "verify", "doctor", "demo")
+
+
+@pytest.fixture
+def run(tmp_path):
+    env = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_")}
+    env |= {
+        "JAVA_HOME": "/nowhere",
+        "PATH": "/nowhere",
+    }  # what asks for Java fails otherwise than is expected here
+
+    def run(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "driftline", *args]
+        return subprocess.run(
+            command, cwd=tmp_path, env={**env, **more}, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+def test_help_lists_the_commands(run):
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert [c for c in COMMANDS if f"\n  {c} " not in done.stdout] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(run, command):
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert f"Usage: driftline {command}" in done.stdout
+    assert "--json" in done.stdout
+
+
+def test_version(run):
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, "driftline 0.1.0\n")
+
+
+def test_help_is_light(run):
+    code = "import sys, driftline.cli; print([m for m in ('pyspark', 'pyarrow', 'rich.console') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nothing"], "No such command 'nothing'"),
+        (["ingest"], "Missing argument 'SOURCE'"),
+        (["ingest", "x.json"], "Missing option '--into'"),
+        (["ingest", "x.json", "--into", "a.b"], "x.json: no such file, folder or glob"),
+        (["ingest", ".", "--into", "a.b"], ".: the folder holds no files to ingest"),
+        (["ingest", "x.json", "--into", "a.b", "--set", "datse=off"], "did you mean 'dates'?"),
+        (["ingest", "x.json", "--into", "a.b", "--set", "dates=maybe"], "one of on, off, instant"),
+        (["ingest", "x.json", "--into", "a.b", "--set", "dates"], "write --set key=value"),
+        (["ingest", "x.json", "--into", "a.b", "--policy", "widen"], "--policy widen is not there yet"),
+        (["plan", "x.json", "--into", "a.b", "--policy", "odd"], "'preserve', 'widen', 'strict'"),
+        (
+            ["ingest", "x.json", "--into", "a.b", "--on-conflict", "fail"],
+            "--on-conflict fail is not there yet",
+        ),
+        (["ingest", "x.json", "--into", "a.b", "--config", "none.toml"], "none.toml: cannot be read"),
+        (["schema", "a.b"], "there is no lake in lake"),
+        (["--lake", "elsewhere", "schema", "a.b"], "there is no lake in elsewhere"),
+        (["schema", "a.b", "--lake=elsewhere"], "there is no lake in elsewhere"),
+        (["verify", "x.json", "--table", "a.b"], "x.json: no such file, folder or glob"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_one_message(run, args, says):
+    done = run(*args)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_environment_names_the_lake(run):
+    assert "there is no lake in here" in run("schema", "a.b", DRIFTLINE_LAKE="here").stderr
+
+
+def test_a_settings_file_with_an_unknown_key_names_the_nearest(run, tmp_path):
+    Path(tmp_path, "driftline.toml").write_text('lakes = "x"\n')
+    done = run("schema", "a.b")
+    assert done.returncode == 2
+    assert done.stderr == "error: driftline.toml: there is no 'lakes'\n  did you mean 'lake'?\n"
+
+
+def test_debug_shows_where(run):
+    for done in (run("schema", "a.b", "--debug"), run("schema", "a.b", DRIFTLINE_DEBUG="1")):
+        assert done.returncode == 2
+        assert "Traceback" in done.stderr
+        assert "error: there is no lake" in done.stderr
