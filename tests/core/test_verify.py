@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from typing import Any
 
@@ -117,6 +117,8 @@ HELD: list[tuple[str, Row, str]] = [
      {"a": Pairs({"x": 1, "y": None}), "a_map_string": Pairs({"x": "1", "y": "z"})}, '{"a": {"x": 1, "y": "z"}}'),
     ("a: map<string, {b: long}>", {"a": Pairs({"k": {"b": 1}})}, '{"a": {"k": {"b": 1}}}'),
     ("a: variant", {"a": {"b": [1, D("0.5"), "x", True]}}, '{"a": {"b": [1.0, 5e-1, "x", true], "c": null}}'),
+    ("a: variant[1]", {"a": [1, {"b": D("0.5")}, ["x"]]}, '{"a": [1, {"b": 0.5}, ["x"]]}'),
+    ("a: variant[1]", {"a": [{"b": 1}]}, '{"a": {"b": 1}}'),
     # Lists
     ("a: long[1]", {"a": [1, None, 2]}, '{"a": [1, null, 2]}'),
     ("a: long[2]", {"a": [[1]]}, '{"a": 1}'),
@@ -238,9 +240,9 @@ def changed(v: Any) -> Iterator[Any]:
         case bytes():
             yield v + b"~"
         case datetime():
-            yield v + timedelta(microseconds=1)
+            yield v.replace(microsecond=(v.microsecond + 1) % 1_000_000)
         case date():
-            yield v + timedelta(days=1)
+            yield v.replace(day=v.day % 28 + 1)
 
 
 @pytest.mark.parametrize(("columns", "row", "record"), HELD, ids=str)

@@ -234,6 +234,7 @@ def _ingest(
     told: set[str] = set()
     for files in batches:
         title = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
+        title = "standard input" if _spooled(files[0]) else title
         with Progress(lake.spark) as progress:
             result = lake.table(into).ingest(
                 files,
@@ -258,10 +259,14 @@ def _files(sources: Sequence[str], fmt: str | None) -> Iterator[tuple[str, list[
     try:
         yield kind, files
     finally:
-        if "-" in sources:
-            for file in map(Path, files):
-                if file.name.startswith("stdin-") and file.parent == Path(tempfile.gettempdir()):
-                    file.unlink(missing_ok=True)
+        for file in filter(_spooled, files if "-" in sources else []):
+            Path(file).unlink(missing_ok=True)
+
+
+def _spooled(file: str) -> bool:
+    """Whether the file is what `source.files` made of standard input."""
+    path = Path(file)
+    return path.name.startswith("stdin-") and path.parent == Path(tempfile.gettempdir())
 
 
 def _settings(scope: Scope, table: str, given: Sequence[str]) -> dict[str, str]:

@@ -38,6 +38,8 @@ class Interrupt:
         self.asked = True
         if self.spark is None or not _asks_java(frame):
             raise KeyboardInterrupt
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[2Kstopping; Ctrl-C once more ends at once\n")
         threading.Thread(target=self._cancel, args=(self.spark,), daemon=True).start()
 
     def _cancel(self, spark: SparkSession) -> None:

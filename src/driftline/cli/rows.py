@@ -67,7 +67,7 @@ class Pages:
         count = 0
         while page := [_cells(row) for row in islice(shown, PAGE)]:
             count += len(page)
-            console.print(_page(self._names, page, console))
+            _print(_page(self._names, page, console), console)
         if not count and self._names:
             console.print(f"no rows ({', '.join(self._names)})", style="dim")
         elif next(self._rows, None) is not None:
@@ -217,6 +217,16 @@ def _compact(value: Any) -> str:
             return _digits(value)
         case _:
             return json.dumps(value, ensure_ascii=False)
+
+
+def _print(page: RenderableType, console: Console) -> None:
+    """Prints; in a file or a pipe without the blanks that fill the last column."""
+    if console.is_terminal:
+        console.print(page)
+        return
+    with console.capture() as lines:
+        console.print(page)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in lines.get().splitlines())
 
 
 def _page(names: list[str], rows: list[list[Text]], console: Console) -> RenderableType:

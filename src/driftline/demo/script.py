@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -63,6 +64,8 @@ def run(scope: Scope, *, keep: bool, json: bool) -> None:
     from driftline.cli.check import check
     from driftline.cli.terminal import Progress, put
 
+    # Java's better compiler takes longer here than it saves.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     files = [str(DATA / f"{day}.jsonl") for day, _ in DAYS]
     with _folder(scope.lake, keep=keep) as folder:
         with Progress() as progress:

@@ -20,7 +20,8 @@ from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, BOOLEAN, DOUBLE, LONG
 from driftline.observe.dates import DATELIKE, DECLARED, known_pattern, other_patterns
 from driftline.observe.numbers import EXACT
 from driftline.observe.parse import Number
-from driftline.observe.walk import UNKNOWN, Expect, Walker
+from driftline.observe.screen import HUGE
+from driftline.observe.walk import UNKNOWN, Expect, News, Walker
 
 _DEEPEST = 40  # levels of records that get types of their own; what is deeper is walked
 _WIDEST = 2000  # keys of a record that msgspec looks up; more are looked up in Python
@@ -30,6 +31,7 @@ _END = r"(?![\s\S])"  # the end of a string, where `$` would let a line break pa
 _NO_INTEGER = Annotated[int, Meta(ge=1, le=0)]  # without it, `float` takes integers
 _EXACT_INTEGER = Annotated[int, Meta(ge=-EXACT, le=EXACT)]
 _LONG = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_DOUBLE = Annotated[float, Meta(gt=-HUGE, lt=HUGE)]
 _EMPTY = defstruct("Empty", [], forbid_unknown_fields=True)
 _MAP = MapOf(STRING)
 _NUMBERS = ("int", "long", "float", "double", "decimal", "number_text")
@@ -48,8 +50,9 @@ class Decoder:
 def build(walker: Walker, *, exact: bool) -> Decoder:
     """A decoder of what the walker knows now. ``exact``: numbers with a fraction are judged by their text, slowly."""
     builder = _Builder(walker, exact)
-    record = builder.record(walker.shape, walker.known, 0)
-    decoder = json.Decoder(record, dec_hook=builder.check, float_hook=Number)
+    decoder = json.Decoder(
+        builder.field(walker.root, walker.known, 0), dec_hook=builder.check, float_hook=Number
+    )
     return Decoder(decoder.decode, builder.doubles)
 
 
@@ -62,6 +65,8 @@ class _Builder:
     def check(self, kind: type, value: object) -> object:
         """The hook of fields that have no type."""
         seen, known, instance = self.checked[kind]
+        if value is None:
+            raise News
         self.walker.check(value, seen, known)
         return instance
 
@@ -70,14 +75,12 @@ class _Builder:
         names: dict[str, str] = {}
         for key, seen in shape.fields.items():
             below = known.fields.get(key, UNKNOWN)
-            spoken = bool(key) and not _UNSPEAKABLE.search(key)
-            type_ = self.field(seen, below, depth) if spoken else None
+            type_ = self.field(seen, below, depth)
             name = f"f{len(fields)}"
-            if spoken:
-                names[name] = key
+            names[name] = key
             if below.required and not seen.missing:
                 fields.append((name, _NO_INTEGER if type_ is None else type_))
-            elif spoken:
+            else:
                 fields.append((name, _or_null(type_), None))
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
@@ -111,8 +114,9 @@ class _Builder:
             return True
         if not known.plain_numbers and any(isinstance(b, Primitive) and b.name in _NUMBERS for b in bases):
             return True
-        if any(s.record is not None and len(s.record.fields) > _WIDEST for s in seen.facets.values()):
-            return True
+        for record in (s.record.fields for s in seen.facets.values() if s.record is not None):
+            if len(record) > _WIDEST or any(map(_UNSPEAKABLE.search, record)):
+                return True
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 
     def level(self, seen: FieldShape, known: Expect, level: int, depth: int) -> list[Any]:
@@ -123,7 +127,7 @@ class _Builder:
             parts.append(_LONG if facets[LONG].wide else _EXACT_INTEGER)
         if DOUBLE in facets:
             self.doubles = True
-            parts += [float] if LONG in facets else [_NO_INTEGER, float]
+            parts += [_DOUBLE] if LONG in facets else [_NO_INTEGER, _DOUBLE]
         if strings := {base: s for base, s in facets.items() if base in _STRINGS}:
             parts.append(self.text(strings, known))
         for base, s in facets.items():

@@ -34,7 +34,8 @@ class JsonObserver:
 
     def _begin(self) -> None:
         self._walker = Walker(self._known, self._dates)
-        self._fast, self._exact = _Adaptive(self._walker, exact=False), _Adaptive(self._walker, exact=True)
+        self._fast = _Adaptive(self._walker, exact=False, cost=0.0)
+        self._exact = _Adaptive(self._walker, exact=True, cost=0.01)
         self._lines = self._blank = self._malformed = 0
         self._bad: list[Bad] = []
         self._next = Place()
@@ -71,28 +72,29 @@ class JsonObserver:
                 if doubts is None:
                     doubts = doubtful(lines)
                 stop = next((i for i in doubts if i >= at), stop)
-            if stop == at:
-                self._offer(self._exact, lines[at], source, first + at)
-                at += 1
-                continue
             todo = iter(lines[at:stop])
             try:
                 deque(map(fast.decode, todo), maxlen=0)
                 at = stop
             except (ValueError, RecursionError):
-                at = stop - length_hint(todo)
-                self._fast.spent += self._walk(lines[at - 1], source, first + at - 1)
+                at = stop - length_hint(todo) - 1
+            if at < len(lines):
+                self._look(lines[at], source, first + at)
+                at += 1
 
-    def _offer(self, adaptive: _Adaptive, line: bytes, source: str, number: int) -> None:
-        """Walks a line, unless the decoder takes it."""
-        try:
-            adaptive.decoder().decode(line)
-        except (ValueError, RecursionError):
-            adaptive.spent += self._walk(line, source, number)
-
-    def _walk(self, line: bytes, source: str, number: int) -> float:
-        """Learns from a line; the seconds that it took."""
+    def _look(self, line: bytes, source: str, number: int) -> None:
+        """Walks a line that is not for the fast decoder, unless the exact one takes it."""
         start = perf_counter()
+        try:
+            self._exact.decoder().decode(line)
+        except (ValueError, RecursionError):
+            knew = self._walker.learnt
+            self._walk(line, source, number)
+            self._fast.missed(perf_counter() - start)
+            if knew == self._walker.learnt:
+                self._exact.missed(perf_counter() - start)
+
+    def _walk(self, line: bytes, source: str, number: int) -> None:
         try:
             if line.strip():
                 self._walker.walk(parse(line), source, number)
@@ -103,24 +105,30 @@ class JsonObserver:
             if len(self._bad) < REASONS:
                 text = line[: 4 * SAMPLE].decode(errors="backslashreplace")
                 self._bad.append(Bad(Place(source, number), str(error), sample(text)))
-        return perf_counter() - start
 
 
 class _Adaptive:
-    """A decoder of what the walker knows, built anew when lines walked for want of it have cost as much."""
+    """A decoder of what the walker knows, built anew when the walking for want of it has cost as much: in seconds,
+    ``cost`` at first."""
 
-    def __init__(self, walker: Walker, *, exact: bool) -> None:
+    def __init__(self, walker: Walker, *, exact: bool, cost: float) -> None:
         self._walker, self._exact = walker, exact
         self._decoder = Decoder(_refuse, doubles=False)
         self._knows = 0
-        self._cost = 0.0
-        self.spent = 0.0
+        self._cost = cost
+        self._missed = 0.0
+
+    def missed(self, seconds: float) -> None:
+        self._missed += seconds
 
     def decoder(self) -> Decoder:
-        if self._knows != self._walker.learnt and self.spent >= self._cost:
+        learnt = self._walker.learnt
+        # What there is more to know makes the next one dearer.
+        cost = self._cost * learnt / self._knows if self._knows else self._cost
+        if learnt != self._knows and self._missed >= cost:
             start = perf_counter()
             self._decoder = build(self._walker, exact=self._exact)
-            self._knows, self.spent = self._walker.learnt, 0.0
+            self._knows, self._missed = learnt, 0.0
             self._cost = perf_counter() - start
         return self._decoder
 

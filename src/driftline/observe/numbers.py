@@ -30,7 +30,7 @@ def base_of(text: str) -> Primitive:
     if len(text) <= 16 and "e" not in text and "E" not in text:
         return DOUBLE  # at most 15 digits
     digits, power = _written(text)
-    if not digits or _prints_as(float(text), digits, power, 17):
+    if not digits or _rounds_to(float(text), digits, power, 17):
         return DOUBLE
     return BIG_DECIMAL if _holds(BIG_DECIMAL, digits, power) else NUMBER_TEXT
 
@@ -55,7 +55,7 @@ def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
             return FLOAT
         if natural == LONG and value is not None and _has_room_for_longs(declared, value):
             return LONG
-    elif FLOAT in declared and (not digits or _prints_as(_float(float(text)), digits, power, 9)):
+    elif FLOAT in declared and (not digits or _rounds_to(_float(float(text)), digits, power, 9)):
         return FLOAT
     decimals = sorted((t for t in declared if t.name == "decimal"), key=lambda t: t.args)
     return next((t for t in decimals if _holds(t, digits, power)), natural)
@@ -63,7 +63,7 @@ def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
 
 def judged(text: str) -> bool:
     """Whether a number written with a fraction or an exponent is a DOUBLE. Raises ValueError for what is no number."""
-    # The shortest text of a double is a number that prints as itself.
+    # The shortest text of a double is one that it rounds to.
     return repr(float(text)) == text or base_of(text) == DOUBLE
 
 
@@ -83,11 +83,14 @@ def _written(text: str) -> tuple[str, int]:
     return kept.lstrip("0"), exponent - len(fraction) + len(digits) - len(kept)
 
 
-def _prints_as(value: float, digits: str, power: int, most: int) -> bool:
-    """Whether ``value`` printed at as many digits as were written, ``most`` at most, is the written number."""
+def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:
+    """Whether ``value`` printed at as many digits as were written, ``most`` at most, is the written number; half way
+    between two, it may be either: printers differ."""
     if len(digits) > most or not math.isfinite(value) or value == 0:
         return False
-    return _written(f"{abs(value):.{len(digits) - 1}e}") == (digits, power)
+    above, below = abs(value).as_integer_ratio()
+    above, below = (above, below * 10**power) if power > 0 else (above * 10**-power, below)
+    return abs(int(digits) * below - above) * 2 <= below
 
 
 def _float(value: float) -> float:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from driftline.observe.numbers import judged
 
+HUGE = 1e15  # from here on, doubles are to be judged by their text: so many digits may stand without a point
 _LONGEST = 40  # characters of a number that is looked at; the line of a longer one is doubtful
 _PAD = b"\n" * (_LONGEST + 1)
 
@@ -17,8 +18,8 @@ _PAD = b"\n" * (_LONGEST + 1)
 def doubtful(lines: Sequence[bytes]) -> list[int]:
     """The lines, by index, that hold a number which `driftline.observe.numbers.judged` refuses.
 
-    At most 15 digits without an exponent are a double, always; other numbers are judged by their text, and with them
-    what looks like one inside a string.
+    At most 15 digits without a negative exponent are a double, always, or `HUGE`; other numbers are judged by their
+    text, and with them what looks like one inside a string.
     """
     text = b"\n".join((_PAD, *lines, _PAD))
     starts, ends = _suspects(np.frombuffer(text, np.uint8))
@@ -61,10 +62,9 @@ def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
     many = (
         _DIGIT[chars[dots + 8]] & _DIGIT[chars[dots + 1]] | _DIGIT[chars[dots - 9]] & _DIGIT[chars[dots - 1]]
     )
-    exponents = np.flatnonzero((chars | 0x20) == ord("e"))
-    exponents = exponents[_DIGIT[chars[exponents - 1]]]
-    exponents = exponents[_NUMBER[chars[exponents + 1]]]
-    starts = _run(chars, np.concatenate((dots[many], exponents)), -1)
+    minus = np.flatnonzero(chars == ord("-"))
+    tiny = _DIGIT[chars[minus - 2]] & ((chars[minus - 1] | 0x20) == ord("e"))
+    starts = _run(chars, np.concatenate((dots[many], minus[tiny])), -1)
     starts = np.unique(starts[_BEFORE[chars[starts - 1]]])
     return starts, _run(chars, starts, 1) + 1
 

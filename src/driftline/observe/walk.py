@@ -90,6 +90,7 @@ class News(ValueError):
 
 class Walker:
     """Adds records to a ``shape``; ``learnt`` rises with every addition. ``dropped``: how often a key was empty.
+    ``root``: the shape as that of a field that holds the records.
 
     A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape already implies
     adds nothing: a date in a field known to hold other strings, an empty list where lists as deep hold values,
@@ -99,6 +100,7 @@ class Walker:
     def __init__(self, known: Expect, dates: str) -> None:
         self.known, self.dates = known, dates
         self.shape = RecordShape()
+        self.root = FieldShape(Place(), {Facet(0, RECORD): Seen(Place(), record=self.shape)})
         self.dropped: Counter[str] = Counter()
         self.learnt = 0
         self._source, self._line = "", 0

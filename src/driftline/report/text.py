@@ -243,7 +243,8 @@ def _plain(change: Change) -> bool:
 
 def _seen(value: str, place: Place | str | None, near: Path) -> str:
     """A sample and where it stands."""
-    where = clean(_from(str(place or ""), near))
+    at = place.source if isinstance(place, Place) and not place.line else str(place or "")
+    where = clean(_from(at, near))
     return f"{sample(value)} ({where})" if value and where else sample(value) or where
 
 

@@ -92,7 +92,7 @@ def _typed(cells: DataFrame) -> DataFrame:
         type_ = next((t for t in _CANDIDATES if answer[f"{i}_{t.name}"]), None)
         typed = "string" if type_ is None else spark_type(type_)
         x = name(column)
-        out.append(f"try_cast({x} as {typed if answer[f'{i}_cells'] else 'void'}) as {x}")
+        out.append(f"try_cast({x} as {typed}) as {x}" if answer[f"{i}_cells"] else f"null as {x}")
     return cells.selectExpr(*out)
 
 

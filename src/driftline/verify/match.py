@@ -51,6 +51,10 @@ class Column:
     record: Record | None = None
     value: Column | None = None
 
+    @property
+    def variant(self) -> bool:
+        return self.type is not None and self.type.name == "variant"
+
     @classmethod
     def of(cls, name: str, type_: Type, prefix: str = MARK) -> Column:
         dim, inner = peel(type_)
@@ -134,7 +138,7 @@ class _Check:
                     self.invented(column, stored, v, at)
             return
         held = [h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2])]
-        variants = [h for h in held if h[0].type is not None and h[0].type.name == "variant"]
+        variants = [h for h in held if h[0].variant and not (h[1] and isinstance(v, list))]
         if variants:
             self.variants(held, variants, v, at)
         elif isinstance(v, list):

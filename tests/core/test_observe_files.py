@@ -1,0 +1,178 @@
+"""Files of JSON: splits, documents, gzip, byte order marks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from driftline.core.plan import Settings
+from driftline.core.shape import Place
+from driftline.errors import DataError
+from driftline.observe import json_files
+from driftline.observe.json_files import Split, is_document, observe_split, read_split, records_of, splits_of
+from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.walk import Expect
+
+
+def observed(splits: list[Split]) -> Observation:
+    """As a batch is observed: each split by itself, lines numbered afterwards."""
+    parts, line = [], 1
+    for split in splits:
+        seen = observe_split(Expect(), Settings(), split)
+        parts.append(seen.shifted(line - 1))
+        line += seen.lines
+    return merge_observations(parts)
+
+
+def numbered(splits: list[Split]) -> list[tuple[int, bytes]]:
+    out, line = [], 1
+    for split in splits:
+        lines = list(read_split(split.at_line(line)))
+        line += len(lines)
+        out += lines
+    return out
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"", b"{}", b'{"a": 1}', b'{"b": "x"}\r', b"bad", b'{"c": [1, 2, 3, 4, 5]}', b"\r"]),
+        max_size=12,
+    ),
+    st.booleans(),
+    st.integers(1, 40),
+    st.integers(1, 30),
+)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_line_belongs_to_one_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[bytes], ended: bool, size: int, block: int
+) -> None:
+    monkeypatch.setattr(json_files, "_BLOCK", block)
+    file = tmp_path / "x.jsonl"
+    text = b"\n".join(lines) + (b"\n" if ended and lines else b"")
+    file.write_bytes(text)
+    splits = splits_of(str(file), size)
+    assert [s.start for s in splits] == list(range(0, max(len(text), 1), size))
+    expected = text.split(b"\n")
+    if not expected[-1]:
+        expected.pop()
+    assert numbered(splits) == list(enumerate(expected, 1))
+    whole = observed([Split(str(file), 0, len(text))])
+    parts = observed(splits)
+    assert parts.tally == whole.tally
+    assert parts.lines == whole.lines == len(expected)
+    assert {k: f.place for k, f in parts.shape.fields.items()} == {
+        k: f.place for k, f in whole.shape.fields.items()
+    }
+
+
+def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"a": "x\u2028y\x85z"}\r\n{"a": "\x0b"}\n'.replace("\x0b", "\\u000b"), newline="")
+    assert observed(splits_of(str(file))).tally.records == 2
+
+
+def test_a_byte_order_mark_is_dropped(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n\xef\xbb\xbf{"a": 3}\n')
+    seen = observed(splits_of(str(file)))
+    assert (seen.tally.records, seen.tally.malformed, seen.tally.careful) == (2, 1, True)
+    assert numbered(splits_of(str(file)))[0] == (1, b'{"a": 1}')
+
+
+@pytest.mark.parametrize("ending", [".jsonl.gz", ".json.gzip"])
+def test_gzip_is_one_split(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"x{ending}"
+    file.write_bytes(gzip.compress(b'{"a": 1}\n' * 10) + gzip.compress(b'{"a": "x"}'))
+    (split,) = splits_of(str(file), 10)
+    seen = observed([split])
+    assert (seen.tally.records, seen.lines, seen.tally.careful) == (11, 11, ending == ".json.gzip")
+
+
+GZIPPED = gzip.compress("".join(f'{{"a": {i * i}}}\n' for i in range(400_000)).encode())
+DAMAGED = [
+    GZIPPED[:-20],
+    GZIPPED[: len(GZIPPED) // 2],
+    GZIPPED[:-4] + b"1234",
+    b"no gzip",
+    GZIPPED + b"x" * 9,
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=["cut", "half", "changed", "none", "more"])
+def test_half_a_gzip_is_an_error_that_names_the_file(tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "x.jsonl.gz"
+    file.write_bytes(text)
+    with pytest.raises(DataError, match=r"x\.jsonl\.gz: broken gzip"):
+        observed(splits_of(str(file)))
+
+
+DOCUMENTS = [
+    (b"", False),
+    (b'{"a": 1}', False),
+    (b'{"a": 1}\n{"a": 2}', False),
+    (b'{"a": 1}\n\n', False),
+    (b"oops\n{}", False),
+    (b"{\n}", True),
+    (b'\xef\xbb\xbf \n{\n "a": [1,\n 2]}\n', True),
+    (b'{\n "a": 1}\n{\n "a": 2}', False),
+    (b'{"a": \n{"a": 2}\n', False),
+    (b"[]", True),
+    (b'[{"a": 1}, {"a": 2}]', True),
+    (b'[{"a": 1},\n{"a": 2}\n]\n', True),
+    (b'[1]\n{"a": 1}', False),
+    (b'[1]\n{"a": ', False),
+    (b'"x"', False),
+]
+
+
+@pytest.mark.parametrize(("text", "document"), DOCUMENTS)
+def test_is_document(text: bytes, document: bool) -> None:
+    assert is_document(text, whole=True) is document
+
+
+def test_a_long_document_is_known_by_its_head() -> None:
+    text = json.dumps([{"a": "x" * 100, "n": [1, True, None]}] * 50, indent=1).encode()
+    heads = {is_document(text[:end], whole=False) for end in range(5, len(text) - 1)}
+    assert heads == {True}
+    assert not is_document(b'{"a": "' + b"x" * 1000, whole=False)
+    assert not is_document(b'{"a": "x}\n' + b'{"a": "x"}\n' * 100, whole=False)
+
+
+def test_documents(tmp_path: Path) -> None:
+    array, single, broken = tmp_path / "a.json", tmp_path / "b.json", tmp_path / "c.json"
+    array.write_bytes(b'\xef\xbb\xbf[ {"a": 1 ,\n"b": "x"},\n 5, {"a": "\xff"}, {"c": [{}]} ]\n')
+    single.write_text('{\n "a": 1\n}\n')
+    broken.write_text('[{"a": 1},\n' + '{"a": 2},\n' * 200_000 + "{]")
+    seen = observed(splits_of(str(array)))
+    assert (seen.tally.records, seen.tally.malformed, seen.lines, seen.tally.careful) == (2, 2, 4, True)
+    assert [str(r.place) for r in seen.tally.reasons] == [f"{array}:2", f"{array}:3"]
+    assert seen.shape.fields["a"].place == Place(str(array), 1, 0)
+    assert numbered(splits_of(str(array)))[3] == (4, b'{"c": [{}]}')
+    assert observed(splits_of(str(single))).tally.records == 1
+    bad = observed(splits_of(str(broken))).tally
+    assert (bad.records, bad.malformed) == (0, 1)
+
+
+def test_records_of() -> None:
+    assert list(records_of(b' {"a": 1}\n')) == [b'{"a": 1}']
+    assert list(records_of(b"[]")) == []
+    assert list(records_of(b"[{}, [1]]")) == [b"{}", b"[1]"]
+    assert list(records_of(b"[{]")) == [b"[{]"]
+
+
+def test_files_that_pyarrow_opens(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"a": 1}\n{"a": 2}\n')
+    splits = splits_of(file.as_uri(), 10)
+    assert len(splits) == 2
+    assert observed(splits).tally.records == 2
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        splits_of(str(tmp_path / "none.jsonl"))
