@@ -163,7 +163,7 @@ def test_any_iceberg_catalog_will_do(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_catalog_that_is_none(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="'nowhere'"):
         Lake.attach(spark, catalog="nowhere").table("db.t").ingest(lines(tmp_path, '{"a": 1}'))
-    with pytest.raises(UsageError, match="namespace.table"):
+    with pytest.raises(UsageError, match=r"namespace\.table"):
         Lake.attach(spark, catalog="lake").table("t")
 
 
