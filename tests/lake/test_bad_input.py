@@ -154,7 +154,7 @@ def test_a_file_that_vanishes_or_changes_leaves_the_table_as_it_was(
         return meddle
 
     for change, words in (
-        (lambda: file.unlink(), "in.jsonl"),
+        (file.unlink, "in.jsonl"),
         (lambda: file.write_text('{"a": 1}\n{"a": 2}\n'), "observed"),
         (lambda: file.write_text('{"a": "other"}\n'), ""),
     ):

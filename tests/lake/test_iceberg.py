@@ -57,7 +57,7 @@ def test_ids_are_kept_and_marks_are_written(table: Table, tmp_path: Path) -> Non
     table.ingest(lines(tmp_path, '{"a": 1, "o": [{"x": 1}]}'))
     before = {path: f.id for path, f in table.state().schema.walk()}
     table.ingest(lines(tmp_path, '{"o": [{"x": "s"}], "a": "x"}'))
-    after = {path: f for path, f in table.state().schema.walk()}
+    after = dict(table.state().schema.walk())
     assert {path: after[path].id for path in before} == before
     assert after["o", "element", "x_string"].doc == "upsolver_evolved_from:x"
     assert after["a_string",].doc == "upsolver_evolved_from:a"

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from driftline.core.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError, SetupError, UsageError
 from driftline.report.text import Hanging, clean
 from driftline.route.convert import convert
 from driftline.route.sql import each, literal, name, variable
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 LIMIT = 100  # rows that a terminal gets unasked
 ENDLESS = 100_000  # characters of a line in a file or a pipe: nothing is cut there
 PAGE = 500  # rows that share their columns' widths
+_AWAY = (
+    "java.net.",
+    "org.apache.iceberg.exceptions.NotAuthorized",
+    "org.apache.iceberg.exceptions.REST",
+    "org.apache.iceberg.exceptions.Service",
+    "org.apache.iceberg.jdbc.UncheckedSQL",
+)
 GAP = 3  # characters between columns
 NARROW = 8  # characters that a column wants at least, to stand beside others
 
@@ -90,11 +97,15 @@ def told() -> Iterator[None]:
         raise
 
 
-def failure(error: Exception) -> DataError | UsageError:
+def failure(error: Exception) -> DataError | UsageError | SetupError:
     """What Spark says of a query, in one line."""
     from pyspark.errors import ParseException
 
     text = first_line(error)
+    if any(name.startswith(_AWAY) for name in _causes(error)):
+        return SetupError(
+            f"the catalog does not answer: {text}", hint="`driftline doctor` looks for the cause"
+        )
     at = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
     where = f" (line {at[1]}, column {int(at[2]) + 1})" if at else ""
     kind = UsageError if isinstance(error, ParseException) else DataError
@@ -102,6 +113,14 @@ def failure(error: Exception) -> DataError | UsageError:
     return kind(
         f"SQL: {text}{where}", hint="`show tables in NAMESPACE` lists what is there" if missing else None
     )
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """The classes of a Java error and of its causes."""
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while java is not None:
+        yield java.getClass().getName()
+        java = java.getCause()
 
 
 def first_line(error: BaseException) -> str:
