@@ -15,8 +15,9 @@ PLAIN = {
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
 }
-# Keys that differ only in case are two keys, and of duplicate keys the last counts.
-JSON = {**PLAIN, "spark.sql.caseSensitive": "true", "spark.sql.variant.allowDuplicateKeys": "true"}
+CASE = "spark.sql.caseSensitive"
+# In files, keys that differ only in case are two keys, and of duplicate keys the last counts.
+FILES = {**PLAIN, CASE: "true", "spark.sql.variant.allowDuplicateKeys": "true"}
 
 
 @contextmanager

@@ -36,7 +36,13 @@ def ingest(
     All or nothing: after an error the table is as it was. Planned anew, up to `ATTEMPTS` times, where another
     writer changed the table meanwhile. Raises DataError where the data or the table says no.
     """
-    properties = as_properties(settings or {})
+    with configured(table.spark, source.conf):
+        return _ingest(table, source, as_properties(settings or {}), dry_run=dry_run, progress=progress)
+
+
+def _ingest(
+    table: IcebergTable, source: Source, properties: Mapping[str, str], *, dry_run: bool, progress: Progress
+) -> Result:
     batch = uuid.uuid4().hex
     for _ in range(ATTEMPTS):
         state = table.load()
@@ -49,8 +55,7 @@ def ingest(
             return result(table.name, batch, seen, planned, 0, 0, None)
         progress("writing")
         try:
-            with configured(table.spark, source.conf):
-                return _write(table, state, source, seen, planned, wanted, properties, batch)
+            return _write(table, state, source, seen, planned, wanted, properties, batch)
         except CommitConflict as conflict:
             last, hint = str(conflict), "other writers keep changing this table: try again"
         except (_Misread, PySparkException, Py4JError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline import ingest as road
+from driftline import quarantine
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
 from driftline.errors import UsageError
@@ -17,6 +18,8 @@ from driftline.source import open_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from driftline.verify import Verdict
 
 DEFAULT = "lake"
 
@@ -98,6 +101,25 @@ class Table:
 
     def read(self) -> DataFrame:
         return self.format.read()
+
+    def verify(self, files: Sequence[str], format: str) -> Verdict:  # noqa: A002
+        """Whether every record of the files is in the table or its quarantine: an independent check, value by value.
+
+        ``format``: json, csv, parquet, avro or orc. Raises UsageError where there is no such table.
+        """
+        from driftline.verify import verify
+
+        state = self.state()
+        kept = quarantine.of(self.format)
+        return verify(
+            self.lake.spark,
+            self.format.full_name,
+            state.schema,
+            files,
+            format,
+            quarantine=kept.full_name if kept.load().exists else None,
+            properties=state.properties,
+        )
 
 
 class TableSchema:

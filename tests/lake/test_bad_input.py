@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,32 +139,43 @@ def test_nothing_to_read(table: Table, tmp_path: Path) -> None:
     failed(table, UsageError, "holds no files", tmp_path / "folder")
 
 
-def test_a_file_that_vanishes_or_changes_leaves_the_table_as_it_was(
+def test_a_file_that_vanishes_leaves_the_table_as_it_was(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import driftline.ingest as road
-
     file = tmp_path / "in.jsonl"
-    plan = road.plan
-
-    def meddled(change: Any) -> Any:
-        def meddle(*args: Any) -> Any:
-            change()
-            return plan(*args)
-
-        return meddle
-
-    for change, words in (
-        (file.unlink, "in.jsonl"),
-        (lambda: file.write_text('{"a": 1}\n{"a": 2}\n'), "observed"),
-        (lambda: file.write_text('{"a": "other"}\n'), ""),
-    ):
-        file.write_text('{"a": 1}\n')
-        monkeypatch.setattr(road, "plan", meddled(change))
-        failed(table, DriftlineError, words, file)
-        monkeypatch.setattr(road, "plan", plan)
+    file.write_text('{"a": 1}\n')
+    with monkeypatch.context() as patch:
+        meanwhile(patch, file.unlink)
+        failed(table, DataError, "in.jsonl", file)
     file.write_text('{"a": 1}\n')
     assert table.ingest(file).rows_written == 1
+
+
+@pytest.mark.parametrize(
+    "other", ['{"a": 1}\n{"a": 2}\n', '{"a": "text"}\n', '{"b": [1]}\n{"c": 2.50}\nbroken\n']
+)
+def test_a_file_that_changes_meanwhile_is_taken_whole_as_it_then_is(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"a": 1}\n')
+    meanwhile(monkeypatch, lambda: file.write_text(other))
+    result = table.ingest(file)
+    assert result.rows_read == other.count("\n")
+    proven(table, file)
+
+
+def meanwhile(patch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Makes the change between observing and reading."""
+    import driftline.ingest as road
+
+    plan = road.plan
+
+    def meddle(*args: Any) -> Any:
+        change()
+        return plan(*args)
+
+    patch.setattr(road, "plan", meddle)
 
 
 DOCUMENTS = {

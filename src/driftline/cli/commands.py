@@ -162,7 +162,6 @@ def verify(
     json: Json = False,
 ) -> None:
     """Prove, value by value, that nothing was lost."""
-    from driftline.cli.check import check
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import text
 
@@ -170,7 +169,7 @@ def verify(
         with Progress() as progress:
             lake = context.obj.open(progress, must_exist=True)
             progress.phase("comparing source and table")
-            verdict = check(lake.table(table), files, kind)
+            verdict = lake.table(table).verify(files, kind)
         put(verdict.to_dict()) if json else show(text.verdict(verdict, table))
     if not verdict.ok:
         raise typer.Exit(1)

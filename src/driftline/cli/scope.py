@@ -48,9 +48,6 @@ class Scope:
         progress.phase("starting Spark")
         lake = _elsewhere(lambda: Lake.open(here.lake, properties=here.catalog, notify=progress.notice))
         spark: Any = lake.spark
-        spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
-            spark._jsparkSession
-        )  # of this thread
         progress.spark = self.interrupt.spark = spark
         return lake
 

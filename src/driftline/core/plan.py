@@ -320,7 +320,7 @@ class _Planner:
         if cause is None:
             return type_
         wider = _primitive(cause)
-        why = f"{cause} is wider than {column}, which the format widens in place"
+        why = f"{cause.spelled()} is wider than {column.spelled()}, which the format widens in place"
         self.changes.append(
             WidenColumn(_inside(path, type_), wider, _reason("widen-in-place", why, keys, seen.facets[cause]))
         )
@@ -389,10 +389,10 @@ class _Planner:
         if nothing or listless or recordless:
             self.untyped.add(keys)
         one_or_many = {Facet(0, RECORD), Facet(1, RECORD)}
-        if one_or_many <= set(shape.facets) and one_or_many <= set(made):
-            name = dotted(keys)
+        if one_or_many <= {*columns, *made} and not one_or_many <= set(columns):
+            path = dotted(keys)
             self.hints.append(
-                f'{name} is an object or a list of objects: {name} = "list<record>" makes it one'
+                f'{path} is an object or a list of objects: {path} = "list<record>" makes it one'
             )
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
+from driftline.core.schema_json import type_name
 from driftline.core.types import Primitive
 
 
@@ -49,6 +50,15 @@ class Facet:
     def __str__(self) -> str:
         return f"{self.base}[{self.dim}]" if self.dim else str(self.base)
 
+    def spelled(self) -> str:
+        """As people read it, in Iceberg's words.
+
+        >>> Facet(1, RECORD).spelled()
+        'list<record>'
+        """
+        base = type_name(self.base) if isinstance(self.base, Primitive) else str(self.base)
+        return "list<" * self.dim + base + ">" * self.dim
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
@@ -59,7 +69,7 @@ class Place:
     position: int = 0
 
     def __str__(self) -> str:
-        return f"{self.source}:{self.line}" if self.source else ""
+        return f"{self.source}:{self.line}" if self.line else self.source
 
 
 @dataclass(slots=True)

@@ -61,7 +61,6 @@ group by 1 order by orders desc, 1 limit 3""",
 
 def run(scope: Scope, *, keep: bool, json: bool) -> None:
     """The whole demo. The lake is a temporary one, unless one is named with --lake."""
-    from driftline.cli.check import check
     from driftline.cli.terminal import Progress, put
 
     # Java's better compiler takes longer here than it saves.
@@ -78,7 +77,7 @@ def run(scope: Scope, *, keep: bool, json: bool) -> None:
         if json:
             for file in files:
                 put(table.ingest(file).to_dict())
-            verdict = check(table, files, "json")
+            verdict = table.verify(files, "json")
             put(verdict.to_dict())
             raise typer.Exit(0 if verdict.ok else 1)
         typer.echo(
@@ -125,14 +124,13 @@ def _queries(lake: Lake) -> None:
 
 
 def _proof(table: Table, files: list[str]) -> None:
-    from driftline.cli.check import check
     from driftline.cli.terminal import Progress, show
     from driftline.report import text
 
     _headline("Is everything there? All seven files against the table, value by value")
     with Progress(table.lake.spark) as progress:
         progress.phase("comparing source and table")
-        verdict = check(table, files, "json")
+        verdict = table.verify(files, "json")
     show(text.verdict(verdict, table.name))
     if not verdict.ok:
         raise typer.Exit(1)

@@ -70,6 +70,8 @@ class IcebergTable:
     @property
     def _plugin(self) -> Any:
         session: Any = self.spark._jsparkSession
+        # Spark looks up what belongs to a session by the thread's active one.
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
         try:
             plugin = session.sessionState().catalogManager().catalog(self.catalog)
             plugin.icebergCatalog()

@@ -26,7 +26,6 @@ from driftline.observe.walk import UNKNOWN, Expect, News, Walker
 _DEEPEST = 40  # levels of records that get types of their own; what is deeper is walked
 _WIDEST = 2000  # keys of a record that msgspec looks up; more are looked up in Python
 _UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names
-_END = r"(?![\s\S])"  # the end of a string, where `$` would let a line break pass
 
 _NO_INTEGER = Annotated[int, Meta(ge=1, le=0)]  # without it, `float` takes integers
 _EXACT_INTEGER = Annotated[int, Meta(ge=-EXACT, le=EXACT)]
@@ -36,6 +35,9 @@ _EMPTY = defstruct("Empty", [], forbid_unknown_fields=True)
 _MAP = MapOf(STRING)
 _NUMBERS = ("int", "long", "float", "double", "decimal", "number_text")
 _STRINGS = (STRING, *DATELIKE, *DECLARED)
+
+
+_Rule = tuple[Callable[[str], object] | None, object, FieldShape | None, Expect]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +52,28 @@ class Decoder:
 def build(walker: Walker, *, exact: bool) -> Decoder:
     """A decoder of what the walker knows now. ``exact``: numbers with a fraction are judged by their text, slowly."""
     builder = _Builder(walker, exact)
-    decoder = json.Decoder(
-        builder.field(walker.root, walker.known, 0), dec_hook=builder.check, float_hook=Number
-    )
-    return Decoder(decoder.decode, builder.doubles)
+    record = builder.field(walker.root, walker.known, 0)
+
+    rules, fallback = builder.rules, walker.check
+
+    def check(kind: type, value: object) -> object:
+        """The hook of values that have no type: strings by their pattern, others as they would be walked."""
+        match, checked, seen, known = rules[kind]
+        if match is not None and type(value) is str and match(value):
+            return checked
+        if value is None or seen is None:
+            raise News
+        fallback(value, seen, known)
+        return checked
+
+    return Decoder(json.Decoder(record, dec_hook=check, float_hook=Number).decode, builder.doubles)
 
 
 class _Builder:
     def __init__(self, walker: Walker, exact: bool) -> None:
         self.walker, self.exact = walker, exact
         self.doubles = False
-        self.checked: dict[type, tuple[FieldShape, Expect, object]] = {}
-
-    def check(self, kind: type, value: object) -> object:
-        """The hook of fields that have no type."""
-        seen, known, instance = self.checked[kind]
-        if value is None:
-            raise News
-        self.walker.check(value, seen, known)
-        return instance
+        self.rules: dict[type, _Rule] = {}
 
     def record(self, shape: RecordShape, known: Expect, depth: int) -> Any:
         fields: list[Any] = []
@@ -91,20 +96,27 @@ class _Builder:
         if depth + deepest > _DEEPEST:
             return None
         if len(dims) > 1 or self.untypable(seen, known):
-            return self.checked_type(seen, known)
+            return self.checked(seen, known)
         type_: Any = None
         for level in range(deepest, -1, -1):
-            parts = self.level(seen, known, level, depth + deepest + 1)
+            parts, pattern = self.level(seen, known, level, depth + deepest + 1)
             if level < deepest:
                 parts.append(list[_or_null(type_)])  # type: ignore[misc]
-            if _mixed(parts):
-                return self.checked_type(seen, known)
-            type_ = reduce(or_, parts) if parts else None
+            if pattern is not None and (parts or not level):
+                return self.checked(seen, known, None if level else pattern)
+            type_ = (
+                reduce(or_, parts)
+                if parts
+                else None
+                if pattern is None
+                else self.checked(None, known, pattern)
+            )
         return type_
 
-    def checked_type(self, seen: FieldShape, known: Expect) -> Any:
+    def checked(self, seen: FieldShape | None, known: Expect, pattern: str | None = None) -> Any:
+        """A type of values that are checked: strings by the pattern, all others, if ``seen``, by the field's shape."""
         kind = type("Checked", (), {})
-        self.checked[kind] = (seen, known, kind())
+        self.rules[kind] = (re.compile(pattern).match if pattern else None, kind(), seen, known)
         return kind
 
     def untypable(self, seen: FieldShape, known: Expect) -> bool:
@@ -119,8 +131,8 @@ class _Builder:
                 return True
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 
-    def level(self, seen: FieldShape, known: Expect, level: int, depth: int) -> list[Any]:
-        """The types, lists aside, of what may stand inside ``level`` lists."""
+    def level(self, seen: FieldShape, known: Expect, level: int, depth: int) -> tuple[list[Any], str | None]:
+        """The types, lists aside, of what may stand inside ``level`` lists, and the pattern of strings if not all may."""
         facets = {facet.base: s for facet, s in seen.facets.items() if facet.dim == level}
         parts: list[Any] = [bool] if BOOLEAN in facets else []
         if LONG in facets:
@@ -128,8 +140,9 @@ class _Builder:
         if DOUBLE in facets:
             self.doubles = True
             parts += [_DOUBLE] if LONG in facets else [_NO_INTEGER, _DOUBLE]
-        if strings := {base: s for base, s in facets.items() if base in _STRINGS}:
-            parts.append(self.text(strings, known))
+        pattern = self.pattern({base: s for base, s in facets.items() if base in _STRINGS}, known)
+        if STRING in facets and pattern is None:
+            parts.append(str)
         for base, s in facets.items():
             if base == RECORD and s.record is not None:
                 parts.append(self.record(s.record, known, depth))
@@ -137,27 +150,19 @@ class _Builder:
                 parts.append(dict[str, _or_null(self.field(s.value, known.value, depth))])  # type: ignore[misc]
         if seen.empty_record and not facets.keys() & {RECORD, _MAP}:
             parts.append(_EMPTY)
-        return parts
+        return parts, pattern
 
-    def text(self, strings: Mapping[Any, Seen], known: Expect) -> Any:
-        """The strings that are of these types, no finer and no further than they were seen."""
+    def pattern(self, strings: Mapping[Any, Seen], known: Expect) -> str | None:
+        """What the strings match that are of these types, no finer and no further than seen; None for all or none."""
         mode = self.walker.dates
         others = other_patterns(known.types, mode if known.dated or STRING not in strings else "off")
-        if STRING in strings and not others:
-            return str
+        if not strings or (STRING in strings and not others):
+            return None
         kinds = [
             known_pattern(base, s.fraction, s.far, mode) for base, s in strings.items() if base != STRING
         ]
-        pattern = "|".join([f"(?:{'|'.join(kinds)}){_END}"] if kinds else [])
-        if STRING in strings:
-            pattern = "|".join(filter(None, (pattern, f"(?!(?:{'|'.join(others)}){_END})")))
-        return Annotated[str, Meta(pattern=f"^(?:{pattern})")]
-
-
-def _mixed(parts: list[Any]) -> bool:
-    """Whether a pattern stands beside a list or a dict: msgspec takes the one for the other and corrupts memory."""
-    bare = [getattr(part, "__origin__", part) for part in parts]
-    return str in bare and str not in parts and (list in bare or dict in bare)
+        ways = [f"(?:{'|'.join(kinds)})\\Z"] if kinds else []
+        return "|".join([*ways, f"(?!(?:{'|'.join(others)})\\Z)"] if STRING in strings else ways)
 
 
 def _or_null(type_: Any) -> Any:

@@ -25,11 +25,10 @@ def doubtful(lines: Sequence[bytes]) -> list[int]:
     starts, ends = _suspects(np.frombuffer(text, np.uint8))
     if not len(starts):
         return []
-    plain = text.decode("latin-1")
     found = [
         start
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        if end - start >= _LONGEST or not _sure(plain[start:end])
+        if end - start >= _LONGEST or not _sure(text[start:end])
     ]
     if not found:
         return []
@@ -37,9 +36,9 @@ def doubtful(lines: Sequence[bytes]) -> list[int]:
     return sorted(set(np.searchsorted(line_ends, found, side="right").tolist()))
 
 
-def _sure(number: str) -> bool:
+def _sure(number: bytes) -> bool:
     try:
-        return judged(number)
+        return judged(number.decode())
     except ValueError:
         return True  # no number: it stands in a string, or the line is malformed
 
@@ -50,21 +49,23 @@ def _table(chars: bytes) -> NDArray[np.bool_]:
     return table
 
 
-_DIGIT = _table(b"0123456789")
 _NUMBER = _table(b"0123456789.eE+-")
 _BEFORE = _table(b"[,: \t\r\n")
+
+
+def _digit(chars: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return chars - ord("0") < 10  # wraps below "0"
 
 
 def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
     """First and last position, exclusive, of what may be such numbers."""
     dots = np.flatnonzero(chars == ord("."))
     # Sixteen digits have eight behind the point, or nine before it.
-    many = (
-        _DIGIT[chars[dots + 8]] & _DIGIT[chars[dots + 1]] | _DIGIT[chars[dots - 9]] & _DIGIT[chars[dots - 1]]
-    )
+    behind = _digit(chars[dots + 1]) & _digit(chars[dots + 8])
+    before = _digit(chars[dots - 1]) & _digit(chars[dots - 9])
     minus = np.flatnonzero(chars == ord("-"))
-    tiny = _DIGIT[chars[minus - 2]] & ((chars[minus - 1] | 0x20) == ord("e"))
-    starts = _run(chars, np.concatenate((dots[many], minus[tiny])), -1)
+    tiny = _digit(chars[minus - 2]) & ((chars[minus - 1] | 0x20) == ord("e"))
+    starts = _run(chars, np.concatenate((dots[behind | before], minus[tiny])), -1)
     starts = np.unique(starts[_BEFORE[chars[starts - 1]]])
     return starts, _run(chars, starts, 1) + 1
 

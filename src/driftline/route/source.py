@@ -129,6 +129,13 @@ def _with_dim(source: Source, dim: int) -> Source:
     return Source(source.kind, dim, source.type, source.fields, source.value, source.key, source.tag)
 
 
+def has_twins(source: Source) -> bool:
+    """Whether two keys of one record differ only in case."""
+    keys = {key.casefold() for key in source.fields}
+    below = [*source.fields.values(), *([source.value] if source.value is not None else [])]
+    return len(keys) < len(source.fields) or any(has_twins(child) for child in below)
+
+
 def tags_needed(route: RecordRoute) -> bool:
     """Whether the text of numbers matters: beyond what Spark's parser keeps, or written into a string column."""
     return any(_tags_needed(f) for f in route.fields)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from driftline.engine import FILES, configured
 from driftline.errors import UsageError
 from driftline.source.base import Source
 from driftline.source.files import expand
@@ -45,7 +46,8 @@ def open_source(
         case "csv":
             return csv_frames(spark, files, strings=strings)
         case _:
-            return TypedFrames([(file, _load(spark, kind, file)) for file in files])
+            with configured(spark, FILES):
+                return TypedFrames([(file, _load(spark, kind, file)) for file in files], conf=FILES)
 
 
 def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:

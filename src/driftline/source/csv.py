@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
 from driftline.core.types import BOOLEAN, DATE, DOUBLE, LONG, TIMESTAMP, TIMESTAMP_NTZ, Primitive
+from driftline.engine import FILES
 from driftline.errors import DataError, UsageError
 from driftline.route.convert import convert, from_text
 from driftline.route.sql import name, spark_type
@@ -50,7 +51,7 @@ def csv_frames(spark: SparkSession, files: Sequence[str], *, strings: bool) -> T
             bad = rejected if bad is None else bad.union(rejected)
             bad_count += count
         frames.append((group[0], good if strings else _typed(good)))
-    return TypedFrames(frames, bad, bad_count)
+    return TypedFrames(frames, bad, bad_count, FILES)
 
 
 def _header(file: str) -> tuple[str, ...]:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.plan import Plan, Settings
 from driftline.core.types import Schema, Struct
-from driftline.engine import JSON
+from driftline.engine import CASE, FILES
 from driftline.observe.json_files import Split, observe_split, read_split, splits_of
 from driftline.observe.json_lines import JsonObserver, reason
 from driftline.observe.numbers import tag_numbers
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import expect
 from driftline.route import Source, json_source, select
-from driftline.route.source import tags_needed
+from driftline.route.source import has_twins, tags_needed
 from driftline.route.sql import literal, name
 from driftline.source.base import REJECTED
 
@@ -43,7 +43,7 @@ class JsonFiles:
     splits: list[Split] = field(default_factory=list)
     careful: bool = False
     checked: DataFrame | None = None
-    conf: Mapping[str, str] = field(default_factory=lambda: dict(JSON))
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         self.splits = [split for file in self.files for split in splits_of(file)]
@@ -87,7 +87,12 @@ class JsonColumn:
     column: str
     checked: DataFrame | None = None
     careful: bool = False
-    conf: Mapping[str, str] = field(default_factory=lambda: dict(JSON))
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # The frame's own plan runs under these too: it keeps its way with case, unless the keys need another.
+        spark = self.frame.sparkSession
+        self.conf = {**FILES, CASE: str(spark.conf.get(CASE))}
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         import pickle
@@ -104,6 +109,8 @@ class JsonColumn:
         tag = uuid.uuid4().hex if tags_needed(plan.route) else None
         parsed = json_source(plan.route, tag)
         texts = self.frame.selectExpr(f"{name(self.column)} as text")
+        if has_twins(parsed):
+            self.frame.sparkSession.conf.set(CASE, "true")
         if self.careful or tag:
             self.checked = texts = texts.mapInArrow(partial(_check_texts, tag, self.column), _LINES)
         return _routed(texts, plan, parsed, struct, settings)

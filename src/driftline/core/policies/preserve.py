@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from driftline.core.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
+from driftline.core.schema_json import type_name
 from driftline.core.shape import RECORD, Facet, Seen
 from driftline.core.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, Primitive
 
@@ -111,8 +112,8 @@ def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
 
 
 def unfit(facet: Facet, columns: Sequence[Facet]) -> str:
-    """Why the facet needs a column beside those that the field has."""
-    return f"{facet} does not fit the field's columns: {', '.join(map(str, columns))}"
+    """Why a facet needs a column of its own."""
+    return f"{facet.spelled()} does not fit the field's columns: {', '.join(c.spelled() for c in columns)}"
 
 
 def common_denominator(facets: Iterable[Facet]) -> Facet | None:
@@ -144,4 +145,4 @@ def dates_settled(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]
 
 
 def _listed(facets: Iterable[Facet]) -> str:
-    return ", ".join(sorted({str(f.base) for f in facets if isinstance(f.base, Primitive)}))
+    return ", ".join(sorted({type_name(f.base) for f in facets if isinstance(f.base, Primitive)}))
