@@ -8,6 +8,7 @@ from driftline.core.types import (
     DATE,
     FLOAT,
     INT,
+    LONG,
     STRING,
     TIMESTAMP,
     UUID,
@@ -19,7 +20,7 @@ from driftline.core.types import (
     Type,
     decimal,
 )
-from driftline.observe.decoder import build
+from driftline.observe.decoder import REFUSED, build
 from driftline.observe.parse import parse
 from driftline.observe.screen import doubtful
 from driftline.observe.walk import Walker, expect
@@ -66,6 +67,11 @@ CASES: list[tuple[str, Type | None, str, str, str]] = [
     ("big integers", None, "12345678901234567890", "-98765432109876543210 | 99999999999999999999999",
      f"5 | 1.5 | {'9' * 39} | 1e30"),
     ("int column", INT, "5", "6 | -7", "2147483648 | 1.5"),
+    ("int column with longs", INT, "5 | 3000000000", "-6 | 4000000000", f"{BIG} | 1.5"),
+    ("int column, only longs so far", INT, "3000000000", "4000000000", "5 | 1.5"),
+    ("int column, fractions", INT, "1.5", "2.5", "5 | 3000000000"),
+    ("long column", LONG, "5 | 1.5", "-6 | 2.5", BIG),
+    ("decimal column, other fractions", decimal(9, 2), "19.99 | 0.125", "0.5 | 0.375", "5000000000"),
     ("float column", FLOAT, "0.5", "0.25 | 0.1", "0.12345678901 | 1e300"),
     ("decimal column", decimal(9, 2), "19.99", "20.5 | 20 | 1e3", '0.125 | 12345678901 | "x"'),
     ("required column", Field("", STRING, required=True), '"x"', '"y"', "null"),  # type: ignore[list-item]
@@ -107,7 +113,7 @@ def _takes(walker: Walker, line: bytes, *, exact: bool) -> bool:
         return False
     try:
         decoder.decode(line)
-    except ValueError:
+    except REFUSED:
         return False
     return True
 

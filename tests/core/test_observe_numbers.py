@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from decimal import ROUND_HALF_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
@@ -24,7 +25,7 @@ from driftline.core.types import (
     Primitive,
     decimal,
 )
-from driftline.observe.numbers import KINDS, base_of, declared_base, tag_numbers
+from driftline.observe.numbers import KINDS, base_of, declared_base, simple_fractions, tag_numbers
 from driftline.observe.screen import HUGE, doubtful
 
 BASES = {
@@ -101,6 +102,19 @@ NUMBERS = st.one_of(
     st.decimals(allow_nan=False, allow_infinity=False).map(lambda d: str(d).replace("E", "e")),
     st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?\Z"),
 )
+
+
+@given(
+    st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?\Z"),
+    st.sets(
+        st.sampled_from(
+            [INT, FLOAT, LONG, DOUBLE, decimal(9, 2), decimal(20, 0), decimal(5, 5), decimal(38, 18)]
+        )
+    ),
+)
+def test_simple_fractions_are_sure(text: str, declared: set[Primitive]) -> None:
+    base, pattern = simple_fractions(declared)
+    assert not re.match(pattern, text) or declared_base(text, declared) == base
 
 
 def _digits(text: str) -> int:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driftline.core.naming import mark
 from driftline.core.plan import Settings
 from driftline.core.types import (
     BOOLEAN,
@@ -33,7 +34,7 @@ from driftline.core.types import (
     wrap,
 )
 from driftline.observe import json_lines
-from driftline.observe.decoder import build
+from driftline.observe.decoder import REFUSED, build
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.parse import Malformed, parse
@@ -238,7 +239,10 @@ def test_decoding_sees_what_walking_sees(lines: list[bytes], schema: Schema, dat
 def test_what_is_taken_teaches_nothing(data: Any, values: list[str], dates: str, exact: bool) -> None:
     type_ = data.draw(st.none() | TYPES | TYPES.map(List) | TYPES.map(lambda t: Map(STRING, t)))
     inner = data.draw(st.sampled_from([type_, type_ and Struct((Field("a", type_, required=True),))]))
-    table = Struct((Field("f", inner, required=data.draw(st.booleans())),)) if inner else Struct()
+    also = data.draw(st.none() | TYPES)
+    columns = [Field("f", inner, required=data.draw(st.booleans()))] if inner else []
+    columns += [Field("f_2", also, doc=mark("f"))] if also else []
+    table = Struct(tuple(columns))
     walker = Walker(expect(Schema(table)), dates)
     lines = [f'{{"f": {v}}}'.encode() for v in values] + [b"{}"]
     for number, line in enumerate(lines):
@@ -249,7 +253,7 @@ def test_what_is_taken_teaches_nothing(data: Any, values: list[str], dates: str,
                 continue
             try:
                 decoder.decode(other)
-            except ValueError:
+            except REFUSED:
                 continue
             knew, dropped = walker.learnt, walker.dropped.total()
             walker.walk(parse(other), "file", number)

@@ -13,12 +13,12 @@ from functools import reduce
 from operator import or_
 from typing import Annotated, Any
 
-from msgspec import Meta, defstruct, json
+from msgspec import Meta, MsgspecError, defstruct, json
 
-from driftline.core.shape import NUMBER_TEXT, RECORD, FieldShape, MapOf, RecordShape, Seen
-from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, BOOLEAN, DOUBLE, LONG, STRING, Primitive
+from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, BOOLEAN, DOUBLE, INT, LONG, STRING, Primitive
 from driftline.observe.dates import DATELIKE, DECLARED, known_pattern, other_patterns
-from driftline.observe.numbers import EXACT
+from driftline.observe.numbers import EXACT, simple_fractions
 from driftline.observe.parse import Number
 from driftline.observe.screen import HUGE
 from driftline.observe.walk import UNKNOWN, Expect, News, Walker
@@ -29,21 +29,21 @@ _UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of 
 
 _NO_INTEGER = Annotated[int, Meta(ge=1, le=0)]  # without it, `float` takes integers
 _EXACT_INTEGER = Annotated[int, Meta(ge=-EXACT, le=EXACT)]
+_INT = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _LONG = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _DOUBLE = Annotated[float, Meta(gt=-HUGE, lt=HUGE)]
 _EMPTY = defstruct("Empty", [], forbid_unknown_fields=True)
 _MAP = MapOf(STRING)
-_NUMBERS = ("int", "long", "float", "double", "decimal", "number_text")
 _STRINGS = (STRING, *DATELIKE, *DECLARED)
 
-
-_Rule = tuple[Callable[[str], object] | None, object, FieldShape | None, Expect]
+REFUSED = (MsgspecError, ValueError, RecursionError)
+_Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | None, Expect]
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """``decode`` raises ValueError or RecursionError for a line that may add something to the shape. ``doubles``: it
-    forgets how doubles were written, so that `driftline.observe.screen.doubtful` lines are not for it."""
+    """``decode`` raises one of `REFUSED` for a line that may add something to the shape. ``doubles``: it forgets how
+    doubles were written, so that `driftline.observe.screen.doubtful` lines are not for it."""
 
     decode: Callable[[bytes], object]
     doubles: bool
@@ -53,13 +53,13 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
     """A decoder of what the walker knows now. ``exact``: numbers with a fraction are judged by their text, slowly."""
     builder = _Builder(walker, exact)
     record = builder.field(walker.root, walker.known, 0)
-
     rules, fallback = builder.rules, walker.check
 
     def check(kind: type, value: object) -> object:
-        """The hook of values that have no type: strings by their pattern, others as they would be walked."""
-        match, checked, seen, known = rules[kind]
-        if match is not None and type(value) is str and match(value):
+        """The hook of values that have no type: by a pattern if it is sure, else as they would be walked."""
+        sure, checked, seen, known = rules[kind]
+        match = sure.get(type(value))
+        if match is not None and match(value):
             return checked
         if value is None or seen is None:
             raise News
@@ -104,19 +104,19 @@ class _Builder:
                 parts.append(list[_or_null(type_)])  # type: ignore[misc]
             if pattern is not None and (parts or not level):
                 return self.checked(seen, known, None if level else pattern)
-            type_ = (
-                reduce(or_, parts)
-                if parts
-                else None
-                if pattern is None
-                else self.checked(None, known, pattern)
-            )
+            if pattern is not None:
+                parts = [self.checked(None, known, pattern)]
+            type_ = reduce(or_, parts) if parts else None
         return type_
 
     def checked(self, seen: FieldShape | None, known: Expect, pattern: str | None = None) -> Any:
         """A type of values that are checked: strings by the pattern, all others, if ``seen``, by the field's shape."""
+        sure: dict[type, Any] = {str: re.compile(pattern).match} if pattern else {}
+        fractions, simple = simple_fractions(known.types)
+        if seen is not None and Facet(0, fractions) in seen.facets:
+            sure[Number] = re.compile(simple).match
         kind = type("Checked", (), {})
-        self.rules[kind] = (re.compile(pattern).match if pattern else None, kind(), seen, known)
+        self.rules[kind] = (sure, kind(), seen, known)
         return kind
 
     def untypable(self, seen: FieldShape, known: Expect) -> bool:
@@ -124,8 +124,17 @@ class _Builder:
         bases = {facet.base for facet in seen.facets}
         if any(s.ragged for s in seen.facets.values()) or BIG_INTEGER in bases:
             return True
-        if not known.plain_numbers and any(isinstance(b, Primitive) and b.name in _NUMBERS for b in bases):
+        if not known.plain_fractions and bases & {DOUBLE, BIG_DECIMAL}:
             return True
+        if any(
+            isinstance(b, Primitive) and b.name in ("float", "decimal") and b != BIG_DECIMAL for b in bases
+        ):
+            return True
+        for facet in seen.facets:
+            # Where there is an int column, a long is one that is too large for it.
+            small = known.small_integers and (facet.base == INT or Facet(facet.dim, INT) in seen.facets)
+            if facet.base in (INT, LONG) and not (known.plain_integers or small):
+                return True
         for record in (s.record.fields for s in seen.facets.values() if s.record is not None):
             if len(record) > _WIDEST or any(map(_UNSPEAKABLE.search, record)):
                 return True
@@ -137,9 +146,11 @@ class _Builder:
         parts: list[Any] = [bool] if BOOLEAN in facets else []
         if LONG in facets:
             parts.append(_LONG if facets[LONG].wide else _EXACT_INTEGER)
+        elif INT in facets:
+            parts.append(_INT)
         if DOUBLE in facets:
             self.doubles = True
-            parts += [_DOUBLE] if LONG in facets else [_NO_INTEGER, _DOUBLE]
+            parts += [_DOUBLE] if facets.keys() & {LONG, INT} else [_NO_INTEGER, _DOUBLE]
         pattern = self.pattern({base: s for base, s in facets.items() if base in _STRINGS}, known)
         if STRING in facets and pattern is None:
             parts.append(str)

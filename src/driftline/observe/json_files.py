@@ -115,7 +115,7 @@ def records_of(document: bytes) -> Iterator[bytes]:
         return
     try:
         elements = msgspec.json.decode(text, type=list[msgspec.Raw])
-    except (ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         yield text
         return
     yield from map(bytes, elements)

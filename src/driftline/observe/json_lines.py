@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Sequence
 from operator import length_hint
@@ -9,15 +10,17 @@ from time import perf_counter
 
 from driftline.core.plan import Settings
 from driftline.core.shape import Place
-from driftline.observe.decoder import Decoder, build
+from driftline.observe.decoder import REFUSED, Decoder, build
 from driftline.observe.observation import REASONS, Bad, Observation, Tally, merge_observations
 from driftline.observe.parse import Malformed, parse, reason
+from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.screen import doubtful
-from driftline.observe.walk import SAMPLE, Expect, Walker, sample
+from driftline.observe.walk import Expect, Walker
 
 __all__ = ["JsonObserver", "reason"]
 
 _CHUNK = 2000  # lines that are screened at once
+_CHUNK_BYTES = 16 * 2**20
 
 
 class JsonObserver:
@@ -48,8 +51,13 @@ class JsonObserver:
             self._begin()
         self._next = Place(source, first_line + len(lines))
         self._lines += len(lines)
-        for at in range(0, len(lines), _CHUNK):
-            self._chunk(lines[at : at + _CHUNK], source, first_line + at)
+        at = 0
+        while at < len(lines):
+            chunk = lines[at : at + _CHUNK]
+            while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
+                chunk = chunk[: len(chunk) // 2]
+            self._chunk(chunk, source, first_line + at)
+            at += len(chunk)
 
     def result(self) -> Observation:
         """What was observed so far; to be asked for when all is fed."""
@@ -71,12 +79,13 @@ class JsonObserver:
             if fast.doubles:
                 if doubts is None:
                     doubts = doubtful(lines)
-                stop = next((i for i in doubts if i >= at), stop)
+                doubt = bisect_left(doubts, at)
+                stop = doubts[doubt] if doubt < len(doubts) else stop
             todo = iter(lines[at:stop])
             try:
                 deque(map(fast.decode, todo), maxlen=0)
                 at = stop
-            except (ValueError, RecursionError):
+            except REFUSED:
                 at = stop - length_hint(todo) - 1
             if at < len(lines):
                 self._look(lines[at], source, first + at)
@@ -87,7 +96,7 @@ class JsonObserver:
         start = perf_counter()
         try:
             self._exact.decoder().decode(line)
-        except (ValueError, RecursionError):
+        except REFUSED:
             knew = self._walker.learnt
             self._walk(line, source, number)
             self._fast.missed(perf_counter() - start)

@@ -6,6 +6,7 @@ import math
 import re
 import struct
 from collections.abc import Collection
+from functools import cache
 from typing import TypeVar
 
 from driftline.core.shape import NUMBER_TEXT
@@ -46,19 +47,45 @@ def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
     natural = base_of(text)
     if natural in declared:
         return natural
+    integer, single, decimals = _narrow(frozenset(declared))
+    if not (integer or single or decimals):
+        return natural
     digits, power = _written(text)
-    if _whole(text):
-        value = int(text) if natural != NUMBER_TEXT else None
-        if INT in declared and natural == LONG and value is not None and -(2**31) <= value < 2**31:
-            return INT
-        if FLOAT in declared and value is not None and _float(value) == value:
+    if not _whole(text):
+        if single and (not digits or _rounds_to(_float(float(text)), digits, power, 9)):
             return FLOAT
-        if natural == LONG and value is not None and _has_room_for_longs(declared, value):
+    elif natural != NUMBER_TEXT:
+        value = int(text)
+        if integer and -(2**31) <= value < 2**31:
+            return INT
+        if single and _float(value) == value:
+            return FLOAT
+        # A long that a wider column takes as it is.
+        if natural == LONG and (
+            (DOUBLE in declared and abs(value) <= EXACT) or any(_whole_digits(t) >= 19 for t in decimals)
+        ):
             return LONG
-    elif FLOAT in declared and (not digits or _rounds_to(_float(float(text)), digits, power, 9)):
-        return FLOAT
-    decimals = sorted((t for t in declared if t.name == "decimal"), key=lambda t: t.args)
     return next((t for t in decimals if _holds(t, digits, power)), natural)
+
+
+@cache
+def _narrow(declared: frozenset[Primitive]) -> tuple[bool, bool, tuple[Primitive, ...]]:
+    """Whether int and float are among the types, and the decimals of them, fewest digits first."""
+    decimals = sorted((t for t in declared if t.name == "decimal"), key=lambda t: t.args)
+    return INT in declared, FLOAT in declared, tuple(decimals)
+
+
+def simple_fractions(declared: Collection[Primitive]) -> tuple[Primitive, str]:
+    """The type of the simplest fractions in a field with columns of these types, and a pattern of texts that are it."""
+    _, single, decimals = _narrow(frozenset(declared))
+    if DOUBLE in declared or not (single or decimals):
+        return DOUBLE, r"-?[0-9]{1,8}\.[0-9]{1,7}\Z"
+    if single:
+        return FLOAT, r"-?[0-9]{1,3}\.[0-9]{1,3}\Z"
+    narrow = decimals[0]
+    scale = min(narrow.args[1], 7)
+    whole = min(_whole_digits(narrow), 8)
+    return narrow, rf"-?[0-9]{{1,{whole}}}\.[0-9]{{1,{scale}}}\Z" if whole and scale else r"(?!)"
 
 
 def judged(text: str) -> bool:
@@ -102,14 +129,11 @@ def _float(value: float) -> float:
 
 
 def _holds(t: Primitive, digits: str, power: int) -> bool:
-    precision, scale = t.args
-    return not digits or (power >= -scale and len(digits) + power <= precision - scale)
+    return not digits or (power >= -t.args[1] and len(digits) + power <= _whole_digits(t))
 
 
-def _has_room_for_longs(declared: Collection[Primitive], value: int) -> bool:
-    if DOUBLE in declared and abs(value) <= EXACT:
-        return True
-    return any(t.name == "decimal" and t.args[0] - t.args[1] >= 19 for t in declared)
+def _whole_digits(t: Primitive) -> int:
+    return t.args[0] - t.args[1]
 
 
 # Everything up to the next number outside strings, then that number, sorted by what is sure at a glance. Possessive

@@ -57,12 +57,20 @@ def _digit(chars: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return chars - ord("0") < 10  # wraps below "0"
 
 
+def _digits(chars: NDArray[np.uint8], at: NDArray[Any], steps: Sequence[int]) -> NDArray[np.bool_]:
+    """Whether there are digits at all these distances."""
+    found = _digit(chars[at + steps[0]])
+    for step in steps[1:]:
+        found &= _digit(chars[at + step])
+    return found
+
+
 def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
     """First and last position, exclusive, of what may be such numbers."""
     dots = np.flatnonzero(chars == ord("."))
     # Sixteen digits have eight behind the point, or nine before it.
-    behind = _digit(chars[dots + 1]) & _digit(chars[dots + 8])
-    before = _digit(chars[dots - 1]) & _digit(chars[dots - 9])
+    behind = _digits(chars, dots, (1, 4, 8))
+    before = _digits(chars, dots, (-1, -5, -9))
     minus = np.flatnonzero(chars == ord("-"))
     tiny = _digit(chars[minus - 2]) & ((chars[minus - 1] | 0x20) == ord("e"))
     starts = _run(chars, np.concatenate((dots[behind | before], minus[tiny])), -1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from driftline.core.naming import MARK, marked_key
@@ -12,11 +11,12 @@ from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, 
 from driftline.core.types import (
     BOOLEAN,
     DOUBLE,
+    FLOAT,
+    INT,
     LONG,
     STRING,
     TIME,
     UUID,
-    VARIANT,
     Field,
     Map,
     Primitive,
@@ -28,9 +28,8 @@ from driftline.core.types import (
 from driftline.observe.dates import DATELIKE, declared_string_base, far, fraction, string_base
 from driftline.observe.numbers import EXACT, base_of, declared_base
 from driftline.observe.parse import Number
+from driftline.observe.sample import sample
 
-SAMPLE = 80  # characters of a sample
-_NATURAL = frozenset({BOOLEAN, LONG, DOUBLE, STRING, UUID, TIME, VARIANT, *DATELIKE})
 _MAP = MapOf(STRING)
 
 
@@ -44,14 +43,20 @@ class Expect:
     value: Expect | None = None
     required: bool = False
 
-    # Derived: whether numbers and strings go by their own types, whether date-like strings always count.
-    plain_numbers: bool = field(init=False)
+    # Derived: whether integers and fractions go by their own types, or small integers by int and others by their own;
+    # whether strings do, and whether date-like ones always count.
+    plain_integers: bool = field(init=False)
+    plain_fractions: bool = field(init=False)
+    small_integers: bool = field(init=False)
     plain_strings: bool = field(init=False)
     dated: bool = field(init=False)
     required_keys: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.plain_numbers = self.types <= _NATURAL
+        narrow = {t for t in self.types if t == FLOAT or t.name == "decimal"}
+        self.plain_integers = LONG in self.types or not (narrow or INT in self.types)
+        self.plain_fractions = DOUBLE in self.types or not narrow
+        self.small_integers = INT in self.types and not narrow and LONG not in self.types
         self.plain_strings = not self.types & {UUID, TIME}
         self.dated = bool(self.types & set(DATELIKE))
         self.required_keys = tuple(key for key, known in self.fields.items() if known.required)
@@ -107,7 +112,7 @@ class Walker:
         self._path: list[str] = []
         self._dry = False
         # Facets of a field by identity, which is quicker to ask for than equality.
-        self._known: dict[tuple[int, int, int], Seen] = {}
+        self._quick: dict[tuple[int, int, int], Seen] = {}
 
     def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
         """Adds one record, as `driftline.observe.parse.parse` gives it."""
@@ -203,12 +208,12 @@ class Walker:
                 digits, beyond = fraction(leaf), far(leaf)
         else:
             text = str(leaf)
-            base = base_of(text) if known.plain_numbers else declared_base(text, known.types)
+            base = declared_base(text, known.types) if known.types else base_of(text)
             wide = base is LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
         quick = id(seen), dim, id(base)
-        mine = self._known.get(quick)
+        mine = self._quick.get(quick)
         if mine is None:
-            mine = self._known[quick] = self._facet(Facet(dim, base), value, seen, position)
+            mine = self._quick[quick] = self._facet(Facet(dim, base), value, seen, position)
         if wide > mine.wide or digits > mine.fraction or beyond > mine.far or ragged > mine.ragged:
             self._learn()
             mine.wide, mine.fraction = mine.wide or wide, max(mine.fraction, digits)
@@ -267,38 +272,3 @@ class _Parts:
             self.add(item, depth + 1, whole)
         if all(item is None or (item == {} and not whole) for item in value):
             self.empty_list = max(self.empty_list, depth + 1)
-
-
-def sample(value: object) -> str:
-    """The JSON text of a value, of its beginning if it is long; a string without its quotes.
-
-    >>> sample([Number("1.50"), "x", None])
-    '[1.50, "x", null]'
-    """
-    text = ""
-    for piece in [value[: SAMPLE + 1]] if isinstance(value, str) else _pieces(value):
-        text += piece
-        if len(text) > SAMPLE:
-            return text[: SAMPLE - 1] + "…"
-    return text
-
-
-def _pieces(value: object) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield "{"
-        for i, (key, item) in enumerate(value.items()):
-            yield f"{', ' if i else ''}{json.dumps(key[:SAMPLE], ensure_ascii=False)}: "
-            yield from _pieces(item)
-        yield "}"
-    elif isinstance(value, list):
-        yield "["
-        for i, item in enumerate(value):
-            yield ", " if i else ""
-            yield from _pieces(item)
-        yield "]"
-    elif isinstance(value, str) and not isinstance(value, Number):
-        yield json.dumps(value[:SAMPLE], ensure_ascii=False)
-    elif isinstance(value, bool) or value is None:
-        yield {True: "true", False: "false", None: "null"}[value]
-    else:
-        yield str(value)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -25,7 +26,6 @@ def rows(df: DataFrame, names: Sequence[str] | None = None) -> RDD[dict[str, Any
     from pyspark.sql import functions as F
 
     schema = df.schema
-    plain = _struct(names or df.columns, schema)
     # Names may hold anything, so columns are taken by position. An instant without its zone passes through
     # Python without the time zone of the machine.
     places = [f"c{i}" for i in range(len(schema))]
@@ -36,7 +36,14 @@ def rows(df: DataFrame, names: Sequence[str] | None = None) -> RDD[dict[str, Any
     cores = df.sparkSession.sparkContext.defaultParallelism
     if df.rdd.getNumPartitions() < cores:
         df = df.repartition(cores)
-    return df.rdd.map(plain)
+    return df.rdd.mapPartitions(partial(_as_plain, list(names or schema.names), schema.json()))
+
+
+def _as_plain(names: Sequence[str], schema: str, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    # The schema comes as text: a deep one is too deep for pickle.
+    from pyspark.sql.types import StructType
+
+    return map(_struct(names, StructType.fromJson(json.loads(schema))), rows)
 
 
 def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:

@@ -5,18 +5,20 @@ Rows and records stay in the tasks; counts and the few that are reported come to
 
 from __future__ import annotations
 
+import json
 import sys
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.naming import MARK
+from driftline.core.schema_json import from_json, to_json
 from driftline.core.types import Schema
+from driftline.engine import CASE, configured
 from driftline.verify.files import Malformed, Place, Read, cells, parse, parts, read
 from driftline.verify.frames import rows, typed
 from driftline.verify.left import Left, apart, fewest, listed, nearest, order, packed, unpacked
@@ -52,13 +54,19 @@ def verify(
     """
     properties = properties or {}
     how = Reading(properties.get("driftline.epoch-unit"), properties.get("driftline.dates") == "instant")
-    record = Record.of(schema.struct, properties.get("driftline.mark", MARK))
-    with _in_utc(spark):
+    with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         reads, floats = _reads(spark, sources, fmt)
-        meeting = Meeting(record, Slot.of(schema.struct, record, floats), how, frozenset(ignore))
-        job = _Job(meeting, fmt)
+        text = json.dumps(to_json(schema))
+        job = _job(text, properties.get("driftline.mark", MARK), floats, how, frozenset(ignore), fmt)
         stored = rows(spark.table(table) if isinstance(table, str) else table)
         return job.run(reads, stored, _quarantined(spark, quarantine))
+
+
+def _job(schema: str, mark: str, floats: int, how: Reading, ignore: frozenset[str], fmt: str) -> _Job:
+    struct = from_json(json.loads(schema)).struct
+    record = Record.of(struct, mark)
+    meeting = Meeting(record, Slot.of(struct, record, floats), how, ignore)
+    return _Job(meeting, fmt, (schema, mark, floats, how, ignore, fmt))
 
 
 def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
@@ -84,17 +92,6 @@ def _quarantined(spark: SparkSession, quarantine: str | DataFrame | None) -> RDD
     return raw.rdd.map(lambda row: bytes(row[0] or b""))
 
 
-@contextmanager
-def _in_utc(spark: SparkSession) -> Iterator[None]:
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    try:
-        yield
-    finally:
-        if zone is not None:
-            spark.conf.set("spark.sql.session.timeZone", zone)
-
-
 def _allow_depth() -> None:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))
 
@@ -109,6 +106,11 @@ class _Job:
 
     meeting: Meeting
     fmt: str
+    made_of: tuple[Any, ...]
+
+    def __reduce__(self) -> Any:
+        # As text: a deep schema is too deep for pickle.
+        return _job, self.made_of
 
     def run(self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[bytes] | None) -> Verdict:
         from pyspark import StorageLevel
