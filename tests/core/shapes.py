@@ -192,7 +192,7 @@ class _Reader:
         seen = Seen(self.place(), self.peek())
         base: Base
         if self.peek() in ("{", "struct"):
-            seen.open = not self.got("struct")
+            seen.typed = self.got("struct")
             self.need("{")
             seen.record = self.batch()
             self.need("}")

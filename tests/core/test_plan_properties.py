@@ -96,7 +96,7 @@ def fields(draw: st.DrawFn, typed: bool, depth: int = 2) -> FieldShape:
             case "record":
                 base = RECORD
                 seen.record = draw(records(typed, depth - 1))
-                seen.open = not typed
+                seen.typed = typed
             case "map":
                 base = MapOf(draw(st.sampled_from([STRING, INT])))
                 seen.value = draw(fields(typed, depth - 1))

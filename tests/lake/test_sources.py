@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from driftline import quarantine
+from driftline.engine import FILES, configured
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
 
@@ -55,6 +56,21 @@ def test_files_of_one_batch_may_differ_in_schema(table: Table, spark: SparkSessi
     assert types(table) == {"a_long": "long", "b": "string", "a": "string"}
     rows = {tuple(r) for r in table.read().select("a_long", "a", "b").collect()}
     assert rows == {(1, "1", None), (2, "2", "x"), (None, "y", None)}
+
+
+def test_a_declared_date_stays_one_beside_strings(table: Table, spark: SparkSession, tmp_path: Path) -> None:
+    for i, query in enumerate(("select date'2024-01-01' as d", "select 'x' as d")):
+        spark.sql(query).coalesce(1).write.parquet(str(tmp_path / "in" / str(i)))
+    table.ingest(tmp_path / "in")
+    assert types(table) == {"d_date": "date", "d": "string"}
+
+
+def test_columns_that_differ_only_in_case(table: Table, spark: SparkSession, tmp_path: Path) -> None:
+    with configured(spark, FILES):
+        spark.sql("select 1 as id, 'x' as ID").coalesce(1).write.parquet(str(tmp_path / "in"))
+    table.ingest(tmp_path / "in")
+    assert types(table) == {"ID": "string", "id_int": "int"}
+    proven(table, list((tmp_path / "in").glob("*.parquet")), "parquet")
 
 
 def test_a_declared_column_counts_even_when_it_holds_only_nulls(table: Table, spark: SparkSession) -> None:

@@ -458,7 +458,7 @@ def _objects_as_maps(seen: FieldShape, columns: Sequence[Facet]) -> dict[Facet, 
         return dict(seen.facets)
     out: dict[Facet, Seen] = {}
     for facet, kept in seen.facets.items():
-        if facet.base == RECORD and kept.open and kept.record is not None:
+        if facet.base == RECORD and not kept.typed and kept.record is not None:
             values = list(kept.record.fields.values())
             value = FieldShape(kept.place)
             for v in values:

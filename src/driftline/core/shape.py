@@ -78,7 +78,7 @@ class Seen:
 
     ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
     outside 1970..2199. ``ragged``: a list that mixes depths. ``digits``: text of a
-    number that no number type holds. ``open``: a JSON object, whose keys may be a map's.
+    number that no number type holds. ``typed``: declared by the source, not read from JSON.
     """
 
     place: Place
@@ -88,7 +88,7 @@ class Seen:
     far: bool = False
     ragged: bool = False
     digits: bool = False
-    open: bool = False
+    typed: bool = False
     record: RecordShape | None = None
     value: FieldShape | None = None
 
@@ -102,7 +102,7 @@ class Seen:
             self.far or other.far,
             self.ragged or other.ragged,
             self.digits or other.digits,
-            self.open or other.open,
+            self.typed or other.typed,
             _both(self.record, other.record),
             _both(self.value, other.value),
         )

@@ -30,8 +30,11 @@ def base_of(text: str) -> Primitive:
         return BIG_INTEGER if len(text.lstrip("-")) <= 38 else NUMBER_TEXT
     if len(text) <= 16 and "e" not in text and "E" not in text:
         return DOUBLE  # at most 15 digits
+    value = float(text)
+    if repr(value) == text:
+        return DOUBLE
     digits, power = _written(text)
-    if not digits or _rounds_to(float(text), digits, power, 17):
+    if not digits or _rounds_to(value, digits, power, 17):
         return DOUBLE
     return BIG_DECIMAL if _holds(BIG_DECIMAL, digits, power) else NUMBER_TEXT
 
@@ -86,12 +89,6 @@ def simple_fractions(declared: Collection[Primitive]) -> tuple[Primitive, str]:
     scale = min(narrow.args[1], 7)
     whole = min(_whole_digits(narrow), 8)
     return narrow, rf"-?[0-9]{{1,{whole}}}\.[0-9]{{1,{scale}}}\Z" if whole and scale else r"(?!)"
-
-
-def judged(text: str) -> bool:
-    """Whether a number written with a fraction or an exponent is a DOUBLE. Raises ValueError for what is no number."""
-    # The shortest text of a double is one that it rounds to.
-    return repr(float(text)) == text or base_of(text) == DOUBLE
 
 
 def _whole(text: str) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftline.observe.numbers import judged
+from driftline.core.types import DOUBLE
+from driftline.observe.numbers import base_of
 
 HUGE = 1e15  # from here on, doubles are to be judged by their text: so many digits may stand without a point
 _LONGEST = 40  # characters of a number that is looked at; the line of a longer one is doubtful
@@ -16,7 +17,7 @@ _PAD = b"\n" * (_LONGEST + 1)
 
 
 def doubtful(lines: Sequence[bytes]) -> list[int]:
-    """The lines, by index, that hold a number which `driftline.observe.numbers.judged` refuses.
+    """The lines, by index, that hold a number which `driftline.observe.numbers.base_of` finds more than a double.
 
     At most 15 digits without a negative exponent are a double, always, or `HUGE`; other numbers are judged by their
     text, and with them what looks like one inside a string.
@@ -38,7 +39,7 @@ def doubtful(lines: Sequence[bytes]) -> list[int]:
 
 def _sure(number: bytes) -> bool:
     try:
-        return judged(number.decode())
+        return base_of(number.decode()) == DOUBLE
     except ValueError:
         return True  # no number: it stands in a string, or the line is malformed
 

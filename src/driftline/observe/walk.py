@@ -239,7 +239,6 @@ class Walker:
         return STRING if Facet(dim, STRING) in seen.facets else base
 
     def _object(self, leaf: dict[str, object], mine: Seen, known: Expect, position: int) -> None:
-        mine.open = True
         if known.value is None:
             if mine.record is None:
                 mine.record = RecordShape()

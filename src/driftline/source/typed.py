@@ -141,7 +141,7 @@ def shape_of(struct: Struct, place: Place) -> RecordShape:
 def _field_shape(type_: Type, place: Place) -> FieldShape:
     dim, inner = peel(type_)
     shape = FieldShape(place)
-    seen = Seen(place, sample="")
+    seen = Seen(place, typed=True)
     match inner:
         case Struct():
             if inner.fields:

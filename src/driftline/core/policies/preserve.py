@@ -139,7 +139,8 @@ def dates_settled(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]
         return dict(facets)
     out: dict[Facet, Seen] = {}
     for facet, seen in facets.items():
-        target = Facet(facet.dim, STRING) if facet.base in DATELIKE else facet
+        guessed = facet.base in DATELIKE and not seen.typed
+        target = Facet(facet.dim, STRING) if guessed else facet
         out[target] = out[target].merge(seen) if target in out else seen
     return out
 
