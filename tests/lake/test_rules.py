@@ -24,6 +24,7 @@ SECTIONS = ("batch:", "schema:", "rows:", "untyped:", "converted:", "quarantine:
 @dataclass
 class Case:
     title: str
+    declared: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     batches: list[list[str]] = field(default_factory=list)
     sections: dict[str, list[str]] = field(default_factory=dict)
@@ -43,6 +44,8 @@ def read(file: Path) -> list[Case]:
     for line in file.read_text().splitlines():
         if line.startswith("# "):
             found.append(Case(line[2:].strip()))
+        elif line.startswith("table: "):
+            found[-1].declared = line[7:]
         elif line.startswith("set: "):
             key, value = line[5:].split(" = ")
             found[-1].settings[key.strip()] = value.strip()
@@ -60,6 +63,9 @@ def read(file: Path) -> list[Case]:
 @pytest.mark.parametrize("case", cases())
 def test_rule(case: Case, lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
+    if case.declared:
+        lake.sql("create namespace if not exists lake.t")
+        lake.sql(f"create table lake.{table_name} ({case.declared}) using iceberg")
     for i, batch in enumerate(case.batches):
         file = tmp_path / f"batch{i}.jsonl"
         file.write_bytes(("\n".join(batch) + "\n").encode("utf-8", "surrogateescape"))
@@ -114,7 +120,7 @@ def text(value: Any) -> str:
             return repr(value)
         case _:
             # Equal numbers, one spelling; doubles as the nearest double.
-            number = Decimal(value)
+            number = Decimal(value).normalize()
             if number == number.to_integral_value():
                 return str(int(number))
             return str(float(number)) if len(number.as_tuple().digits) <= 17 else str(number.normalize())

@@ -55,20 +55,33 @@ def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
         return natural
     digits, power = _written(text)
     if not _whole(text):
-        if single and (not digits or _rounds_to(_float(float(text)), digits, power, 9)):
+        if single and natural == DOUBLE and _is_single(float(text), digits, power):
             return FLOAT
     elif natural != NUMBER_TEXT:
         value = int(text)
         if integer and -(2**31) <= value < 2**31:
             return INT
-        if single and _float(value) == value:
+        if (
+            single
+            and natural == LONG
+            and _is_single(float(value), digits, power, exact=_float(value) == value)
+        ):
             return FLOAT
         # A long that a wider column takes as it is.
         if natural == LONG and (
             (DOUBLE in declared and abs(value) <= EXACT) or any(_whole_digits(t) >= 19 for t in decimals)
         ):
             return LONG
+    if natural == NUMBER_TEXT and "e" in text.lower():
+        return natural  # Spark cannot tell whether it is exact
     return next((t for t in decimals if _holds(t, digits, power)), natural)
+
+
+def _is_single(value: float, digits: str, power: int, *, exact: bool | None = None) -> bool:
+    """Whether a float column has the number: six digits are always its own, more if float and double are the same."""
+    if not digits or (_float(value) == value if exact is None else exact):
+        return True
+    return 1e-37 <= abs(value) <= 3e38 and _rounds_to(_float(value), digits, power, 6)
 
 
 @cache

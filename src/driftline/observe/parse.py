@@ -31,7 +31,7 @@ class Number(str):
 
 
 def reason(line: bytes) -> str | None:
-    """Why a line is not a record, None if it is one. A blank line is none.
+    """Why a line is not a record, None if it is one; a blank line is none.
 
     >>> reason(b'{"a": 1}'), reason(b"[1]")
     (None, 'not an object but a list')

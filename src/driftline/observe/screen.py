@@ -38,8 +38,9 @@ def doubtful(lines: Sequence[bytes]) -> list[int]:
 
 
 def _sure(number: bytes) -> bool:
+    text = number.decode()
     try:
-        return base_of(number.decode()) == DOUBLE
+        return repr(float(text)) == text or base_of(text) == DOUBLE
     except ValueError:
         return True  # no number: it stands in a string, or the line is malformed
 

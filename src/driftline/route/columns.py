@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from driftline.core.plan import ColumnRoute, FieldRoute, RecordRoute, Settings
-from driftline.core.shape import RECORD, FieldShape, Place, Seen
+from driftline.core.shape import NUMBER_TEXT, RECORD, FieldShape, Place, Seen
 from driftline.core.types import (
-    BIG_DECIMAL,
-    BIG_INTEGER,
     BOOLEAN,
     DOUBLE,
     LONG,
@@ -25,6 +23,7 @@ from driftline.core.types import (
     peel,
     wrap,
 )
+from driftline.observe.numbers import KINDS
 from driftline.route.convert import convert, from_number_text, from_text
 from driftline.route.source import NUMBERS, TEXT, Source, json_source
 from driftline.route.sql import bind, each, first_of, literal, name, null, spark_type, variable
@@ -154,12 +153,12 @@ class _Router:
     def of_text(self, t: Primitive, bases: list[Primitive], source: Source, x: str) -> str:
         """A JSON string, or a tagged number, in a column of type ``t``."""
         if source.tag is None:
-            return first_of(self.string_parts(t, bases, x), t)
+            return first_of(self.string_parts(t, bases, x, source.type), t)
         tag, size = source.tag, len(source.tag)
         number = f"substr({x}, {size + 2})"
         kind = f"substr({x}, {size + 1}, 1)"
-        parts = self.string_parts(t, bases, x)
-        kinds = _kinds(t, bases)
+        parts = self.string_parts(t, bases, x, source.type)
+        kinds = _kinds(bases)
         of_number = ""
         if kinds and t.name in (*NUMBERS, "string"):
             listed = ", ".join(f"'{k}'" for k in kinds)
@@ -169,11 +168,15 @@ class _Router:
             of_number = convert(whole, LONG, t, self.settings.epoch_unit)
         return f"if(startswith({x}, {literal(tag)}), {of_number or null(t)}, {first_of(parts, t)})"
 
-    def string_parts(self, t: Primitive, bases: list[Primitive], x: str) -> list[str]:
+    def string_parts(self, t: Primitive, bases: list[Primitive], x: str, sole: Primitive | None) -> list[str]:
         if t == STRING:
             return [x] if any(b.name in TEXT for b in bases) else []
         texts = [b for b in bases if b.name in TEXT and b != STRING]
-        return [convert(from_text(x, b, self.settings.dates), b, t, self.settings.epoch_unit) for b in texts]
+        read = {b: from_text(x, b, self.settings.dates) for b in texts if b != sole}
+        if sole in texts:
+            # Observing has judged every string of the field.
+            read[sole] = f"try_cast({x} as {spark_type(sole)})"
+        return [convert(made, b, t, self.settings.epoch_unit) for b, made in read.items()]
 
     def of_scalar_variant(self, t: Primitive, bases: list[Primitive], source: Source, x: str) -> str:
         """A value of any type: each of the column's facets is asked for by the value's own type."""
@@ -242,13 +245,12 @@ class _Router:
         return f"if({_is_list(v)}, {items}, {null(wrap(inner, dim))})"
 
 
-def _kinds(t: Primitive, bases: list[Primitive]) -> str:
-    """Which tagged numbers the column takes, by the letters of `driftline.observe.numbers`."""
-    declared = t in bases and t.name in NUMBERS and t not in (LONG, DOUBLE, BIG_INTEGER, BIG_DECIMAL)
-    if declared:
-        return "lidm"
-    letters = {LONG: "l", BIG_INTEGER: "i", DOUBLE: "d", BIG_DECIMAL: "m", STRING: "t"}
-    return "".join(letter for base, letter in letters.items() if base in bases)
+def _kinds(bases: list[Primitive]) -> str:
+    """Which tagged numbers a column takes, by the letters of `driftline.observe.numbers`."""
+    if any(b.name in ("int", "float", "decimal") for b in bases):
+        return "".join(KINDS.values())  # a declared column takes whatever is exact in it
+    taken = {NUMBER_TEXT if b == STRING else b for b in bases}
+    return "".join(letter for base, letter in KINDS.items() if base in taken)
 
 
 def _nulls(struct: Struct) -> str:

@@ -25,6 +25,7 @@ class Source:
     """One field of the parsed data.
 
     ``kind``: "record", "map", "text" (a JSON string, with ``tag`` maybe a number's), "variant", or "typed".
+    ``type``: of a typed value; of text, a date or the like where every string of the field is one.
     ``dim``: how many lists are around it, None where that differs by value (a variant).
     """
 
@@ -97,7 +98,8 @@ def _field(routes: Sequence[FieldRoute], tag: str | None) -> Source | None:
     if len(names) < len({str(b) for b in bases if not isinstance(b, Primitive)} | names):
         return Source("variant", dim, tag=tag)
     if names <= set(TEXT) or (tag is not None and names <= {*TEXT, *NUMBERS}):
-        return Source("text", dim, STRING, tag=tag)
+        sole = Primitive(next(iter(names))) if len(names) == 1 and names <= set(TEXT) else STRING
+        return Source("text", dim, sole, tag=tag)
     if names == {"boolean"}:
         return Source("typed", dim, BOOLEAN)
     if tag is None and names == {"long"}:
@@ -120,7 +122,8 @@ def _uniform(routes: Sequence[FieldRoute]) -> int | None:
     (dim,) = dims
     if any(r.shape.empty_lists > dim for r in routes):
         return None
-    if any(r.shape.empty_record for r in routes) and any(isinstance(f.base, Primitive) for f, _ in facets):
+    plain = any(isinstance(f.base, Primitive) for f, _ in facets)
+    if any(r.shape.empty_record for r in routes) and (plain or dim > 0):
         return None
     return dim
 

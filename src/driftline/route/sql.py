@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import count
 
@@ -15,6 +16,7 @@ _SPARK = {
 }
 
 _fresh = count()
+_NAME = re.compile(r"[a-z]+[0-9]+|`[^`]+`")
 
 
 def name(text: str) -> str:
@@ -62,8 +64,11 @@ def variable(stem: str = "x") -> str:
 
 def bind(value: str, body: Callable[[str], str]) -> str:
     """``body`` of ``value``, which is written, and evaluated, once."""
+    if _NAME.fullmatch(value):
+        return body(value)
     x = variable()
-    return f"transform(array({value}), {x} -> {body(x)})[0]"
+    made = body(x)
+    return value if made == x else f"transform(array({value}), {x} -> {made})[0]"
 
 
 def each(array: str, body: Callable[[str], str]) -> str:

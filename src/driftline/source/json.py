@@ -7,7 +7,7 @@ numbers whose text matters) the lines come through Python once more, checked and
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,11 +51,18 @@ class JsonFiles:
         if _here(self.spark, sum(s.length for s in self.splits)):
             seen = [observe(split) for split in self.splits]
         else:
-            sc = self.spark.sparkContext
-            seen = sc.parallelize(self.splits, len(self.splits)).map(observe).collect()
+            seen = self._in_tasks(observe)
         self.splits, whole = _numbered(self.splits, seen)
         self.careful = self.careful or whole.tally.careful
         return whole
+
+    def _in_tasks(self, observe: Callable[[Split], Observation]) -> list[Observation]:
+        """Each split observed; one task a core, because starting a Python task costs as much as ten megabytes."""
+        sc = self.spark.sparkContext
+        shares = _shared(self.splits, sc.defaultParallelism)
+        parts = sc.parallelize(shares, len(shares)).map(partial(_observe_share, observe)).collect()
+        by_place = dict(pair for part in parts for pair in part)
+        return [by_place[i] for i in range(len(self.splits))]
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
         tag = uuid.uuid4().hex if tags_needed(plan.route) else None
@@ -65,9 +72,9 @@ class JsonFiles:
                 self.spark.read.schema(_ddl(parsed)).options(**_options("FAILFAST")).json(list(self.files))
             )
             return _selected(frame, select(struct, plan.route, parsed, settings), struct)
-        tasks = self.splits
-        self.checked = self.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
-            partial(_read_splits, tasks, tag), _LINES
+        shares = _shared(self.splits, 2 * self.spark.sparkContext.defaultParallelism)
+        self.checked = self.spark.range(0, len(shares), 1, len(shares)).mapInArrow(
+            partial(_read_shares, shares, tag), _LINES
         )
         return _routed(self.checked, plan, parsed, struct, settings)
 
@@ -129,6 +136,24 @@ class JsonColumn:
 def _here(spark: SparkSession, size: int) -> bool:
     """Whether observing in this process is as good as in a task: little text, and the files are on this machine."""
     return size <= _SMALL and str(spark.sparkContext.master).startswith("local")
+
+
+_Share = list[tuple[int, Split]]
+
+
+def _shared(splits: Sequence[Split], tasks: int) -> list[_Share]:
+    """The splits, with their places, dealt out to so many tasks, the largest first to the least laden."""
+    shares: list[_Share] = [[] for _ in range(max(1, min(tasks, len(splits))))]
+    laden = [0] * len(shares)
+    for i, split in sorted(enumerate(splits), key=lambda s: -s[1].length):
+        least = laden.index(min(laden))
+        shares[least].append((i, split))
+        laden[least] += split.length
+    return shares
+
+
+def _observe_share(observe: Callable[[Split], Observation], share: _Share) -> list[tuple[int, Observation]]:
+    return [(i, observe(split)) for i, split in share]
 
 
 def _numbered(splits: list[Split], seen: Sequence[Observation]) -> tuple[list[Split], Observation]:
@@ -197,12 +222,13 @@ def _rejected(checked: DataFrame | None, everything: str | None) -> DataFrame | 
 # Python tasks ------------------------------------------------------------------------------------------------
 
 
-def _read_splits(
-    splits: Sequence[Split], tag: str | None, ids: Iterable[pa.RecordBatch]
+def _read_shares(
+    shares: Sequence[_Share], tag: str | None, ids: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in ids:
         for i in batch.column(0).to_pylist():
-            yield from _checked(read_split(splits[i]), tag, splits[i].path)
+            for _, split in shares[i]:
+                yield from _checked(read_split(split), tag, split.path)
 
 
 def _check_texts(tag: str | None, column: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

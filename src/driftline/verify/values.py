@@ -83,7 +83,8 @@ def reads_back(x: float, written: Decimal) -> bool:
     (True, False)
     """
     digits = min(len(written.as_tuple().digits), 17)
-    return math.isfinite(x) and Decimal(f"{x:.{digits - 1}e}") == written
+    # Half way between two prints, it may be either: printers differ.
+    return math.isfinite(x) and written in (Decimal(f"{x:.{digits - 1}e}"), Decimal(repr(x)))
 
 
 def _same_float(x: float, y: float) -> bool:
