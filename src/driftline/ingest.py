@@ -9,7 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline import quarantine
-from driftline.core.plan import Plan, Settings, plan
+from driftline.core.plan import plan
+from driftline.core.routes import Plan, Settings
 from driftline.engine import configured
 from driftline.errors import DataError
 from driftline.formats.iceberg import CommitConflict, IcebergTable, State, Transaction, short

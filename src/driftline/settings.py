@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from driftline.core.conversions import EPOCH_DIGITS
 from driftline.core.naming import MARK
-from driftline.core.plan import Settings
+from driftline.core.routes import Settings
 from driftline.errors import UsageError
 
 PREFIX = "driftline."

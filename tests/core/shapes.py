@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from driftline.core.naming import mark, marked_key
-from driftline.core.plan import Plan, Settings, plan
+from driftline.core.plan import plan
+from driftline.core.routes import Plan, Settings
 from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
 from driftline.core.types import (
     Field,

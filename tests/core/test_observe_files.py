@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftline.core.plan import Settings
+from driftline.core.routes import Settings
 from driftline.core.shape import Place
 from driftline.errors import DataError
 from driftline.observe import json_files

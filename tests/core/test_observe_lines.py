@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core.plan import Settings, plan
+from driftline.core.plan import plan
+from driftline.core.routes import Settings
 from driftline.core.shape import Place, RecordShape
 from driftline.core.types import Schema
 from driftline.observe.json_lines import JsonObserver, reason

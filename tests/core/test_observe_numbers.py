@@ -70,7 +70,9 @@ DECLARED = [
     ("16777217", {FLOAT, decimal(9, 0)}, decimal(9, 0)),
     ("0.1", {FLOAT}, FLOAT),
     ("0.123456789", {FLOAT}, DOUBLE),
-    ("0.123456791", {FLOAT}, FLOAT),
+    ("0.123456791", {FLOAT}, DOUBLE),  # nine digits may be a float's or a double's
+    ("0.123456", {FLOAT}, FLOAT),
+    ("0.123456001", {FLOAT}, DOUBLE),
     ("1e39", {FLOAT}, DOUBLE),
     ("0.1", {FLOAT, DOUBLE}, DOUBLE),
     ("0.0", {FLOAT}, FLOAT),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftline.core.naming import mark
-from driftline.core.plan import Settings
+from driftline.core.routes import Settings
 from driftline.core.types import (
     BOOLEAN,
     DATE,

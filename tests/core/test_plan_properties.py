@@ -12,8 +12,9 @@ from core.shapes import changes, show
 from driftline.core.changes import AddColumn, RelaxColumn, WidenColumn
 from driftline.core.conversions import widens_in_place
 from driftline.core.naming import MAX_NAME_BYTES, METADATA_NAMES, marked_key
-from driftline.core.plan import FieldRoute, Plan, RecordRoute, plan
+from driftline.core.plan import plan
 from driftline.core.policies import preserve
+from driftline.core.routes import FieldRoute, Plan, RecordRoute
 from driftline.core.shape import (
     NUMBER_TEXT,
     RECORD,

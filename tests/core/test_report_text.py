@@ -6,7 +6,7 @@ from rich.console import Console
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
 from driftline.core.naming import mark
-from driftline.core.plan import Conversion
+from driftline.core.routes import Conversion
 from driftline.core.shape import Place
 from driftline.core.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.report import text

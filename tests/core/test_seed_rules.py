@@ -11,7 +11,8 @@ import pytest
 
 from core.shapes import batch, changes, drift, paths, routes, same, schema, show
 from driftline.core.naming import marked_key
-from driftline.core.plan import Settings, plan
+from driftline.core.plan import plan
+from driftline.core.routes import Settings
 from driftline.core.types import Schema, Struct, dotted
 from driftline.errors import DataError
 

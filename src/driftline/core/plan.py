@@ -11,10 +11,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import AddColumn, Change, Reason, RelaxColumn, WidenColumn, apply
-from driftline.core.naming import MARK, Names, mark, marked_key, safe, suffix
+from driftline.core.naming import Names, mark, marked_key, safe, suffix
 from driftline.core.policies import preserve
+from driftline.core.routes import (
+    ColumnRoute,
+    Conversion,
+    FieldRoute,
+    Plan,
+    RecordRoute,
+    Settings,
+    facet_of,
+)
+from driftline.core.settle import settled
 from driftline.core.shape import (
-    NUMBER_TEXT,
     RECORD,
     Facet,
     FieldShape,
@@ -45,73 +54,6 @@ from driftline.core.types import (
 from driftline.errors import DataError
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a table's settings say to the planner and the observer.
-
-    ``dates``: "on", "off" or "instant" (rules 2.2). ``epoch_unit``: "s", "ms", "us", "ns", or None where it was
-    not set. ``mark``: prefix of an evolved column's doc. ``max_columns``: leaf columns a table may have.
-    """
-
-    dates: str = "on"
-    epoch_unit: str | None = None
-    mark: str = MARK
-    max_columns: int = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnRoute:
-    """How one column is filled: from which facets of its field, and inside it by which routes."""
-
-    name: str
-    type: Type
-    takes: tuple[Facet, ...]
-    record: RecordRoute | None = None
-    value: FieldRoute | None = None
-
-    @property
-    def facet(self) -> Facet:
-        return facet_of(self.type)
-
-
-@dataclass(frozen=True, slots=True)
-class FieldRoute:
-    """A field of the data, what was seen of it, and the columns it goes to."""
-
-    key: str
-    shape: FieldShape
-    columns: tuple[ColumnRoute, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordRoute:
-    fields: tuple[FieldRoute, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """A type that went into a wider column which was there before."""
-
-    path: Path
-    source: Type
-    target: Type
-    sample: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a batch does to a table: ``changes`` lead from ``before`` to ``schema``; ``route`` fills it."""
-
-    before: Schema
-    schema: Schema
-    changes: tuple[Change, ...]
-    route: RecordRoute
-    converted: tuple[Conversion, ...]
-    untyped: tuple[Path, ...]
-    hints: tuple[str, ...]
-
-
 def plan(schema: Schema, shape: RecordShape, settings: Settings | None = None) -> Plan:
     """What must change in ``schema`` for a batch of ``shape``, and how each field is routed.
 
@@ -136,20 +78,6 @@ def plan(schema: Schema, shape: RecordShape, settings: Settings | None = None) -
         tuple(sorted(planner.untyped)),
         tuple(planner.hints),
     )
-
-
-def facet_of(type_: Type) -> Facet:
-    """A column's type as a facet."""
-    dim, inner = peel(type_)
-    match inner:
-        case Struct():
-            return Facet(dim, RECORD)
-        case Map(key=Primitive() as key):
-            return Facet(dim, MapOf(key))
-        case Primitive():
-            return Facet(dim, inner)
-        case _:
-            raise DataError(f"a map with keys of type {inner} cannot be filled")
 
 
 @dataclass(slots=True)
@@ -228,7 +156,7 @@ class _Planner:
     def slot(self, types: list[Type], seen: FieldShape, paths: list[Path], keys: Path) -> _Slot:
         """What one field needs: ``types`` are its columns', at ``paths``."""
         columns = [facet_of(t) for t in types]
-        seen = _settled(seen, columns)
+        seen = settled(seen, columns)
         types = [self.widen(t, p, seen, keys) for t, p in zip(types, paths, strict=True)]
         columns = [facet_of(t) for t in types]
         plain = {f: s for f, s in seen.facets.items() if not isinstance(f.base, MapOf)}
@@ -424,48 +352,6 @@ def _name(struct: Struct, drafts: list[_Draft], prefix: str) -> None:
             evolved.append((draft, name, suffix(draft.stub)))
     for draft, name, behind in sorted(evolved, key=lambda e: (e[0].key, e[2])):
         draft.column = Field(names.take(name, behind), draft.stub, doc=mark(draft.key, prefix))
-
-
-def _settled(seen: FieldShape, columns: Sequence[Facet]) -> FieldShape:
-    """The shape with what depends on the field's columns decided: objects as maps, dates, numbers as text."""
-    facets = _objects_as_maps(seen, columns)
-    facets = preserve.dates_settled(facets, columns)
-    out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing)
-    for facet, kept in facets.items():
-        if facet.base == NUMBER_TEXT:
-            facet, kept = Facet(facet.dim, STRING), replace(kept, digits=True)
-        if _typed(facet, kept) or any(preserve.takes(c, facet) for c in columns):
-            out.add(facet, kept)
-        else:
-            # An object of nothing but null is as good as {}: a struct without fields cannot be written.
-            out.empty_record, out.empty_lists = True, max(out.empty_lists, facet.dim)
-    # The order of the data, whatever the order of merging was.
-    out.facets = dict(sorted(out.facets.items(), key=lambda f: (f[1].place, str(f[0]))))
-    return out
-
-
-def _typed(facet: Facet, seen: Seen) -> bool:
-    """Whether the facet holds, at any depth, a value that has a type."""
-    if isinstance(facet.base, Primitive):
-        return True
-    inner = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
-    return any(_typed(*item) for field in inner for item in field.facets.items())
-
-
-def _objects_as_maps(seen: FieldShape, columns: Sequence[Facet]) -> dict[Facet, Seen]:
-    """A JSON object is a map where the field has a map column with keys of text ("Maps")."""
-    if MapOf(STRING) not in {c.base for c in columns}:
-        return dict(seen.facets)
-    out: dict[Facet, Seen] = {}
-    for facet, kept in seen.facets.items():
-        if facet.base == RECORD and not kept.typed and kept.record is not None:
-            values = list(kept.record.fields.values())
-            value = FieldShape(kept.place)
-            for v in values:
-                value = value.merge(v)
-            facet, kept = Facet(facet.dim, MapOf(STRING)), replace(kept, record=None, value=value)
-        out[facet] = out[facet].merge(kept) if facet in out else kept
-    return out
 
 
 def _stub(facet: Facet) -> Type:

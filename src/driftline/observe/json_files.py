@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import msgspec
 
-from driftline.core.plan import Settings
+from driftline.core.routes import Settings
 from driftline.errors import DataError
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation

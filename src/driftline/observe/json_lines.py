@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from operator import length_hint
 from time import perf_counter
 
-from driftline.core.plan import Settings
+from driftline.core.routes import Settings
 from driftline.core.shape import Place
 from driftline.observe.decoder import REFUSED, Decoder, build
 from driftline.observe.observation import REASONS, Bad, Observation, Tally, merge_observations

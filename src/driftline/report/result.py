@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftline.core.changes import Change, to_dict
-from driftline.core.plan import Conversion, Plan
+from driftline.core.routes import Conversion, Plan
 from driftline.core.schema_json import type_name
 from driftline.core.types import dotted
 from driftline.observe.observation import Observation

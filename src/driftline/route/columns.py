@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from driftline.core.plan import ColumnRoute, FieldRoute, RecordRoute, Settings
+from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute, Settings
 from driftline.core.shape import NUMBER_TEXT, RECORD, FieldShape, Place, Seen
 from driftline.core.types import (
     BOOLEAN,

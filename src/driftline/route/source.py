@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from driftline.core.plan import FieldRoute, RecordRoute
+from driftline.core.routes import FieldRoute, RecordRoute
 from driftline.core.shape import RECORD, Facet, MapOf
 from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, List, Map, Primitive, Struct, Type, peel
 from driftline.route.sql import name, spark_type

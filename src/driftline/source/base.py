@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from driftline.core.plan import Plan, Settings
+from driftline.core.routes import Plan, Settings
 from driftline.core.types import Schema, Struct
 from driftline.observe.observation import Observation
 

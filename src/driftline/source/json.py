@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.plan import Plan, Settings
+from driftline.core.routes import Plan, Settings
 from driftline.core.types import Schema, Struct
 from driftline.engine import CASE, FILES
 from driftline.observe.json_files import Split, observe_split, read_split, splits_of

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.naming import marked_key
-from driftline.core.plan import Plan, Settings
+from driftline.core.routes import Plan, Settings
 from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen, merge_all
 from driftline.core.types import (
     DOUBLE,
