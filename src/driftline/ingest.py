@@ -16,6 +16,7 @@ from driftline.errors import DataError
 from driftline.formats.iceberg import CommitConflict, IcebergTable, State, Transaction, short
 from driftline.observe.observation import Observation
 from driftline.report.result import Result, result
+from driftline.route.columns import LOST
 from driftline.settings import as_properties, from_properties
 from driftline.source.base import Source
 
@@ -136,4 +137,4 @@ def _no_columns(
 
 
 def _misread(error: BaseException) -> bool:
-    return isinstance(error, _Misread) or "MALFORMED_RECORD_IN_PARSING" in str(error)
+    return isinstance(error, _Misread) or any(sign in str(error) for sign in ("MALFORMED_RECORD", LOST))

@@ -179,3 +179,16 @@ def test_planning_gives_up_when_others_never_stop(
     monkeypatch.setattr(road, "ATTEMPTS", 2)
     with pytest.raises(DataError, match="other writers keep changing this table"):
         table.ingest(lines(tmp_path, '{"a": 1}'))
+
+
+def test_a_value_that_no_column_takes_fails_the_batch(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should observing and routing ever disagree on a value, the batch fails rather than lose it."""
+    from driftline.route import columns
+
+    monkeypatch.setattr(columns, "_kinds", lambda bases: "")
+    for record in ('{"a": 12345678901234567890.5}', '{"o": {"a": 1.50, "b": 1}}\n{"o": {"a": "x"}}'):
+        with pytest.raises(DataError, match="no column takes a value of the field a"):
+            table.ingest(lines(tmp_path, record))
+    assert not table.format.load().exists

@@ -41,6 +41,9 @@ def select(
     return [router.column(f, route, source, prefix) for f in struct.fields]
 
 
+LOST = "no column takes a value of the field"
+
+
 @dataclass(frozen=True, slots=True)
 class _Router:
     settings: Settings
@@ -48,13 +51,31 @@ class _Router:
     def column(self, column: Field, route: RecordRoute, source: Source, prefix: str) -> str:
         """A field of a struct, from the parsed record whose fields stand behind ``prefix``."""
         for field in route.fields:
-            for way in field.columns:
+            for i, way in enumerate(field.columns):
                 if way.name == column.name:
                     parsed = source.fields.get(field.key)
                     if parsed is None:
                         return null(column.type)
-                    return self.value(replace(way, type=column.type), field, parsed, prefix + name(field.key))
+                    x = prefix + name(field.key)
+                    made = self.value(replace(way, type=column.type), field, parsed, x)
+                    return self.guarded(made, column.type, field, parsed, x) if i == 0 else made
         return null(column.type)
+
+    def guarded(self, made: str, type_: Type, field: FieldRoute, source: Source, x: str) -> str:
+        """The first column of a field; fails where a value has found its way to none of the field's columns.
+
+        Observing has proven that it does; this is the proof's check, where a conversion may give null.
+        """
+        sure = source.kind == "text" and source.tag is None and source.type == STRING
+        if source.dim != 0 or source.kind not in ("text", "variant") or sure:
+            return made
+        others = [self.value(way, field, source, x) for way in field.columns[1:]]
+        scalar = (
+            f"schema_of_variant({x}) rlike '^(?!VOID|ARRAY|OBJECT)'" if source.kind == "variant" else "true"
+        )
+        nowhere = " and ".join(f"{sql} is null" for sql in (made, *others))
+        lost = f"cast(raise_error({literal(f'{LOST} {field.key}')}) as {spark_type(type_)})"
+        return f"if({x} is not null and {nowhere} and {scalar}, {lost}, {made})"
 
     def struct(self, struct: Struct, route: RecordRoute, source: Source, x: str) -> str:
         """A record as a struct; ``x`` itself where the parsed struct is the very same."""
