@@ -187,7 +187,7 @@ def test_a_value_that_no_column_takes_fails_the_batch(
     """Should observing and routing ever disagree on a value, the batch fails rather than lose it."""
     from driftline.route import columns
 
-    monkeypatch.setattr(columns, "_kinds", lambda bases: "")
+    monkeypatch.setattr(columns, "_kinds", lambda *_: "")
     for record in ('{"a": 12345678901234567890.5}', '{"o": {"a": 1.50, "b": 1}}\n{"o": {"a": "x"}}'):
         with pytest.raises(DataError, match="no column takes a value of the field a"):
             table.ingest(lines(tmp_path, record))

@@ -7,7 +7,13 @@ Nothing here depends on the session's time zone.
 from __future__ import annotations
 
 from driftline.core.types import DATE, INT, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, Primitive
-from driftline.observe.dates import DATE_PATTERN, OFFSET_PATTERN, TIMESTAMP_NTZ_PATTERN, TIMESTAMP_PATTERN
+from driftline.observe.dates import (
+    DATE_PATTERN,
+    OFFSET_PATTERN,
+    TIMESTAMP_NTZ_PATTERN,
+    TIMESTAMP_PATTERN,
+    UUID_PATTERN,
+)
 from driftline.route.sql import bind, literal, spark_type
 
 EXACT = 2**53
@@ -100,14 +106,11 @@ def _instant(x: str, t: Primitive, unit: str | None) -> str:
 def from_text(x: str, s: Primitive, mode: str) -> str:
     """A JSON string as the date-like or uuid it is, null where it is none (rules 2.2). ``mode``: the dates setting."""
     if s.name == "uuid":
-        return f"if({x} rlike {literal(UUID_PATTERN)}, {x}, null)"
+        return f"if({x} rlike {literal(_whole(UUID_PATTERN))}, {x}, null)"
     pattern = {DATE: DATE_PATTERN, TIMESTAMP: TIMESTAMP_PATTERN, TIMESTAMP_NTZ: TIMESTAMP_NTZ_PATTERN}[s]
     if s == TIMESTAMP and mode == "instant":
         pattern = OFFSET_PATTERN
     return f"if({x} rlike {literal(_whole(pattern))}, try_cast({x} as {spark_type(s)}), null)"
-
-
-UUID_PATTERN = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 
 def _whole(pattern: str) -> str:
