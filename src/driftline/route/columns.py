@@ -73,9 +73,9 @@ class _Router:
         scalar = (
             f"schema_of_variant({x}) rlike '^(?!VOID|ARRAY|OBJECT)'" if source.kind == "variant" else "true"
         )
-        nowhere = " and ".join(f"{sql} is null" for sql in (made, *others))
+        nowhere = "".join(f" and {sql} is null" for sql in others)
         lost = f"cast(raise_error({literal(f'{LOST} {field.key}')}) as {spark_type(type_)})"
-        return f"if({x} is not null and {nowhere} and {scalar}, {lost}, {made})"
+        return f"coalesce({made}, if({x} is not null{nowhere} and {scalar}, {lost}, null))"
 
     def struct(self, struct: Struct, route: RecordRoute, source: Source, x: str) -> str:
         """A record as a struct; ``x`` itself where the parsed struct is the very same."""
