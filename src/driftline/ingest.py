@@ -86,7 +86,8 @@ def _write(
         if state.exists:
             transaction.evolve(planned.changes)
         written = _append(transaction, source, seen, planned, settings, batch)
-        rejected = source.rejected()
+        # Looking for what is no record reads the batch once more: only where observing has met some.
+        rejected = source.rejected() if seen.tally.malformed else None
         kept = None if rejected is None else quarantine.stage(table, rejected, batch)
         quarantined = 0 if kept is None else kept.rows
         if written + quarantined != observed:

@@ -53,6 +53,7 @@ STORED: dict[str, list[str]] = {
 def test_stored_and_found(table: Table, tmp_path: Path, lines: list[str]) -> None:
     result = ingested(table, tmp_path, "\n".join(lines).encode())
     assert (result.rows_written, result.rows_quarantined) == (len(lines), 0)
+    assert not quarantine.of(table.format).load().exists, "nothing was rejected"
 
 
 QUARANTINED: dict[str, bytes] = {

@@ -14,9 +14,9 @@ from driftline.observe.dates import (
     TIMESTAMP_PATTERN,
     UUID_PATTERN,
 )
+from driftline.observe.numbers import EXACT
 from driftline.route.sql import bind, literal, spark_type
 
-EXACT = 2**53
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800_000_000, 253_402_300_799_999_999
 

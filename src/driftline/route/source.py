@@ -8,10 +8,10 @@ in a string column, a decimal), all numbers of the batch come as tagged strings:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from driftline.core.routes import FieldRoute, RecordRoute
-from driftline.core.shape import RECORD, Facet, MapOf
+from driftline.core.shape import RECORD, MapOf
 from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, List, Map, Primitive, Struct, Type, peel
 from driftline.route.sql import name, spark_type
 
@@ -90,7 +90,7 @@ def _field(routes: Sequence[FieldRoute], tag: str | None) -> Source | None:
         return Source("variant", None, tag=tag)
     bases = {f.base for f in facets}
     if bases == {RECORD}:
-        return _with_dim(_record([c.record for c in columns if c.record is not None], tag), dim)
+        return replace(_record([c.record for c in columns if c.record is not None], tag), dim=dim)
     if len(bases) == 1 and isinstance(next(iter(bases)), MapOf):
         value = _field([c.value for c in columns if c.value is not None], tag)
         return Source("map", dim, value=value or Source("variant", None, tag=tag), tag=tag)
@@ -128,10 +128,6 @@ def _uniform(routes: Sequence[FieldRoute]) -> int | None:
     return dim
 
 
-def _with_dim(source: Source, dim: int) -> Source:
-    return Source(source.kind, dim, source.type, source.fields, source.value, source.key, source.tag)
-
-
 def has_twins(source: Source) -> bool:
     """Whether two keys of one record differ only in case."""
     keys = {key.casefold() for key in source.fields}
@@ -165,22 +161,10 @@ def _typed(type_: Type) -> Source:
     dim, inner = peel(type_)
     match inner:
         case Struct():
-            return _with_dim(typed_source(inner), dim)
+            return replace(typed_source(inner), dim=dim)
         case Map(key, value):
             return Source("map", dim, value=_typed(value), key=spark_type(key))
         case List():
             raise AssertionError("peeled")
         case Primitive():
             return Source("typed", dim, inner)
-
-
-def facet_of(source: Source) -> Facet:
-    """The one facet of a typed source."""
-    match source.kind:
-        case "record":
-            return Facet(source.dim or 0, RECORD)
-        case "map":
-            return Facet(source.dim or 0, MapOf(Primitive("long" if source.key == "bigint" else source.key)))
-        case _:
-            assert source.type is not None
-            return Facet(source.dim or 0, source.type)

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 from driftline.core.types import BOOLEAN, DATE, DOUBLE, LONG, TIMESTAMP, TIMESTAMP_NTZ, Primitive
 from driftline.engine import FILES
 from driftline.errors import DataError, UsageError
+from driftline.observe.numbers import EXACT
 from driftline.route.convert import convert, from_text
 from driftline.route.sql import name, spark_type
 from driftline.source.typed import TypedFrames
@@ -105,7 +106,7 @@ def _is(x: str, t: Primitive) -> str:
         return f"{x} is null or {convert(from_text(x, t, 'on'), t, STRING, None)} <=> {x}"
     printed = f"cast(try_cast({x} as {spark_type(t)}) as string) <=> {x}"
     if t == DOUBLE:
-        whole = f"abs(try_cast({x} as bigint)) <= {2**53} and cast(try_cast({x} as bigint) as string) <=> {x}"
+        whole = f"abs(try_cast({x} as bigint)) <= {EXACT} and cast(try_cast({x} as bigint) as string) <=> {x}"
         finite = f"{x} not in ('NaN', 'Infinity', '-Infinity')"
         return f"{x} is null or ({finite} and ({printed} or coalesce({whole}, false)))"
     return f"{x} is null or {printed}"

@@ -68,9 +68,7 @@ class JsonFiles:
         tag = uuid.uuid4().hex if tags_needed(plan.route) else None
         parsed = json_source(plan.route, tag)
         if not (self.careful or tag):
-            frame = (
-                self.spark.read.schema(_ddl(parsed)).options(**_options("FAILFAST")).json(list(self.files))
-            )
+            frame = self.spark.read.schema(_ddl(parsed)).options(**_options()).json(list(self.files))
             return _selected(frame, select(struct, plan.route, parsed, settings), struct)
         shares = _shared(self.splits, 2 * self.spark.sparkContext.defaultParallelism)
         self.checked = self.spark.range(0, len(shares), 1, len(shares)).mapInArrow(
@@ -169,9 +167,9 @@ def _numbered(splits: list[Split], seen: Sequence[Observation]) -> tuple[list[Sp
     return out, merge_observations(shifted)
 
 
-def _options(mode: str) -> dict[str, str]:
+def _options() -> dict[str, str]:
     return {
-        "mode": mode,
+        "mode": "FAILFAST",
         "lineSep": "\n",
         "encoding": "UTF-8",
         "allowNonNumericNumbers": "false",
@@ -191,9 +189,7 @@ def _ddl(parsed: Source) -> str:
 def _routed(texts: DataFrame, plan: Plan, parsed: Source, struct: Struct, settings: Settings) -> DataFrame:
     """The texts that are records, parsed and routed."""
     good = texts.where("text is not null")
-    options = ", ".join(
-        f"{literal(k)}, {literal(v)}" for k, v in _options("FAILFAST").items() if k != "lineSep"
-    )
+    options = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in _options().items() if k != "lineSep")
     record = good.selectExpr(f"from_json(text, {literal(_ddl(parsed))}, map({options})) as r")
     return _selected(record, select(struct, plan.route, parsed, settings, row="r"), struct)
 

@@ -26,6 +26,7 @@ from driftline.core.types import (
 )
 from driftline.engine import PLAIN
 from driftline.errors import UsageError
+from driftline.observe.numbers import EXACT
 from driftline.observe.observation import Observation, Tally
 from driftline.route import select, typed_source
 from driftline.route.sql import name, variable
@@ -211,7 +212,7 @@ def _questions(
         if isinstance(inner, Primitive):
             seen = seen_field.facets.get(Facet(dim, inner))
             if seen is not None and inner == LONG and DOUBLE in bases:
-                yield _marker(seen, "wide"), inside(x, lambda v: f"abs(cast({v} as decimal(20,0))) > {2**53}")
+                yield _marker(seen, "wide"), inside(x, lambda v: f"abs(cast({v} as decimal(20,0))) > {EXACT}")
             if seen is not None and inner.name in _INSTANTS and bases & {LONG, DOUBLE}:
                 yield _marker(seen, "far"), inside(x, lambda v: f"year({v}) not between 1970 and 2199")
                 if inner.name != "date":
