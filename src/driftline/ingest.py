@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline import quarantine
-from driftline.core.plan import plan
+from driftline.accept import accepted
 from driftline.core.routes import Plan, Settings
 from driftline.engine import configured
 from driftline.errors import DataError
@@ -49,10 +49,7 @@ def _ingest(
     for _ in range(ATTEMPTS):
         state = table.load()
         wanted = from_properties({**state.properties, **properties})
-        progress("observing")
-        seen = source.observe(state.schema, wanted)
-        progress("planning")
-        planned = plan(state.schema, seen.shape, wanted)
+        seen, planned = accepted(source, state.schema, wanted, progress)
         if dry_run:
             return result(table.name, batch, seen, planned, 0, 0, None)
         progress("writing")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.types import BINARY, LONG, STRING, TIMESTAMP, Field, Schema, Struct
+from driftline.core.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.iceberg import IcebergTable, Transaction
+from driftline.source.base import REJECTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,10 +20,16 @@ SCHEMA = Schema(
             Field("raw", STRING, 1, doc="the record as it came; bytes that are not UTF-8 are escaped"),
             Field("raw_bytes", BINARY, 2, doc="the record's bytes, where they are not UTF-8"),
             Field("reason", STRING, 3),
-            Field("source", STRING, 4, doc="the file or topic"),
-            Field("line", LONG, 5, doc="the line of the file, from 1"),
-            Field("batch", STRING, 6),
-            Field("quarantined_at", TIMESTAMP, 7),
+            Field("path", STRING, 4, doc="the field that does not fit"),
+            Field("table_type", STRING, 5, doc="the type that the table has there"),
+            Field("incoming_type", STRING, 6, doc="the type that came"),
+            Field("source", STRING, 7, doc="the file"),
+            Field("line", LONG, 8, doc="the line of the file, from 1"),
+            Field("topic", STRING, 9),
+            Field("partition", INT, 10),
+            Field("offset", LONG, 11),
+            Field("batch", STRING, 12),
+            Field("quarantined_at", TIMESTAMP, 13),
         )
     )
 )
@@ -60,7 +67,7 @@ def stage(table: IcebergTable, rejected: DataFrame, batch: str) -> Staged:
     quarantine = of(table)
     transaction = quarantine.transaction(quarantine.load(), SCHEMA)
     rows = rejected.select(
-        *("raw", "raw_bytes", "reason", "source", "line"),
+        *(column.split()[0] for column in REJECTED.split(", ")),
         F.lit(batch).alias("batch"),
         F.current_timestamp().alias("quarantined_at"),
     )

@@ -168,7 +168,7 @@ def test_a_file_that_changes_meanwhile_is_taken_whole_as_it_then_is(
 
 def meanwhile(patch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """Makes the change between observing and reading."""
-    import driftline.ingest as road
+    import driftline.accept as road
 
     plan = road.plan
 

@@ -77,7 +77,19 @@ class RelaxColumn:
     action = "relax"
 
 
-Change: TypeAlias = AddColumn | WidenColumn | RelaxColumn
+@dataclass(frozen=True, slots=True)
+class RewriteColumn:
+    """Gives the column at ``path`` a type that only rewritten data can have: a column of the same name, in the same
+    place, with an id of its own."""
+
+    path: Path
+    type: Type
+    reason: Reason = Reason()
+
+    action = "rewrite"
+
+
+Change: TypeAlias = AddColumn | WidenColumn | RelaxColumn | RewriteColumn
 
 
 def apply(schema: Schema, changes: Iterable[Change]) -> Schema:
@@ -101,6 +113,8 @@ def apply(schema: Schema, changes: Iterable[Change]) -> Schema:
                 struct = _at(struct, path, lambda f, t=type_: replace(f, type=t))
             case RelaxColumn(path):
                 struct = _at(struct, path, lambda f: replace(f, required=False))
+            case RewriteColumn(path, type_):
+                struct = _at(struct, path, lambda f, t=type_: ids.fresh(replace(f, type=t)))
     assert isinstance(struct, Struct)
     return replace(schema, struct=struct)
 

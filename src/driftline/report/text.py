@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from rich.tree import Tree
 
-from driftline.core.changes import AddColumn, Change, RelaxColumn, WidenColumn
+from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
 from driftline.core.naming import MARK, marked_key, safe
 from driftline.core.schema_json import type_name
 from driftline.core.shape import Place
@@ -199,6 +199,8 @@ def _what(change: Change) -> str:
             return f"{path} is now {short(change.type)}"
         case RelaxColumn():
             return f"{path} is now optional"
+        case RewriteColumn():
+            return f"{path} is rewritten as {short(change.type)}"
 
 
 def _rule(change: Change, among: Iterable[Change]) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def open_source(
         frame = cast("DataFrame", data)
         if json_column is None:
             return TypedFrames([("", frame)])
-        from driftline.source.json import JsonColumn
+        from driftline.source.json_column import JsonColumn
 
         return JsonColumn(frame, json_column)
     paths = [data] if isinstance(data, (str, os.PathLike)) else list(data)

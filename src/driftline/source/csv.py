@@ -14,6 +14,7 @@ from driftline.errors import DataError, UsageError
 from driftline.observe.numbers import EXACT
 from driftline.route.convert import convert, from_text
 from driftline.route.sql import name, spark_type
+from driftline.source.base import rejected_columns
 from driftline.source.typed import TypedFrames
 
 if TYPE_CHECKING:
@@ -116,9 +117,9 @@ def _rejected(cells: DataFrame, broken: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     return cells.where(f"{name(broken)} is not null").select(
-        F.col(name(broken)).alias("raw"),
-        F.lit(None).cast("binary").alias("raw_bytes"),
-        F.lit("not as many cells as the header").alias("reason"),
-        F.col("_metadata.file_path").alias("source"),
-        F.lit(None).cast("bigint").alias("line"),
+        *rejected_columns(
+            raw=F.col(name(broken)),
+            reason=F.lit("not as many cells as the header"),
+            source=F.col("_metadata.file_path"),
+        )
     )

@@ -30,6 +30,7 @@ from driftline.observe.numbers import EXACT
 from driftline.observe.observation import Observation, Tally
 from driftline.route import select, typed_source
 from driftline.route.sql import name, variable
+from driftline.source.base import rejected_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -164,11 +165,7 @@ def _as_json(label: str, frame: DataFrame, reason: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.select(
-        F.to_json(F.struct("*")).alias("raw"),
-        F.lit(None).cast("binary").alias("raw_bytes"),
-        F.lit(reason).alias("reason"),
-        F.lit(label).alias("source"),
-        F.lit(None).cast("bigint").alias("line"),
+        *rejected_columns(raw=F.to_json(F.struct("*")), reason=F.lit(reason), source=F.lit(label))
     )
 
 

@@ -1,0 +1,12 @@
+"""Iceberg tables through a Spark session's own catalog.
+
+A batch is one Iceberg transaction: the schema update, the files that Spark wrote, and the batch's token become
+visible together, in one metadata version, or not at all. Spark writes straight into the transaction's table, as
+it does for CREATE TABLE AS SELECT; so a new table, too, appears with its first rows.
+"""
+
+from driftline.formats.iceberg.gateway import CommitConflict, short
+from driftline.formats.iceberg.table import IcebergTable, State
+from driftline.formats.iceberg.transaction import Transaction
+
+__all__ = ["CommitConflict", "IcebergTable", "State", "Transaction", "short"]

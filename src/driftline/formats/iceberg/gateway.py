@@ -1,0 +1,67 @@
+"""Iceberg's own Java classes through py4j: small helpers, and what their errors mean."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from driftline.core.schema_json import from_json
+from driftline.core.types import Schema
+from driftline.errors import DataError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONFLICTS = (
+    "CommitFailedException",
+    "PendingUpdateFailedException",
+    "AlreadyExistsException",
+    "ValidationException",
+)
+
+
+class CommitConflict(Exception):
+    """Someone else changed the table meanwhile: load it again and plan anew."""
+
+
+def schema_of(jvm: Any, table: Any) -> Schema:
+    """The current schema of a Java table."""
+    return from_json(json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(table.schema())))
+
+
+def items(java: Any) -> list[Any]:
+    """What a Java collection holds."""
+    out, iterator = [], java.iterator()
+    while iterator.hasNext():
+        out.append(iterator.next())
+    return out
+
+
+def strings(spark: SparkSession, parts: list[str]) -> Any:
+    """A Java array of strings."""
+    gateway: Any = spark.sparkContext._gateway
+    array = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
+    for i, part in enumerate(parts):
+        array[i] = part
+    return array
+
+
+def java_class(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getName())
+
+
+def short(error: BaseException) -> str:
+    """What went wrong, on one line."""
+    if isinstance(error, Py4JJavaError):
+        message = error.java_exception.getMessage() or java_class(error)
+        return str(message).split("\n", 1)[0]
+    return str(error).split("\n", 1)[0]
+
+
+def failure(error: Py4JJavaError, name: str) -> Exception:
+    """The error as ours: a conflict, or the table's refusal."""
+    if any(conflict in java_class(error) for conflict in _CONFLICTS):
+        return CommitConflict(f"{name}: {short(error)}")
+    return DataError(f"table {name} refused the batch: {short(error)}")

@@ -1,0 +1,126 @@
+"""Iceberg tables through a Spark session's own catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from driftline.core.schema_json import to_json
+from driftline.core.types import Schema
+from driftline.errors import SetupError, UsageError
+from driftline.formats.iceberg.gateway import CommitConflict, failure, java_class, schema_of, short, strings
+from driftline.formats.iceberg.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NEW_TABLE = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table as it was loaded."""
+
+    schema: Schema
+    properties: Mapping[str, str]
+    snapshot: int | None
+    exists: bool
+
+
+class IcebergTable:
+    """One table of one catalog. ``name`` is ``namespace.table``; nothing is made before the first commit."""
+
+    def __init__(self, spark: SparkSession, catalog: str, name: str) -> None:
+        self.spark = spark
+        self.catalog = catalog
+        self.name = name
+        parts = name.split(".")
+        if len(parts) < 2 or not all(parts):
+            raise UsageError(
+                f"{name!r} is not a table's name", hint="write namespace.table, as in shop.orders"
+            )
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._identifier: Any = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(spark, parts))
+
+    @property
+    def full_name(self) -> str:
+        """The name for Spark SQL, quoted."""
+        return ".".join(f"`{part.replace('`', '``')}`" for part in [self.catalog, *self.name.split(".")])
+
+    @property
+    def _plugin(self) -> Any:
+        session: Any = self.spark._jsparkSession
+        # Spark looks up what belongs to a session by the thread's active one.
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+        try:
+            plugin = session.sessionState().catalogManager().catalog(self.catalog)
+            plugin.icebergCatalog()
+        except Exception as error:
+            raise SetupError(
+                f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog that answers: {short(error)}",
+                hint=f"set spark.sql.catalog.{self.catalog} and its properties",
+            ) from error
+        return plugin
+
+    @property
+    def _catalog(self) -> Any:
+        return self._plugin.icebergCatalog()
+
+    def load(self) -> State:
+        """The table as it is now; an empty schema where it does not exist."""
+        table = self.java()
+        if table is None:
+            return State(Schema(), {}, None, False)
+        snapshot = table.currentSnapshot()
+        return State(
+            schema_of(self._jvm, table),
+            dict(table.properties()),
+            None if snapshot is None else snapshot.snapshotId(),
+            True,
+        )
+
+    def java(self) -> Any:
+        """Iceberg's own table, freshly loaded; None where there is none."""
+        try:
+            table = self._catalog.loadTable(self._identifier)
+            table.refresh()  # a catalog may cache
+            return table
+        except Py4JJavaError as error:
+            if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
+                return None
+            raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
+
+    def read(self) -> DataFrame:
+        return self.spark.table(self.full_name)
+
+    def transaction(self, state: State, schema: Schema | None = None) -> Transaction:
+        """A transaction on the table; for one that does not exist, ``schema`` is what it is made with."""
+        if state.exists:
+            table = self.java()
+            if table is None:
+                raise CommitConflict(f"table {self.name} was dropped meanwhile")
+            return Transaction(self, table.newTransaction(), made=False)
+        self._make_namespace()
+        assert schema is not None
+        java_schema = self._jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
+        spec = self._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+        try:
+            made = self._catalog.newCreateTableTransaction(self._identifier, java_schema, spec, _NEW_TABLE)
+        except Py4JJavaError as error:
+            raise failure(error, self.name) from error
+        return Transaction(self, made, made=True)
+
+    def _make_namespace(self) -> None:
+        namespace = strings(self.spark, self.name.split(".")[:-1])
+        plugin = self._plugin
+        try:
+            if not plugin.namespaceExists(namespace):
+                plugin.createNamespace(namespace, self._jvm.java.util.HashMap())
+        except Py4JJavaError as error:
+            if "AlreadyExists" not in java_class(error):
+                raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error

@@ -1,0 +1,118 @@
+"""Texts of JSON, checked and routed: what files and columns of JSON share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from driftline.core.routes import Plan, Settings
+from driftline.core.types import Struct
+from driftline.observe.json_lines import reason
+from driftline.observe.numbers import tag_numbers
+from driftline.route import Source, select
+from driftline.route.sql import literal, name
+from driftline.source.base import REJECTED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+LINES = f"text string, {REJECTED}"
+_COLUMNS: dict[str, str] = dict(tuple(pair.split()) for pair in LINES.split(", "))  # type: ignore[misc]
+_BATCH = 16 * 2**20  # bytes of text in one Arrow batch
+
+
+class Origin(NamedTuple):
+    """Where one record came from: a line of a file, or an offset of a topic's partition."""
+
+    source: str | None = None
+    line: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+
+def reader_options() -> dict[str, str]:
+    return {
+        "mode": "FAILFAST",
+        "lineSep": "\n",
+        "encoding": "UTF-8",
+        "allowNonNumericNumbers": "false",
+        # A column of the data may have Spark's default name for this one.
+        "columnNameOfCorruptRecord": f"__corrupt_{uuid.uuid4().hex}",
+        "maxNestingDepth": "100000",
+        "maxNumLen": "2000000000",
+        "maxStringLen": "2000000000",
+    }
+
+
+def ddl_of(parsed: Source) -> str:
+    fields = [f"{name(key)} {child.ddl}" for key, child in parsed.fields.items()]
+    return ", ".join(fields or [f"`__none_{uuid.uuid4().hex}` string"])
+
+
+def routed(texts: DataFrame, plan: Plan, parsed: Source, struct: Struct, settings: Settings) -> DataFrame:
+    """The texts that are records, parsed and routed."""
+    good = texts.where("text is not null")
+    options = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in reader_options().items() if k != "lineSep")
+    record = good.selectExpr(f"from_json(text, {literal(ddl_of(parsed))}, map({options})) as r")
+    return selected(record, select(struct, plan.route, parsed, settings, row="r"), struct)
+
+
+def selected(frame: DataFrame, columns: Sequence[str], struct: Struct) -> DataFrame:
+    return frame.selectExpr(
+        *(f"{sql} as {name(f.name)}" for sql, f in zip(columns, struct.fields, strict=True))
+    )
+
+
+def rejected_lines(lines: DataFrame | None, everything: str | None) -> DataFrame | None:
+    """Of checked lines those that are no records; or all, for the reason ``everything``."""
+    if lines is None:
+        return None
+    if everything is None:
+        return lines.where("text is null").drop("text")
+    return lines.selectExpr(
+        "coalesce(raw, text) as raw",
+        "raw_bytes",
+        f"coalesce(reason, {literal(everything)}) as reason",
+        *(column for column in _COLUMNS if column not in ("text", "raw", "raw_bytes", "reason")),
+    )
+
+
+def checked(lines: Iterable[tuple[Origin, bytes]], tag: str | None) -> Iterator[pa.RecordBatch]:
+    """Each record's text, tagged if asked for, or the reason why it is none; the columns are `LINES`."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for origin, raw in lines:
+        if not raw.strip():
+            continue
+        rows.append(_row(origin, raw, tag))
+        size += len(raw)
+        if size >= _BATCH:
+            yield _record_batch(rows)
+            rows, size = [], 0
+    if rows:
+        yield _record_batch(rows)
+
+
+def _row(origin: Origin, raw: bytes, tag: str | None) -> tuple[Any, ...]:
+    why = reason(raw)
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return None, raw.decode(errors="backslashreplace"), raw, why, None, None, None, *origin
+    if why is not None:
+        return None, text, None, why, None, None, None, *origin
+    return (tag_numbers(text, tag) if tag else text), None, None, None, None, None, None, *origin
+
+
+def _record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    arrow = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "int": pa.int32()}
+    columns = [
+        pa.array(values, arrow[type_])
+        for values, type_ in zip(zip(*rows, strict=True), _COLUMNS.values(), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, list(_COLUMNS))
