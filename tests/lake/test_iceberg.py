@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-import driftline.accept as road
+import driftline.ingest as road
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.formats.iceberg import Transaction
 from driftline.lake import Lake, Table
