@@ -1,21 +1,71 @@
-"""What of a batch the table accepts: observed, planned, and what does not fit set aside."""
+"""What of a batch the table accepts: observed, planned, and what the policies refuse set aside."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from driftline.core.exclude import without_excluded
+from driftline.core.judge import Judge
 from driftline.core.plan import plan
-from driftline.core.routes import Plan, Settings
-from driftline.core.types import Schema
+from driftline.core.routes import Conflict, Plan, Settings
+from driftline.core.types import Schema, dotted
+from driftline.errors import DataError, UsageError
 from driftline.observe.observation import Observation
 from driftline.source.base import Source
+
+ROUNDS = 20  # of looking for what the records that are left do to the table
 
 
 def accepted(
     source: Source, schema: Schema, settings: Settings, progress: Callable[[str], None]
 ) -> tuple[Observation, Plan]:
-    """What the batch holds, and what it does to a table of ``schema``."""
-    progress("observing")
-    seen = source.observe(schema, settings)
-    progress("planning")
-    return seen, plan(schema, seen.shape, settings)
+    """What of the batch is accepted, and what that does to a table of ``schema``; the plan's conflicts are the rest's.
+
+    Where the policies refuse something, the batch is observed once more without the records that hold it: they leave no
+    trace in the schema. Raises DataError for a conflict under ``on_conflict = "fail"``.
+    """
+    schemas: list[Schema] = []
+    conflicts: list[Conflict] = []
+    for _ in range(ROUNDS):
+        progress("observing")
+        seen = source.observe(schema, settings)
+        seen = replace(seen, shape=without_excluded(seen.shape, settings.contract))
+        progress("planning")
+        planned = plan(schema, seen.shape, settings)
+        if settings.on_conflict == "fail":
+            _fail(seen, planned)
+        if not planned.conflicts:
+            return seen, replace(planned, conflicts=tuple(conflicts))
+        _frozen_without_columns(schema, planned, settings)
+        schemas.append(planned.schema)
+        conflicts += planned.conflicts
+        source.refuse(Judge(tuple(schemas), settings), planned.conflicts)
+    raise DataError(
+        f"{dotted(conflicts[-1].path)}: what is left of the batch still does not fit: {conflicts[-1].why}",
+        "ingest the batch in smaller parts",
+    )
+
+
+def _fail(seen: Observation, planned: Plan) -> None:
+    """Nothing of the batch is written where anything of it is refused or malformed."""
+    hint = 'mend the data, or set on_conflict = "quarantine" to set such records aside'
+    if seen.tally.malformed:
+        worst = min(seen.tally.reasons, default=None)
+        raise DataError(f"{seen.tally.malformed} malformed records; {worst or 'of another length'}", hint)
+    if planned.conflicts:
+        first = planned.conflicts[0]
+        place = f" in {first.place}" if str(first.place) else ""
+        sample = f": {first.sample}" if first.sample else ""
+        raise DataError(
+            f"{dotted(first.path)}: the table has {first.table_type}, {first.incoming_type} came{place}{sample} ({first.why})",
+            hint,
+        )
+
+
+def _frozen_without_columns(schema: Schema, planned: Plan, settings: Settings) -> None:
+    if settings.contract.policy == "strict" and not (schema.struct.fields or planned.schema.struct.fields):
+        raise UsageError(
+            "the policy is strict, and the table has no columns yet",
+            "declare them with hints, or make the table under another policy first",
+        )

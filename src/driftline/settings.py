@@ -3,56 +3,128 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from driftline.core.contract import POLICIES, contract, parse_path
 from driftline.core.conversions import EPOCH_DIGITS
 from driftline.core.naming import MARK
 from driftline.core.routes import Settings
+from driftline.core.type_text import parse_type
+from driftline.core.types import Path
 from driftline.errors import UsageError
 
 PREFIX = "driftline."
 
-# Each setting: its property, and the values it may have (None: any text; int: a whole number).
-_KNOWN: dict[str, tuple[str, tuple[str, ...] | type[int] | None]] = {
-    "dates": ("driftline.dates", ("on", "off", "instant")),
-    "epoch_unit": ("driftline.epoch-unit", tuple(EPOCH_DIGITS)),
-    "mark": ("driftline.mark", None),
-    "max_columns": ("driftline.max-columns", int),
+# Each setting, and the values it may have (None: any text; int: a whole number). The property is its name.
+_KNOWN: dict[str, tuple[str, ...] | type[int] | None] = {
+    "allow_rewrite": ("true", "false"),
+    "dates": ("on", "off", "instant"),
+    "epoch_unit": tuple(EPOCH_DIGITS),
+    "mark": None,
+    "max_columns": int,
+    "on_conflict": ("quarantine", "fail"),
+    "policy": POLICIES,
+}
+# Settings of paths, `hints.amount`: the values that each may have; None: a type.
+_BY_PATH: dict[str, tuple[str, ...] | None] = {
+    "epoch_units": tuple(EPOCH_DIGITS),
+    "exclude": ("true", "false"),
+    "hints": None,
+    "policies": POLICIES,
 }
 
 
-def as_properties(given: Mapping[str, str]) -> dict[str, str]:
+def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
     """Settings of a person as table properties.
 
-    >>> as_properties({"dates": "off"})
-    {'driftline.dates': 'off'}
+    Settings of paths are tables of their own, or dotted names; an empty value takes back what was set before.
+
+    >>> as_properties({"dates": "off", "hints": {"a.b": "list<string>"}, "exclude": ["secret"]})
+    {'driftline.dates': 'off', 'driftline.hints.a.b': 'list<string>', 'driftline.exclude.secret': 'true'}
 
     Raises UsageError for an unknown name, with the nearest right one, or a wrong value.
     """
-    out = {}
+    return {_property(key): _checked(key, value) for key, value in _flat(given)}
+
+
+def _flat(given: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for key, value in given.items():
-        name = key.replace("-", "_")
-        if name not in _KNOWN:
-            near = difflib.get_close_matches(name, _KNOWN, 1)
-            raise UsageError(
-                f"there is no setting {key!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"settings are {', '.join(sorted(_KNOWN))}",
-            )
-        prop, allowed = _KNOWN[name]
-        if isinstance(allowed, tuple) and value not in allowed:
-            raise UsageError(f"{key} = {value!r} is not possible", hint=f"one of {', '.join(allowed)}")
-        if allowed is int and not value.isdecimal():
-            raise UsageError(f"{key} = {value!r} is not a whole number")
-        out[prop] = value
-    return out
+        if isinstance(value, Mapping):
+            yield from ((f"{key}.{path}", text) for path, text in _flat(value))
+        elif isinstance(value, (list, tuple)):
+            yield from ((f"{key}.{path}", "true") for path in value)
+        else:
+            yield key, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _property(key: str) -> str:
+    name, dot, path = key.partition(".")
+    return PREFIX + name.replace("_", "-") + dot + path
+
+
+def _checked(key: str, value: str) -> str:
+    name, dot, path = key.partition(".")
+    name = name.replace("-", "_")
+    known: Iterable[str] = _BY_PATH if dot else _KNOWN
+    if name not in known:
+        raise UsageError(f"there is no setting {key!r}", hint=_nearest(name, path))
+    allowed = _BY_PATH[name] if dot else _KNOWN[name]
+    if not value:
+        return value
+    if isinstance(allowed, tuple) and value not in allowed:
+        raise UsageError(f"{key} = {value!r} is not possible", hint=_one_of(value, allowed))
+    if allowed is int and not value.isdecimal():
+        raise UsageError(f"{key} = {value!r} is not a whole number")
+    try:
+        if dot:
+            parse_path(path)
+        if name == "hints":
+            parse_type(value)
+    except ValueError as error:
+        raise UsageError(f"{key}: {error}") from error
+    return value
+
+
+def _nearest(name: str, path: str) -> str:
+    if path and (near := difflib.get_close_matches(name, _BY_PATH, 1, 0.5)):
+        return f"did you mean '{near[0]}.{path}'?"
+    if near := difflib.get_close_matches(name, [*_KNOWN, *_BY_PATH], 1):
+        return f"did you mean {near[0]!r}?" if near[0] in _KNOWN else f"write {near[0]}.PATH"
+    return f"settings are {', '.join(sorted(_KNOWN))}; of a path {', '.join(sorted(_BY_PATH))}"
+
+
+def _one_of(value: str, allowed: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(value, allowed, 1)
+    return f"did you mean {near[0]!r}?" if near else f"one of {', '.join(allowed)}"
 
 
 def from_properties(properties: Mapping[str, str]) -> Settings:
-    """The settings that a table's properties hold; defaults for the others."""
-    limit = properties.get("driftline.max-columns", "10000")
+    """The settings that a table's properties hold; defaults for the others. Raises UsageError for what is wrong there."""
+    plain: dict[str, str] = {}
+    paths: dict[str, dict[Path, str]] = {name: {} for name in _BY_PATH}
+    for prop, value in properties.items():
+        name, dot, path = prop.removeprefix(PREFIX).partition(".")
+        name = name.replace("-", "_")
+        if not prop.startswith(PREFIX) or not value or name not in (_BY_PATH if dot else _KNOWN):
+            continue
+        _checked(name + dot + path, value)
+        if dot:
+            paths[name][parse_path(path)] = value
+        else:
+            plain[name] = value
     return Settings(
-        properties.get("driftline.dates", "on"),
-        properties.get("driftline.epoch-unit"),
-        properties.get("driftline.mark", MARK),
-        int(limit),
+        plain.get("dates", "on"),
+        plain.get("mark", MARK),
+        int(plain.get("max_columns", "10000")),
+        plain.get("on_conflict", "quarantine"),
+        plain.get("allow_rewrite") == "true",
+        contract(
+            plain.get("policy", "preserve"),
+            plain.get("epoch_unit"),
+            policies=paths["policies"],
+            hints={path: parse_type(text) for path, text in paths["hints"].items()},
+            exclude=[path for path, value in paths["exclude"].items() if value == "true"],
+            epoch_units=paths["epoch_units"],
+        ),
     )

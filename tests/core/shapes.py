@@ -2,7 +2,8 @@
 
 A batch: ``a: long | string[1], b: {x: date}[2], m: map<string, long | string>``. Fields are parted by commas,
 the facets of one by bars, ``[2]`` is the dimension, ``{…}`` a JSON object, ``struct{…}`` one of a typed source.
-Behind a type, ``!wide``, ``!ms``, ``!us``, ``!far`` and ``!digits`` say what was seen of its values. In place of
+Behind a type, ``!wide``, ``!ms``, ``!us``, ``!far`` and ``!digits``, ``!lossy``, ``!ragged`` say what was seen of its values, ``!typed`` that a schema
+declares it. In place of
 a type, ``null`` is a record without the field, ``[]``, ``[[]]`` and ``{}`` are empty.
 
 A schema: ``size: long, size_string@size: string, id: long!required``. ``@`` is the mark of the key behind it,
@@ -109,6 +110,11 @@ def changes(planned: Plan) -> list[str]:
     return [f"{c.action} {dotted(c.path)}: {show(c.type)}" for c in planned.changes]
 
 
+def conflicts(planned: Plan) -> dict[str, str]:
+    """What is refused, by path: the incoming type."""
+    return {dotted(c.path): c.incoming_type for c in planned.conflicts}
+
+
 def paths(found: tuple[Path, ...]) -> list[str]:
     return [dotted(path) for path in found]
 
@@ -129,6 +135,9 @@ _SEEN: dict[str, Callable[[Seen], Seen]] = {
     "us": lambda seen: replace(seen, fraction=6),
     "far": lambda seen: replace(seen, far=True),
     "digits": lambda seen: replace(seen, digits=True),
+    "typed": lambda seen: replace(seen, typed=True),
+    "lossy": lambda seen: replace(seen, typed=True, lossy=True),
+    "ragged": lambda seen: replace(seen, ragged=True),
 }
 
 

@@ -23,7 +23,7 @@ def observed(splits: list[Split]) -> Observation:
     """As a batch is observed: each split by itself, lines numbered afterwards."""
     parts, line = [], 1
     for split in splits:
-        seen = observe_split(Expect(), Settings(), split)
+        seen = observe_split(Expect(), Settings(), None, split)
         parts.append(seen.shifted(line - 1))
         line += seen.lines
     return merge_observations(parts)

@@ -282,7 +282,7 @@ def changes_lead_to_the_schema(planned: Plan) -> None:
 
 def required_columns_get_values(planned: Plan) -> None:
     ways = {way.name: (field.shape, way) for field in planned.route.fields for way in field.columns}
-    for column in planned.schema.struct.fields:
+    for column in planned.schema.struct.fields if planned.route.fields else ():  # else there was no record
         if column.required:
             shape, way = ways[column.name]
             assert not shape.missing

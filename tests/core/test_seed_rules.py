@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from core.shapes import batch, changes, drift, paths, routes, same, schema, show
+from driftline.core.contract import contract
 from driftline.core.naming import marked_key
 from driftline.core.plan import plan
 from driftline.core.routes import Settings
 from driftline.core.types import Schema, Struct, dotted
-from driftline.errors import DataError
 
 NEW = ""
 
@@ -424,7 +424,7 @@ def test_the_prefix_of_marks_is_a_setting() -> None:
 def test_the_epoch_unit_is_a_setting() -> None:
     text = "a: timestamp!us"
     assert changes(drift(text, before="a: long")) == ["add a_timestamp: timestamp"]
-    assert changes(drift(text, before="a: long", settings=Settings(epoch_unit="us"))) == []
+    assert changes(drift(text, before="a: long", settings=Settings(contract=contract(epoch_unit="us")))) == []
 
 
 def test_a_name_and_its_suffix_have_at_most_255_bytes() -> None:
@@ -447,16 +447,20 @@ def test_identifier_fields_are_not_relaxed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "text", "message"),
+    ("before", "text", "taken", "refused"),
     [
-        (NEW, "a: long, b: long, c: long", "3 columns, more than max_columns = 2; most of them in the record itself (3 new)"),
-        ("a: long", "p: {x: long, y: long, z: long}", "4 columns, more than max_columns = 2; most of them in p (3 new)"),
+        (NEW, "a: long, b: long, c: long", ["add a: long", "add b: long"], {"c": "the record"}),
+        ("a: long", "p: {x: long, y: long, z: long}", ["add p: {x: long}"], {"p.y": "p", "p.z": "p"}),
+        ("a: long, b: long", "p: {x: long}, b: string", [], {"p.x": "p", "b": "the record"}),
     ],
 )  # fmt: skip
-def test_max_columns(before: str, text: str, message: str) -> None:
-    with pytest.raises(DataError, match="declare it, or raise max_columns") as raised:
-        drift(text, before=before, settings=Settings(max_columns=2))
-    assert message in raised.value.message
+def test_max_columns(before: str, text: str, taken: list[str], refused: dict[str, str]) -> None:
+    """What was seen first is taken; each field beyond is refused, and the struct that it is in is named."""
+    planned = drift(text, before=before, settings=Settings(max_columns=2))
+    assert [c for c in changes(planned) if "." not in c.split(":")[0]] == taken
+    assert {dotted(c.path) for c in planned.conflicts} == set(refused)
+    for conflict in planned.conflicts:
+        assert f"{refused[dotted(conflict.path)]} would take the table beyond max_columns = 2" in conflict.why
 
 
 def test_max_columns_stops_no_batch_that_needs_no_column() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from driftline.core.types import Map, Primitive, Struct, Type, peel
 
+METADATA = "driftline_metadata:"  # begins the doc of a column that no key of the data is routed to
 MARK = "upsolver_evolved_from:"
 MAX_NAME_BYTES = 255
 

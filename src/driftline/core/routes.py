@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driftline.core.changes import Change
+from driftline.core.contract import Contract
 from driftline.core.naming import MARK
 from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place
-from driftline.core.types import Map, Path, Primitive, Schema, Struct, Type, peel
+from driftline.core.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
 from driftline.errors import DataError
 
 
@@ -15,25 +16,32 @@ from driftline.errors import DataError
 class Settings:
     """What a table's settings say to the planner and the observer.
 
-    ``dates``: "on", "off" or "instant" (rules 2.2). ``epoch_unit``: "s", "ms", "us", "ns", or None where it was
-    not set. ``mark``: prefix of an evolved column's doc. ``max_columns``: leaf columns a table may have.
+    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc. ``max_columns``: leaf
+    columns a table may have. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write
+    columns anew. ``contract``: what was said of paths.
     """
 
     dates: str = "on"
-    epoch_unit: str | None = None
     mark: str = MARK
     max_columns: int = 10_000
+    on_conflict: str = "quarantine"
+    allow_rewrite: bool = False
+    contract: Contract = field(default_factory=Contract)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRoute:
-    """How one column is filled: from which facets of its field, and inside it by which routes."""
+    """How one column is filled: from which facets of its field, and inside it by which routes.
+
+    ``unit``: the epoch unit of the field, None where it was not set.
+    """
 
     name: str
     type: Type
     takes: tuple[Facet, ...]
     record: RecordRoute | None = None
     value: FieldRoute | None = None
+    unit: str | None = None
 
     @property
     def facet(self) -> Facet:
@@ -66,8 +74,37 @@ class Conversion:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """What the policy of a path refuses: values of ``facet`` at ``path``, a path of the data.
+
+    ``inexact``: only those that are not exact in this column, by the epoch ``unit``. ``facet`` None: records without a
+    value there.
+    """
+
+    path: Path
+    table_type: str
+    facet: Facet | None
+    why: str
+    sample: str = ""
+    place: Place = field(default_factory=Place)
+    inexact: Facet | None = None
+    unit: str | None = None
+
+    @property
+    def incoming_type(self) -> str:
+        return "nothing" if self.facet is None else self.facet.spelled()
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What a batch does to a table: ``changes`` lead from ``before`` to ``schema``; ``route`` fills it."""
+    """What a batch does to a table: ``changes`` lead from ``before`` to ``schema``; ``route`` fills it.
+
+    ``conflicts``: what is not accepted; a plan that has any cannot be carried out, but tells by its ``schema`` which
+    records can be.
+    """
 
     before: Schema
     schema: Schema
@@ -76,6 +113,7 @@ class Plan:
     converted: tuple[Conversion, ...]
     untyped: tuple[Path, ...]
     hints: tuple[str, ...]
+    conflicts: tuple[Conflict, ...] = ()
 
 
 def facet_of(type_: Type) -> Facet:

@@ -14,7 +14,7 @@ def settled(seen: FieldShape, columns: Sequence[Facet]) -> FieldShape:
     """The shape with what depends on the field's columns decided: objects as maps, dates, numbers as text."""
     facets = _objects_as_maps(seen, columns)
     facets = preserve.dates_settled(facets, columns)
-    out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing)
+    out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing, seen.absent)
     for facet, kept in facets.items():
         if facet.base == NUMBER_TEXT:
             facet, kept = Facet(facet.dim, STRING), replace(kept, digits=True)

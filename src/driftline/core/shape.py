@@ -78,7 +78,8 @@ class Seen:
 
     ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
     outside 1970..2199. ``ragged``: a list that mixes depths. ``digits``: text of a
-    number that no number type holds. ``typed``: declared by the source, not read from JSON.
+    number that no number type holds. ``typed``: declared by the source, not read from JSON. ``lossy``: a typed number
+    that is not exact in the table's float column, or bytes that are not UTF-8 where the table has a string column.
     """
 
     place: Place
@@ -89,6 +90,7 @@ class Seen:
     ragged: bool = False
     digits: bool = False
     typed: bool = False
+    lossy: bool = False
     record: RecordShape | None = None
     value: FieldShape | None = None
 
@@ -103,6 +105,7 @@ class Seen:
             self.ragged or other.ragged,
             self.digits or other.digits,
             self.typed or other.typed,
+            self.lossy or other.lossy,
             _both(self.record, other.record),
             _both(self.value, other.value),
         )
@@ -113,7 +116,7 @@ class FieldShape:
     """The facets of one field. No facets: only null, ``[]`` and ``{}`` were seen (untyped).
 
     ``empty_lists``: the deepest empty list, 1 for ``[]``. ``empty_record``: ``{}`` was seen, at any depth.
-    ``missing``: some record had no value, kept for required columns.
+    ``missing``: some record had no value, kept for required columns; ``absent``: no record had even the key.
     """
 
     place: Place
@@ -121,6 +124,7 @@ class FieldShape:
     empty_lists: int = 0
     empty_record: bool = False
     missing: bool = False
+    absent: bool = False
 
     def add(self, facet: Facet, seen: Seen) -> None:
         known = self.facets.get(facet)
@@ -134,6 +138,7 @@ class FieldShape:
             empty_lists=max(self.empty_lists, other.empty_lists),
             empty_record=self.empty_record or other.empty_record,
             missing=self.missing or other.missing,
+            absent=self.absent and other.absent,
         )
         for facet, seen in other.facets.items():
             out.add(facet, seen)

@@ -79,6 +79,8 @@ class _Builder:
         fields: list[Any] = []
         names: dict[str, str] = {}
         for key, seen in shape.fields.items():
+            if seen.absent:  # the first record that has the key is walked
+                continue
             below = known.fields.get(key, UNKNOWN)
             type_ = self.field(seen, below, depth)
             name = f"f{len(fields)}"

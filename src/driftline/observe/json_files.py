@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import msgspec
 
+from driftline.core.judge import Judge
 from driftline.core.routes import Settings
 from driftline.errors import DataError
 from driftline.observe.json_lines import JsonObserver
@@ -56,9 +57,9 @@ def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
     return [Split(path, start, min(size, length - start)) for start in range(0, length, size)]
 
 
-def observe_split(known: Expect, settings: Settings, split: Split) -> Observation:
+def observe_split(known: Expect, settings: Settings, judge: Judge | None, split: Split) -> Observation:
     """Every type of every path of every record of a split, against what a table has; lines count from 1."""
-    observer = JsonObserver(known, settings)
+    observer = JsonObserver(known, settings, judge)
     line, careful = 1, split.document or split.path.endswith(".gzip")
     for lines, marked in _blocks(split):
         observer.feed(lines, split.path, line)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import length_hint
 from time import perf_counter
 
-from driftline.core.routes import Settings
+from driftline.core.exclude import excluded_paths
+from driftline.core.judge import Judge
+from driftline.core.routes import Conflict, Settings
 from driftline.core.shape import Place
+from driftline.observe.court import Court
 from driftline.observe.decoder import REFUSED, Decoder, build
+from driftline.observe.excluded import Excluded
 from driftline.observe.observation import REASONS, Bad, Observation, Tally, merge_observations
 from driftline.observe.parse import Malformed, parse, reason
 from driftline.observe.sample import SAMPLE, sample
@@ -30,8 +35,11 @@ class JsonObserver:
     other is walked, and the decoder built anew once the walking has cost as much as building did.
     """
 
-    def __init__(self, known: Expect, settings: Settings) -> None:
+    def __init__(self, known: Expect, settings: Settings, judge: Judge | None = None) -> None:
+        """``judge``: records that it does not accept are not observed, but counted as malformed."""
         self._known, self._dates = known, settings.dates
+        self._excluded = Excluded(list(excluded_paths(settings.contract)))
+        self._court = None if judge is None else Court(judge, known, settings.dates)
         self._done = Observation()
         self._begin()
 
@@ -51,6 +59,7 @@ class JsonObserver:
             self._begin()
         self._next = Place(source, first_line + len(lines))
         self._lines += len(lines)
+        self._excluded.feed(lines)
         at = 0
         while at < len(lines):
             chunk = lines[at : at + _CHUNK]
@@ -69,7 +78,8 @@ class JsonObserver:
             tuple(self._bad),
             careful=self._malformed > 0,
         )
-        return merge_observations([self._done, Observation(self._walker.shape, tally, self._lines)])
+        whole = merge_observations([self._done, Observation(self._walker.shape, tally, self._lines)])
+        return replace(whole, tally=replace(whole.tally, excluded=Counter(self._excluded.counts)))
 
     def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> None:
         at, doubts = 0, None
@@ -88,32 +98,42 @@ class JsonObserver:
             except REFUSED:
                 at = stop - length_hint(todo) - 1
             if at < len(lines):
-                self._look(lines[at], source, first + at)
+                self.look(lines[at], source, first + at)
                 at += 1
 
-    def _look(self, line: bytes, source: str, number: int) -> None:
-        """Walks a line that is not for the fast decoder, unless the exact one takes it."""
+    def look(self, line: bytes, source: str, number: int) -> str | Conflict | None:
+        """Walks a line that is not for the fast decoder, unless the exact one takes it. Why it is no record of the
+        table's; None if it is."""
         start = perf_counter()
         try:
             self._exact.decoder().decode(line)
+            return None
         except REFUSED:
             knew = self._walker.learnt
-            self._walk(line, source, number)
+            why = self._walk(line, source, number)
             self._fast.missed(perf_counter() - start)
             if knew == self._walker.learnt:
                 self._exact.missed(perf_counter() - start)
+            return why
 
-    def _walk(self, line: bytes, source: str, number: int) -> None:
+    def _walk(self, line: bytes, source: str, number: int) -> str | Conflict | None:
+        if not line.strip():
+            self._blank += 1
+            return None
+        why: str | Conflict | None = None
         try:
-            if line.strip():
-                self._walker.walk(parse(line), source, number)
-            else:
-                self._blank += 1
+            record = parse(line)
+            why = self._court.conflict(record, source, number) if self._court is not None else None
+            if why is None:
+                self._walker.walk(record, source, number)
         except Malformed as error:
+            why = str(error)
+        if why is not None:
             self._malformed += 1
             if len(self._bad) < REASONS:
                 text = line[: 4 * SAMPLE].decode(errors="backslashreplace")
-                self._bad.append(Bad(Place(source, number), str(error), sample(text)))
+                self._bad.append(Bad(Place(source, number), str(why), sample(text)))
+        return why
 
 
 class _Adaptive:

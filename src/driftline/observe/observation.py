@@ -26,13 +26,15 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of one part of a batch; parts add up. ``careful``: Spark's own reader would not read it right."""
+    """Counts of one part of a batch; parts add up. ``malformed``: what is no record, or is refused. ``careful``: Spark's
+    own reader would not read it right. ``excluded``: records with a value at a path that is left out."""
 
     records: int = 0
     malformed: int = 0
     dropped_names: Counter[str] = field(default_factory=Counter)
     reasons: tuple[Bad, ...] = ()
     careful: bool = False
+    excluded: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -41,6 +43,7 @@ class Tally:
             self.dropped_names + other.dropped_names,
             tuple(sorted({*self.reasons, *other.reasons})[:REASONS]),
             self.careful or other.careful,
+            self.excluded + other.excluded,
         )
 
 

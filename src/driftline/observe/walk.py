@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from driftline.core.naming import MARK, marked_key
+from driftline.core.contract import Contract
+from driftline.core.naming import METADATA, marked_key
+from driftline.core.routes import Settings
 from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
 from driftline.core.types import (
     BOOLEAN,
@@ -65,26 +67,34 @@ class Expect:
 UNKNOWN = Expect()
 
 
-def expect(schema: Schema, mark: str = MARK) -> Expect:
-    """What a table has for each key of a record; ``mark``: the prefix of an evolved column's doc."""
-    return Expect(fields=_expected(schema.struct.fields, mark))
+def expect(schema: Schema, settings: Settings | None = None) -> Expect:
+    """What a table has, or gets by hints, for each key of a record."""
+    settings = settings or Settings()
+    return Expect(fields=_expected(schema.struct.fields, settings.contract, settings.mark))
 
 
-def _expected(columns: Iterable[Field], mark: str) -> dict[str, Expect]:
+def _expected(columns: Iterable[Field], contract: Contract, mark: str) -> dict[str, Expect]:
     keys: dict[str, list[Field]] = {}
     for column in columns:
-        key = marked_key(column.doc, mark)
-        keys.setdefault(column.name if key is None else key, []).append(column)
-    return {key: _expect(of, mark) for key, of in keys.items()}
+        if not (column.doc or "").startswith(METADATA):
+            key = marked_key(column.doc, mark)
+            keys.setdefault(column.name if key is None else key, []).append(column)
+    for key, of in contract.fields.items():
+        if of.hint is not None or of.fields:
+            keys.setdefault(key, [])
+    return {key: _expect(of, contract.of(key), mark) for key, of in keys.items()}
 
 
-def _expect(columns: Iterable[Field], mark: str) -> Expect:
-    inner = [peel(column.type)[1] for column in columns]
+def _expect(columns: Sequence[Field], contract: Contract, mark: str) -> Expect:
+    declared = [Field("", contract.hint)] if contract.hint is not None else []
+    peeled = [peel(column.type) for column in [*columns, *declared]]
+    below = contract.inside(max((dim for dim, _ in peeled), default=0))
+    inner = [type_ for _, type_ in peeled]
     values = [Field("value", t.value) for t in inner if isinstance(t, Map) and t.key == STRING]
     return Expect(
         frozenset(t for t in inner if isinstance(t, Primitive)),
-        _expected([f for t in inner if isinstance(t, Struct) for f in t.fields], mark),
-        _expect(values, mark) if values else None,
+        _expected([f for t in inner if isinstance(t, Struct) for f in t.fields], below, mark),
+        _expect(values, below.of("value"), mark) if values else None,
         any(column.required for column in columns),
     )
 
@@ -148,6 +158,9 @@ class Walker:
                 self._path.pop()
             elif value is not None:
                 self._leaf(value, 0, False, value, seen, known.fields.get(key, UNKNOWN), position)
+            if seen.absent:
+                self._learn()
+                seen.absent = False
         for key in known.required_keys:
             if record.get(key) is None:
                 self._miss(key, shape, len(record))
@@ -161,7 +174,8 @@ class Walker:
         seen = shape.fields.get(key)
         if seen is None or not seen.missing:
             self._learn()
-            seen = shape.fields.setdefault(key, FieldShape(Place(self._source, self._line, position)))
+            place = Place(self._source, self._line, position)
+            seen = shape.fields.setdefault(key, FieldShape(place, absent=True))
             seen.missing = True
 
     def _value(self, value: object, seen: FieldShape, known: Expect, position: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftline.core.changes import Change, to_dict
-from driftline.core.routes import Conversion, Plan
+from driftline.core.routes import Conflict, Conversion, Plan
 from driftline.core.schema_json import type_name
 from driftline.core.types import dotted
 from driftline.observe.observation import Observation
@@ -29,6 +29,7 @@ class Result:
     hints: tuple[str, ...] = ()
     snapshot: int | None = None
     rejected: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -52,6 +53,17 @@ class Result:
             "dropped_names": dict(self.dropped_names),
             "excluded": dict(self.excluded),
             "hints": list(self.hints),
+            "conflicts": [
+                {
+                    "path": dotted(c.path),
+                    "table_type": c.table_type,
+                    "incoming_type": c.incoming_type,
+                    "why": c.why,
+                    "sample": c.sample,
+                    "seen_in": str(c.place),
+                }
+                for c in self.conflicts
+            ],
             "snapshot": self.snapshot,
         }
 
@@ -77,8 +89,9 @@ def result(
         plan.converted,
         tuple(dotted(path) for path in plan.untyped),
         dict(tally.dropped_names),
-        {},
+        dict(tally.excluded),
         plan.hints,
         snapshot,
         tuple(str(bad) for bad in tally.reasons),
+        plan.conflicts,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute, Settings
 from driftline.core.shape import NUMBER_TEXT, RECORD, FieldShape, Place, Seen
 from driftline.core.types import (
+    BINARY,
     BOOLEAN,
     DOUBLE,
     LONG,
@@ -163,22 +164,22 @@ class _Router:
             case "typed":
                 assert source.type is not None
                 fitting = [b for b in bases if b == source.type or (b == LONG and source.type == DOUBLE)]
-                return convert(x, source.type, t, self.settings.epoch_unit) if fitting else null(t)
+                return convert(x, source.type, t, way.unit) if fitting else null(t)
             case "text":
-                return self.of_text(t, bases, source, x)
+                return self.of_text(t, bases, source, x, way.unit)
             case "variant":
-                return self.of_scalar_variant(t, bases, source, x)
+                return self.of_scalar_variant(t, bases, source, x, way.unit)
             case _:
                 return null(t)
 
-    def of_text(self, t: Primitive, bases: list[Primitive], source: Source, x: str) -> str:
+    def of_text(self, t: Primitive, bases: list[Primitive], source: Source, x: str, unit: str | None) -> str:
         """A JSON string, or a tagged number, in a column of type ``t``."""
         if source.tag is None:
-            return first_of(self.string_parts(t, bases, x, source.type), t)
+            return first_of(self.string_parts(t, bases, x, source.type, unit), t)
         tag, size = source.tag, len(source.tag)
         number = f"substr({x}, {size + 2})"
         kind = f"substr({x}, {size + 1}, 1)"
-        parts = self.string_parts(t, bases, x, source.type)
+        parts = self.string_parts(t, bases, x, source.type, unit)
         kinds = _kinds(bases)
         of_number = ""
         if kinds and t.name in (*NUMBERS, "string"):
@@ -186,23 +187,26 @@ class _Router:
             of_number = f"if({kind} in ({listed}), {from_number_text(number, kind, t)}, null)"
         elif LONG in bases and t.name in ("timestamp", "timestamp_ntz"):
             whole = f"if({kind} = 'l', try_cast({number} as bigint), null)"
-            of_number = convert(whole, LONG, t, self.settings.epoch_unit)
+            of_number = convert(whole, LONG, t, unit)
         return f"if(startswith({x}, {literal(tag)}), {of_number or null(t)}, {first_of(parts, t)})"
 
-    def string_parts(self, t: Primitive, bases: list[Primitive], x: str, sole: Primitive | None) -> list[str]:
-        if t == STRING:
-            return [x] if any(b.name in TEXT for b in bases) else []
+    def string_parts(
+        self, t: Primitive, bases: list[Primitive], x: str, sole: Primitive | None, unit: str | None
+    ) -> list[str]:
+        if t in (STRING, BINARY):
+            return [convert(x, STRING, t, unit)] if any(b.name in TEXT for b in bases) else []
         texts = [b for b in bases if b.name in TEXT and b != STRING]
         read = {b: from_text(x, b, self.settings.dates) for b in texts if b != sole}
         if sole in texts:
             # Observing has judged every string of the field.
             read[sole] = f"try_cast({x} as {spark_type(sole)})"
-        return [convert(made, b, t, self.settings.epoch_unit) for b, made in read.items()]
+        return [convert(made, b, t, unit) for b, made in read.items()]
 
-    def of_scalar_variant(self, t: Primitive, bases: list[Primitive], source: Source, x: str) -> str:
+    def of_scalar_variant(
+        self, t: Primitive, bases: list[Primitive], source: Source, x: str, unit: str | None
+    ) -> str:
         """A value of any type: each of the column's facets is asked for by the value's own type."""
         kind = f"schema_of_variant({x})"
-        unit = self.settings.epoch_unit
         parts = []
         for base, test in (
             (BOOLEAN, "= 'BOOLEAN'"),
@@ -214,7 +218,7 @@ class _Router:
                 parts.append(convert(got, base, t, unit))
         if any(b.name in TEXT for b in bases) or source.tag is not None:
             string = f"if({kind} = 'STRING', try_variant_get({x}, '$', 'string'), null)"
-            parts.append(bind(string, lambda s: self.of_text(t, bases, source, s)))
+            parts.append(bind(string, lambda s: self.of_text(t, bases, source, s, unit)))
         return first_of(parts, t)
 
     def of_variant(self, way: ColumnRoute, field: FieldRoute, source: Source, x: str) -> str:

@@ -1,6 +1,7 @@
 """One value of one type as SQL of another: exact, or null.
 
-The pairs are those of `driftline.core.conversions.FITS` and ``ROUTES_TOO``; the ways are section 3 of the rules.
+The pairs are those of `driftline.core.conversions.FITS` and ``ROUTES_TOO``, and of the `widen` policy; the ways are section
+3 of the rules.
 Nothing here depends on the session's time zone.
 """
 
@@ -31,6 +32,11 @@ def convert(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
     if t.name == "string":
         return _text(x, s)
     match s.name, t.name:
+        case "string", "binary":
+            return f"cast({x} as binary)"
+        case "int" | "long", "float":
+            exact = "cast(cast({0} as float) as decimal(20,0)) = cast({0} as decimal(20,0))"
+            return bind(x, lambda v: f"if({exact.format(v)}, cast({v} as float), null)")
         case "boolean", "decimal":
             return f"cast(cast({x} as int) as {spark_type(t)})"
         case "long", "double":
@@ -47,6 +53,8 @@ def convert(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 
 def _text(x: str, s: Primitive) -> str:
     match s.name:
+        case "binary":
+            return bind(f"cast({x} as string)", lambda v: f"if(is_valid_utf8({v}), {v}, null)")
         case "timestamp":
             # The text of a zoneless timestamp knows no session time zone.
             return f"concat(replace(cast({_zoneless(_micros(x, s))} as string), ' ', 'T'), 'Z')"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from driftline.core.routes import Plan, Settings
+from driftline.core.judge import Judge
+from driftline.core.routes import Conflict, Plan, Settings
 from driftline.core.types import Schema, Struct
 from driftline.observe.observation import Observation
 
@@ -36,6 +37,11 @@ class Source(Protocol):
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         """Every type of every path of every record, against the table's ``schema``."""
+        ...
+
+    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+        """From now on, records that the ``judge`` does not accept, or that have one of the ``conflicts``, are not observed
+        as records, and are among the rejected."""
         ...
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:

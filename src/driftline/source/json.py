@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from driftline.core.routes import Plan, Settings
+from driftline.core.judge import Judge
+from driftline.core.routes import Conflict, Plan, Settings
 from driftline.core.types import Schema, Struct
 from driftline.engine import FILES
 from driftline.observe.json_files import Split, observe_split, read_split, splits_of
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import expect
+from driftline.observe.walk import Expect, expect
 from driftline.route import json_source, select
 from driftline.route.source import tags_needed
 from driftline.source.json_text import (
     LINES,
+    Check,
     Origin,
     checked,
     ddl_of,
@@ -46,12 +48,15 @@ class JsonFiles:
     files: Sequence[str]
     splits: list[Split] = field(default_factory=list)
     careful: bool = False
+    judge: Judge | None = None
+    known: Expect = field(default_factory=Expect)
     checked: DataFrame | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         self.splits = [split for file in self.files for split in splits_of(file)]
-        observe = partial(observe_split, expect(schema, settings.mark), settings)
+        self.known = expect(schema, settings)
+        observe = partial(observe_split, self.known, settings, self.judge)
         if _here(self.spark, sum(s.length for s in self.splits)):
             seen = [observe(split) for split in self.splits]
         else:
@@ -76,12 +81,15 @@ class JsonFiles:
             return selected(frame, select(struct, plan.route, parsed, settings), struct)
         shares = _shared(self.splits, 2 * self.spark.sparkContext.defaultParallelism)
         self.checked = self.spark.range(0, len(shares), 1, len(shares)).mapInArrow(
-            partial(_read_shares, shares, tag), LINES
+            partial(_read_shares, shares, Check(self.known, settings, self.judge, tag)), LINES
         )
         return routed(self.checked, plan, parsed, struct, settings)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         return rejected_lines(self.checked, everything)
+
+    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+        self.judge, self.careful = judge, True
 
     def be_careful(self) -> bool:
         before, self.careful = self.careful, True
@@ -125,10 +133,10 @@ def _numbered(splits: list[Split], seen: Sequence[Observation]) -> tuple[list[Sp
 
 
 def _read_shares(
-    shares: Sequence[_Share], tag: str | None, ids: Iterable[pa.RecordBatch]
+    shares: Sequence[_Share], check: Check, ids: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in ids:
         for i in batch.column(0).to_pylist():
             for _, split in shares[i]:
                 lines = ((Origin(split.path, line), raw) for line, raw in read_split(split))
-                yield from checked(lines, tag)
+                yield from checked(lines, check)

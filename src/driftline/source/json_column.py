@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from driftline.core.routes import Plan, Settings
+from driftline.core.judge import Judge
+from driftline.core.routes import Conflict, Plan, Settings
 from driftline.core.types import Schema, Struct
 from driftline.engine import CASE, FILES
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import expect
+from driftline.observe.walk import Expect, expect
 from driftline.route import json_source
 from driftline.route.source import has_twins, tags_needed
 from driftline.route.sql import name
-from driftline.source.json_text import LINES, Origin, checked, rejected_lines, routed
+from driftline.source.json_text import LINES, Check, Origin, checked, rejected_lines, routed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +33,8 @@ class JsonColumn:
     column: str
     checked: DataFrame | None = None
     careful: bool = False
+    judge: Judge | None = None
+    known: Expect = field(default_factory=Expect)
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -43,8 +46,9 @@ class JsonColumn:
         import pickle
 
         texts = self.frame.select(name(self.column))
+        self.known = expect(schema, settings)
         seen = texts.mapInArrow(
-            partial(_observe_texts, expect(schema, settings.mark), settings, self.column), "seen binary"
+            partial(_observe_texts, self.known, settings, self.judge, self.column), "seen binary"
         ).collect()
         whole = merge_observations(pickle.loads(row.seen) for row in seen)  # noqa: S301  our own bytes
         self.careful = self.careful or whole.tally.careful
@@ -57,31 +61,34 @@ class JsonColumn:
         if has_twins(parsed):
             self.frame.sparkSession.conf.set(CASE, "true")
         if self.careful or tag:
-            self.checked = texts = texts.mapInArrow(partial(_check_texts, tag, self.column), LINES)
+            self.checked = texts = texts.mapInArrow(partial(_check_texts, Check(self.known, settings, self.judge, tag), self.column), LINES)
         return routed(texts, plan, parsed, struct, settings)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         return rejected_lines(self.checked, everything)
+
+    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+        self.judge, self.careful = judge, True
 
     def be_careful(self) -> bool:
         before, self.careful = self.careful, True
         return not before
 
 
-def _check_texts(tag: str | None, column: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _check_texts(check: Check, column: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         lines = ((Origin(column), text.encode()) for text in batch.column(0).to_pylist() if text is not None)
-        yield from checked(lines, tag)
+        yield from checked(lines, check)
 
 
 def _observe_texts(
-    known: Any, settings: Settings, column: str, batches: Iterable[pa.RecordBatch]
+    known: Expect, settings: Settings, judge: Judge | None, column: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     import pickle
 
     import pyarrow as pa
 
-    observer = JsonObserver(known, settings)
+    observer = JsonObserver(known, settings, judge)
     line = 1
     for batch in batches:
         texts = batch.column(0).to_pylist()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from driftline.core.routes import Plan, Settings
-from driftline.core.types import Struct
-from driftline.observe.json_lines import reason
+from driftline.core.judge import Judge
+from driftline.core.routes import Conflict, Plan, Settings
+from driftline.core.types import Struct, dotted
+from driftline.observe.json_lines import JsonObserver, reason
 from driftline.observe.numbers import tag_numbers
+from driftline.observe.walk import Expect
 from driftline.route import Source, select
 from driftline.route.sql import literal, name
 from driftline.source.base import REJECTED
@@ -80,14 +83,34 @@ def rejected_lines(lines: DataFrame | None, everything: str | None) -> DataFrame
     )
 
 
-def checked(lines: Iterable[tuple[Origin, bytes]], tag: str | None) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What lines are checked against: ``known`` of the table, the ``judge``, if one is asked, and the ``tag`` of
+    numbers, if they are tagged."""
+
+    known: Expect
+    settings: Settings
+    judge: Judge | None
+    tag: str | None
+
+    def verdict(self) -> Callable[[bytes, Origin], str | Conflict | None]:
+        """A function that says why a line is no record of the table's; None if it is."""
+        if self.judge is None:
+            return lambda line, _: reason(line)
+        observer = JsonObserver(self.known, self.settings, self.judge)
+        return lambda line, origin: observer.look(line, origin.source or "", origin.line or 0)
+
+
+def checked(lines: Iterable[tuple[Origin, bytes]], check: Check) -> Iterator[pa.RecordBatch]:
     """Each record's text, tagged if asked for, or the reason why it is none; the columns are `LINES`."""
+    verdict = check.verdict()
     rows: list[tuple[Any, ...]] = []
     size = 0
     for origin, raw in lines:
         if not raw.strip():
             continue
-        rows.append(_row(origin, raw, tag))
+        why = verdict(raw, origin)
+        rows.append(_accepted(raw, check.tag, origin) if why is None else _rejected(raw, why, origin))
         size += len(raw)
         if size >= _BATCH:
             yield _record_batch(rows)
@@ -96,15 +119,21 @@ def checked(lines: Iterable[tuple[Origin, bytes]], tag: str | None) -> Iterator[
         yield _record_batch(rows)
 
 
-def _row(origin: Origin, raw: bytes, tag: str | None) -> tuple[Any, ...]:
-    why = reason(raw)
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        return None, raw.decode(errors="backslashreplace"), raw, why, None, None, None, *origin
-    if why is not None:
-        return None, text, None, why, None, None, None, *origin
+def _accepted(raw: bytes, tag: str | None, origin: Origin) -> tuple[Any, ...]:
+    text = raw.decode()
     return (tag_numbers(text, tag) if tag else text), None, None, None, None, None, None, *origin
+
+
+def _rejected(raw: bytes, why: str | Conflict, origin: Origin) -> tuple[Any, ...]:
+    told = (
+        (why, None, None, None)
+        if isinstance(why, str)
+        else (why.why, dotted(why.path), why.table_type, why.incoming_type)
+    )
+    try:
+        return None, raw.decode(), None, *told, *origin
+    except UnicodeDecodeError:
+        return None, raw.decode(errors="backslashreplace"), raw, *told, *origin
 
 
 def _record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.naming import marked_key
-from driftline.core.routes import Plan, Settings
+from driftline.core.exclude import without_excluded
+from driftline.core.judge import Judge
+from driftline.core.routes import Conflict, Plan, Settings
 from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen, merge_all
 from driftline.core.types import (
-    DOUBLE,
-    LONG,
     Field,
     List,
     Map,
+    Path,
     Primitive,
     Schema,
     Struct,
@@ -26,11 +26,12 @@ from driftline.core.types import (
 )
 from driftline.engine import PLAIN
 from driftline.errors import UsageError
-from driftline.observe.numbers import EXACT
 from driftline.observe.observation import Observation, Tally
 from driftline.route import select, typed_source
-from driftline.route.sql import name, variable
+from driftline.route.sql import name
 from driftline.source.base import rejected_columns
+from driftline.source.typed_conflicts import accepted_rows, rejected_rows
+from driftline.source.typed_look import look
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,7 +55,6 @@ _TYPES = {
     "variant": "variant",
 }
 _VOID = Primitive("void")
-_INSTANTS = ("date", "timestamp", "timestamp_ntz")
 
 
 @dataclass(slots=True)
@@ -64,35 +64,44 @@ class TypedFrames:
     frames: Sequence[tuple[str, DataFrame]]
     bad: DataFrame | None = None
     bad_count: int = 0
+    conflicts: tuple[Conflict, ...] = ()
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        shapes, tally = [], Tally(malformed=self.bad_count)
         structs = [core_struct(frame.schema) for _, frame in self.frames]
-        shapes = [
-            shape_of(struct, Place(label, 0)) for (label, _), struct in zip(self.frames, structs, strict=True)
-        ]
+        for (label, _), struct in zip(self.frames, structs, strict=True):
+            shape = shape_of(struct, Place(label, 0))
+            shapes.append(without_excluded(_without_refused(shape, self.conflicts), settings.contract))
         merged = merge_all(shapes)
-        records = 0
         for (_, frame), struct in zip(self.frames, structs, strict=True):
-            records += _look(frame, struct, merged, schema, settings)
-        return Observation(merged, Tally(records=records, malformed=self.bad_count))
+            tally += look(frame, struct, merged, schema, settings, self.conflicts)
+        return Observation(merged, tally)
+
+    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+        self.conflicts += tuple(conflicts)
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
         out = []
         for _, frame in self.frames:
-            columns = select(struct, plan.route, typed_source(core_struct(frame.schema)), settings)
+            given = core_struct(frame.schema)
+            columns = select(struct, plan.route, typed_source(given), settings)
             out.append(
-                frame.selectExpr(
+                accepted_rows(frame, given, self.conflicts).selectExpr(
                     *(f"{sql} as {name(f.name)}" for sql, f in zip(columns, struct.fields, strict=True))
                 )
             )
         return reduce(lambda a, b: a.union(b), out)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
-        if everything is None:
-            return self.bad
-        rows = [_as_json(label, frame, everything) for label, frame in self.frames]
-        return reduce(lambda a, b: a.union(b), [*rows, *([self.bad] if self.bad is not None else [])])
+        found = [] if self.bad is None else [self.bad]
+        for label, frame in self.frames:
+            struct = core_struct(frame.schema)
+            refused = rejected_rows(frame, struct, self.conflicts, label)
+            found += [] if refused is None else [refused]
+            if everything is not None:
+                found.append(_as_json(label, accepted_rows(frame, struct, self.conflicts), everything))
+        return reduce(lambda a, b: a.union(b), found) if found else None
 
     def be_careful(self) -> bool:
         return False
@@ -169,87 +178,27 @@ def _as_json(label: str, frame: DataFrame, reason: str) -> DataFrame:
     )
 
 
-# Exactness: what the schema does not tell is asked of the data, in one pass, and only where it matters. -----
+def _without_refused(shape: RecordShape, conflicts: Iterable[Conflict]) -> RecordShape:
+    """The shape of the rows that are left: without the facets whose every value was refused."""
+    for conflict in conflicts:
+        if conflict.facet is not None and conflict.inexact is None:
+            _forget(shape.fields, conflict.path, conflict.facet)
+    return shape
 
 
-def _look(frame: DataFrame, struct: Struct, shape: RecordShape, schema: Schema, settings: Settings) -> int:
-    """Counts the rows, and marks in ``shape`` longs beyond ±2^53, fine and far instants, missing required values."""
-    asked: list[tuple[str, Any]] = []
-    for way, sql in _questions(struct, shape, schema.struct, settings, "", lambda body: body):
-        asked.append((sql, way))
-    row = frame.selectExpr(
-        "count(1)",
-        *(f"coalesce(bool_or({sql}), false) as {name(f'q{i}')}" for i, (sql, _) in enumerate(asked)),
-    ).head()
-    assert row is not None
-    for answer, (_, mark) in zip(row[1:], asked, strict=True):
-        if answer:
-            mark()
-    return int(row[0])
-
-
-def _questions(
-    struct: Struct, shape: RecordShape, table: Struct, settings: Settings, prefix: str, around: Any
-) -> Iterator[tuple[Any, str]]:
-    known: dict[str, list[Field]] = {}
-    for column in table.fields:
-        marked = marked_key(column.doc, settings.mark)
-        known.setdefault(column.name if marked is None else marked, []).append(column)
-    for f in struct.fields:
-        seen_field = shape.fields.get(f.name)
-        if seen_field is None:
-            continue
-        columns = known.get(f.name, [])
-        x = f"{prefix}{name(f.name)}"
-        if any(c.required for c in columns):
-            yield _marker(seen_field, "missing"), around(f"{x} is null")
-        dim, inner = peel(f.type)
-        bases = {peel(c.type)[1] for c in columns} | {facet.base for facet in seen_field.facets}
-        inside = _exists(dim, around)
-        if isinstance(inner, Primitive):
-            seen = seen_field.facets.get(Facet(dim, inner))
-            if seen is not None and inner == LONG and DOUBLE in bases:
-                yield _marker(seen, "wide"), inside(x, lambda v: f"abs(cast({v} as decimal(20,0))) > {EXACT}")
-            if seen is not None and inner.name in _INSTANTS and bases & {LONG, DOUBLE}:
-                yield _marker(seen, "far"), inside(x, lambda v: f"year({v}) not between 1970 and 2199")
-                if inner.name != "date":
-                    for digits, unit in ((6, 1_000), (3, 1_000_000)):
-                        micros = "cast(date_format({}, 'SSSSSS') as int)"
-                        yield (_marker(seen, "fraction", digits),
-                               inside(x, lambda v, u=unit, m=micros: f"{m.format(v)} % {u} <> 0"))  # fmt: skip
-        elif isinstance(inner, Struct):
-            seen = seen_field.facets.get(Facet(dim, RECORD))
-            structs = [s for c in columns if isinstance(s := peel(c.type)[1], Struct)]
-            if seen is not None and seen.record is not None:
-                below = Struct(tuple(g for s in structs for g in s.fields))
-                if dim:
-                    v = variable()
-                    yield from _questions(inner, seen.record, below, settings, f"{v}.",
-                                          lambda body, x=x, v=v, d=dim: around(_nested(x, v, d, body)))  # fmt: skip
-                else:
-                    yield from _questions(inner, seen.record, below, settings, f"{x}.", around)
-
-
-def _exists(dim: int, around: Any) -> Any:
-    def ask(x: str, body: Any) -> str:
-        if not dim:
-            return str(around(body(x)))
-        v = variable()
-        return str(around(_nested(x, v, dim, body(v))))
-
-    return ask
-
-
-def _nested(x: str, v: str, dim: int, body: str) -> str:
-    """``body`` of ``v`` for any element at depth ``dim``."""
-    if dim == 1:
-        return f"exists({x}, {v} -> {body})"
-    outer = variable()
-    return f"exists({x}, {outer} -> {_nested(outer, v, dim - 1, body)})"
-
-
-def _marker(target: Seen | FieldShape, attribute: str, value: Any = True) -> Any:
-    def mark() -> None:
-        setattr(target, attribute, max(getattr(target, attribute), value))
-
-    return mark
+def _forget(fields: dict[str, FieldShape], path: Path, facet: Facet) -> None:
+    key, *rest = path
+    field = fields.get(key)
+    if field is None:
+        return
+    below = tuple(rest)
+    while below[:1] == ("element",):
+        below = below[1:]
+    if not below:
+        field.facets.pop(facet, None)
+        return
+    for seen in field.facets.values():
+        if seen.record is not None:
+            _forget(seen.record.fields, below, facet)
+        if seen.value is not None and below[0] == "value":
+            _forget({"value": seen.value}, below, facet)

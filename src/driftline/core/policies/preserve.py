@@ -5,27 +5,36 @@ Everything here is about one field, level by level: nested fields are planned by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from driftline.core.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
+from driftline.core.policies.decision import Decision, Facets, New, Retyped
 from driftline.core.schema_json import type_name
 from driftline.core.shape import RECORD, Facet, Seen
 from driftline.core.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, Primitive
 
 DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
-Facets = Mapping[Facet, Seen]
 
+def decide(columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, unit: str) -> Decision:
+    """The columns of a field: widened in place first, then what is missing ("Planning a field").
 
-@dataclass(frozen=True, slots=True)
-class New:
-    """A column that a field needs: its facet, why, and what was seen of its cause."""
-
-    facet: Facet
-    rule: str
-    why: str
-    cause: Seen
+    ``pinned``: columns that are never widened.
+    """
+    now = list(columns)
+    changed: list[Retyped | None] = [None] * len(columns)
+    for i, column in enumerate(columns):
+        wider = None if pinned[i] else widening(column, facets)
+        if wider is not None:
+            now[i] = Facet(column.dim, wider.base)
+            why = f"{wider.spelled()} is wider than {column.spelled()}, which the format widens in place"
+            changed[i] = Retyped(now[i], why, facets[wider])
+    if not facets:
+        return Decision(changed)
+    if columns:
+        return Decision(changed, later(now, facets, unit))
+    new, first = first_sight(facets)
+    return Decision(changed, new, first)
 
 
 def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:

@@ -1,0 +1,35 @@
+"""Which single records a table accepts, once a plan has said what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from driftline.core.plan import plan
+from driftline.core.routes import Conflict, Settings, facet_of
+from driftline.core.schema_json import type_name
+from driftline.core.shape import Place, RecordShape
+from driftline.core.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Accepts a record if every one of the ``schemas`` takes it as it is: by the policies, and without a change."""
+
+    schemas: Sequence[Schema]
+    settings: Settings
+
+    def conflict(self, shape: RecordShape) -> Conflict | None:
+        """Why a record of this shape is not accepted; None if it is."""
+        for schema in self.schemas:
+            planned = plan(schema, shape, self.settings)
+            if planned.conflicts:
+                return planned.conflicts[0]
+            for change in planned.changes:
+                reason = change.reason
+                why = f"the table would need {type_name(change.type)} there: {reason.why}"
+                facet = facet_of(change.type)
+                return Conflict(
+                    reason.field or change.path, "none", facet, why, reason.sample, reason.place or Place()
+                )
+        return None

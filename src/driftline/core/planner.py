@@ -1,0 +1,450 @@
+"""The planner: one batch's shape against a schema, level by level.
+
+A record's fields are settled together (they share names), and the records inside them by the same function again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from driftline.core.changes import AddColumn, Change, Reason, RelaxColumn, RewriteColumn, WidenColumn
+from driftline.core.contract import Contract
+from driftline.core.data_keys import keys_are_data
+from driftline.core.naming import METADATA, Names, mark, marked_key, safe, suffix
+from driftline.core.policies import preserve, strict, widen
+from driftline.core.policies.decision import Decision, Refusal, Retyped
+from driftline.core.routes import (
+    ColumnRoute,
+    Conflict,
+    Conversion,
+    FieldRoute,
+    RecordRoute,
+    Settings,
+    facet_of,
+)
+from driftline.core.settle import settled
+from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, merge_all
+from driftline.core.stubs import hollow, inside, stub_of, value_of, with_inner, with_value
+from driftline.core.types import (
+    STRING,
+    VARIANT,
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    children,
+    dotted,
+    peel,
+    with_child,
+    wrap,
+)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A place that holds a value: a field, or a map's value. Its types, what was seen, the types to be made."""
+
+    types: list[Type]
+    shape: FieldShape
+    contract: Contract
+    policy: str
+    new: list[tuple[Type, Reason]] = field(default_factory=list)
+    original: Type | None = None
+    values: dict[MapOf, _Slot] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        return self.contract.epoch_unit or "ms"
+
+    def takes(self, column: Facet, facet: Facet) -> bool:
+        """Whether values of the facet are routed to the column."""
+        if self.policy == "widen":
+            return widen.takes(column, facet, self.shape.facets[facet])
+        return preserve.takes(column, facet)
+
+    def accepts(self, column: Facet, facet: Facet) -> bool:
+        """Whether the column takes every value of the facet, exactly."""
+        by = widen.accepts if self.policy == "widen" else preserve.accepts
+        return by(column, facet, self.shape.facets[facet], self.unit)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A column to be made: its type without what is nested, its cause, and the name it got."""
+
+    key: str
+    stub: Type
+    reason: Reason
+    natural: bool
+    column: Field = field(default_factory=lambda: Field("", STRING))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record planned: its struct, and the routes that fill it."""
+
+    struct: Struct
+    route: RecordRoute
+
+
+@dataclass(slots=True)
+class Planner:
+    """``refused``: paths of the data that get no new column. What it finds is in the lists."""
+
+    settings: Settings
+    schema: Schema
+    refused: frozenset[Path] = frozenset()
+    changes: list[Change] = field(default_factory=list)
+    converted: list[Conversion] = field(default_factory=list)
+    untyped: set[Path] = field(default_factory=set)
+    hints: list[str] = field(default_factory=list)
+    conflicts: list[Conflict] = field(default_factory=list)
+
+    def record(
+        self,
+        struct: Struct,
+        shape: RecordShape,
+        contract: Contract,
+        at: Path = (),
+        keys: Path = (),
+        within: bool = False,
+    ) -> Record:
+        """One record, level by level: decide each field, name the new columns, then go into each.
+
+        ``at`` is the path in the schema, ``keys`` the path in the data; ``within`` a struct that is itself new.
+        """
+        here = len(self.changes)
+        known = self.known(struct)
+        slots: dict[str, _Slot] = {}
+        drafts: dict[str, list[_Draft]] = {}
+        for key, seen in _in_order(shape, contract):
+            mine, of = known.get(key, []), contract.of(key)
+            drafts[key] = _declared(key, mine, of, (*keys, key))
+            paths = [(*at, c.name) for c in mine] + [(*at, key)] * len(drafts[key])
+            types = [c.type for c in mine] + [draft.stub for draft in drafts[key]]
+            slot = slots[key] = self.slot(types, seen, paths, (*keys, key), of, within)
+            drafts[key] += [_Draft(key, stub, r, stub == slot.original) for stub, r in slot.new]
+        new = [draft for made in drafts.values() for draft in made]
+        _name(struct, new, self.settings.mark)
+
+        fields = {column.name: column for column in struct.fields}
+        routes = []
+        for key, slot in slots.items():
+            columns = known.get(key, []) + [draft.column for draft in drafts[key]]
+            types = [*slot.types, *(stub for stub, _ in slot.new)]
+            places = [
+                (t, (*at, c.name), within or c.name not in fields)
+                for t, c in zip(types, columns, strict=True)
+            ]
+            filled = []
+            for column, route in zip(columns, self.fill(slot, places, (*keys, key)), strict=True):
+                if hollow(route.type):  # declared, but its fields are still to come
+                    new = [draft for draft in new if draft.column.name != column.name]
+                    continue
+                fields[column.name] = replace(column, type=route.type)
+                filled.append(route)
+            routes.append(FieldRoute(key, slot.shape, tuple(filled)))
+        ways = {column.name: (slots[r.key], r, column) for r in routes for column in r.columns}
+        if not within and (at or shape.fields):
+            for column in struct.fields:
+                if not _is_metadata(column):
+                    way = ways.get(column.name)
+                    below = (*keys, way[1].key if way else column.name)
+                    fields[column.name] = self.relaxed(
+                        fields[column.name], (*at, column.name), below, way, contract
+                    )
+
+        new.sort(key=lambda d: d.reason.place or Place())
+        for draft in new:
+            fields[draft.column.name] = fields.pop(draft.column.name)
+        # A column is listed before what is inside it.
+        self.changes[here:here] = [AddColumn(at, fields[d.column.name], d.reason, within) for d in new]
+        self.hint_of_keys(keys, shape, len(new))
+        return Record(Struct(tuple(fields.values())), RecordRoute(tuple(routes)))
+
+    def known(self, struct: Struct) -> dict[str, list[Field]]:
+        """The columns of a struct by the key that they belong to."""
+        known: dict[str, list[Field]] = {}
+        for column in struct.fields:
+            if not _is_metadata(column):
+                marked = marked_key(column.doc, self.settings.mark)
+                known.setdefault(column.name if marked is None else marked, []).append(column)
+        return known
+
+    def slot(
+        self,
+        types: list[Type],
+        seen: FieldShape,
+        paths: list[Path],
+        keys: Path,
+        contract: Contract,
+        within: bool,
+    ) -> _Slot:
+        """What one field needs: ``types`` are its columns', at ``paths``."""
+        columns = [facet_of(t) for t in types]
+        # What is frozen inside a struct that is itself new is frozen as its first batch makes it.
+        policy = "preserve" if within and contract.policy == "strict" else contract.policy
+        slot = _Slot(types, settled(seen, columns), contract, policy)
+        decision = self.decide(slot, columns, keys)
+        for refusal in decision.refused:
+            self.refuse(slot, refusal, columns, keys)
+        slot.types = [
+            t if change is None else self.retyped(t, path, change, keys)
+            for t, path, change in zip(types, paths, decision.columns, strict=True)
+        ]
+        columns = [facet_of(t) for t in slot.types]
+        plain = [n for n in decision.new if not isinstance(n.facet.base, MapOf)]
+        slot.new = [
+            (stub_of(n.facet), Reason(n.rule, n.why, keys, n.cause.sample, n.cause.place)) for n in plain
+        ]
+        slot.original = stub_of(decision.original) if decision.original and plain else None
+        self.maps(slot, columns, paths, keys, within)
+        self.note(slot, columns, keys)
+        return slot
+
+    def decide(self, slot: _Slot, columns: list[Facet], keys: Path) -> Decision:
+        """What the field's policy says."""
+        facets = slot.shape.facets
+        pinned = [t == slot.contract.hint for t in slot.types]
+        if keys in self.refused:
+            struct = dotted(keys[:-1]) or "the record"
+            why = f"{struct} would take the table beyond max_columns = {self.settings.max_columns}"
+            return strict.decide(columns, facets, slot.unit, why)
+        if slot.policy == "strict":
+            return strict.decide(columns, facets, slot.unit)
+        if slot.policy == "preserve":
+            plain = {f: s for f, s in facets.items() if not isinstance(f.base, MapOf)}
+            return preserve.decide(columns, pinned, plain, slot.unit)
+        if not columns and keys[-1].startswith("_") and self.schema.struct.fields:
+            why = "names that begin with _ are for the table's first batch"
+            return Decision((), refused=[Refusal(facet, why) for facet in facets])
+        return widen.decide(columns, pinned, facets, rewrite=self.settings.allow_rewrite)
+
+    def refuse(self, slot: _Slot, refusal: Refusal, columns: Sequence[Facet], keys: Path) -> None:
+        """Takes a facet, or its inexact values, out of the plan."""
+        seen = slot.shape.facets[refusal.facet]
+        told = ", ".join(c.spelled() for c in columns) or "none"
+        self.conflicts.append(
+            Conflict(
+                keys, told, refusal.facet, refusal.why, seen.sample, seen.place, refusal.inexact, slot.unit
+            )
+        )
+        if refusal.inexact is None:
+            del slot.shape.facets[refusal.facet]
+
+    def retyped(self, type_: Type, path: Path, change: Retyped, keys: Path) -> Type:
+        """The column's type after the change, which is noted."""
+        base = change.facet.base
+        assert isinstance(base, Primitive), base
+        made = with_inner(type_, base)
+        if change.rewrite:
+            reason = Reason("rewrite", change.why, keys, change.cause.sample, change.cause.place)
+            self.changes.append(RewriteColumn(path, made, reason))
+        else:
+            reason = Reason("widen-in-place", change.why, keys, change.cause.sample, change.cause.place)
+            self.changes.append(WidenColumn(inside(path, type_), base, reason))
+        return made
+
+    def maps(
+        self, slot: _Slot, columns: Sequence[Facet], paths: list[Path], keys: Path, within: bool
+    ) -> None:
+        """The map columns of a field, by type of key, for the largest dimension of such maps.
+
+        The values are a slot of their own; what is a new column there is a new map here.
+        """
+        dims: dict[MapOf, int] = {}
+        for facet in slot.shape.facets:
+            if isinstance(facet.base, MapOf) and not any(
+                c.base == VARIANT and preserve.takes(c, facet) for c in columns
+            ):
+                dims[facet.base] = max(facet.dim, dims.get(facet.base, 0))
+        for i, column in enumerate(columns):  # a declared map gets its values' contract, seen or not
+            if isinstance(column.base, MapOf) and hollow(slot.types[i]):
+                dims.setdefault(column.base, column.dim)
+        for base in sorted(dims, key=lambda b: (dims[b], str(b))):
+            seen = FieldShape(slot.shape.place)
+            for facet, kept in slot.shape.facets.items():
+                seen = seen.merge(kept.value) if facet.base == base and kept.value else seen
+            mine = [i for i, c in enumerate(columns) if c.base == base and c.dim >= dims[base]]
+            inner = [value_of(slot.types[i]) for i in mine]
+            at = [(*inside(paths[i], slot.types[i]), "value") for i in mine]
+            of = slot.contract.inside(dims[base]).of("value")
+            value = slot.values[base] = self.slot(inner, seen, at, (*keys, "value"), of, within or not mine)
+            for i, value_type in zip(mine, value.types, strict=True):
+                slot.types[i] = with_value(slot.types[i], value_type)
+            for stub, reason in value.new:
+                made = wrap(Map(base.key, stub), dims[base])
+                if slot.types and not mine:
+                    why = preserve.unfit(Facet(dims[base], base), columns)
+                    reason = replace(reason, rule="sibling", why=why)
+                slot.new.append((made, replace(reason, field=keys)))
+                record = slot.original is not None and facet_of(slot.original).base == RECORD
+                if not slot.types and not record and stub == value.original:
+                    slot.original = made
+
+    def fill(self, slot: _Slot, columns: Sequence[tuple[Type, Path, bool]], keys: Path) -> list[ColumnRoute]:
+        """The routes of a slot's columns, each given with its path and whether it is new."""
+        facets = [facet_of(t) for t, _, _ in columns]
+        largest = max((f.dim for f in facets if f.base == RECORD), default=0)
+        values: dict[int, FieldRoute] = {}
+        for base, below in slot.values.items():
+            at = [i for i, f in enumerate(facets) if f.base == base]
+            inner = [
+                (value_of(type_), (*inside(path, type_), "value"), new)
+                for type_, path, new in (columns[i] for i in at)
+            ]
+            filled = self.fill(below, inner, (*keys, "value"))
+            values |= {i: FieldRoute("value", below.shape, (way,)) for i, way in zip(at, filled, strict=True)}
+        out = []
+        for i, (type_, path, new) in enumerate(columns):
+            facet = facets[i]
+            takes = tuple(
+                f
+                for f in slot.shape.facets
+                if slot.takes(facet, f) and (facet.base != RECORD or facet.dim in (largest, f.dim))
+            )
+            record = None
+            if not new and (slot.shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)):
+                type_ = self.opened(type_, path, slot.shape.place)
+            if facet.base == RECORD and (takes or slot.shape.empty_record or hollow(type_)):
+                shape = merge_all(r for f in takes if (r := slot.shape.facets[f].record) is not None)
+                dim, struct = peel(type_)
+                assert isinstance(struct, Struct)
+                of = slot.contract.inside(dim)
+                made = self.record(struct, shape, of, inside(path, type_), inside(keys, type_), new)
+                type_, record = with_inner(type_, made.struct), made.route
+            elif i in values:
+                type_ = with_value(type_, values[i].columns[0].type)
+            out.append(ColumnRoute(path[-1], type_, takes, record, values.get(i), slot.contract.epoch_unit))
+        return out
+
+    def relaxed(
+        self,
+        column: Field,
+        path: Path,
+        keys: Path,
+        way: tuple[_Slot, FieldRoute, ColumnRoute] | None,
+        contract: Contract,
+    ) -> Field:
+        """The column, made optional if it is required and some record has no value for it.
+
+        Not so where the policy forbids it, nor identifier fields and what they are in: such records are refused.
+        """
+        if not column.required or (way is not None and self.always(*way)):
+            return column
+        policy = contract.of(keys[-1]).policy
+        absent = way is None or way[1].shape.absent
+        why = ""
+        if any(f.id in self.schema.identifiers for _, f in Schema(Struct((column,))).walk()):
+            why = "an identifier field without a value"
+        elif policy == "strict":
+            why = "a required column without a value; the schema is frozen"
+        elif policy == "widen" and absent:
+            why = "a required column that no record of the batch has"
+        place = way[1].shape.place if way else Place()
+        if why:
+            self.conflicts.append(Conflict(keys, facet_of(column.type).spelled(), None, why, "", place))
+            return column
+        reason = Reason("relax", "some record has no value for it", path, "", place if way else None)
+        self.changes.append(RelaxColumn(path, column.type, reason))
+        return replace(column, required=False)
+
+    def always(self, slot: _Slot, field: FieldRoute, column: ColumnRoute) -> bool:
+        """Whether every record has a value of the field that the column holds."""
+        shape, facet = field.shape, column.facet
+        seen = shape.facets or shape.empty_lists or shape.empty_record
+        return (
+            bool(seen)
+            and not shape.missing
+            and shape.empty_lists <= facet.dim
+            and not (shape.empty_record and isinstance(facet.base, Primitive))
+            and all(f in column.takes and slot.accepts(facet, f) for f in shape.facets)
+        )
+
+    def opened(self, type_: Type, path: Path, place: Place) -> Type:
+        """A list or map column with elements or values that may be null: the data's own, and what does not fit."""
+        if not isinstance(type_, List | Map):
+            return type_
+        child = children(type_)[-1]
+        below = (*path, child.name)
+        if child.required:
+            why = "a list or map of the data may hold null, or what does not fit"
+            self.changes.append(RelaxColumn(below, child.type, Reason("relax", why, below, "", place)))
+        inner = self.opened(child.type, below, place) if isinstance(type_, List) else child.type
+        return with_child(type_, child.name, replace(child, type=inner, required=False))
+
+    def note(self, slot: _Slot, columns: Sequence[Facet], keys: Path) -> None:
+        """What a person should know of a field that needs no column: conversions, untyped values, hints."""
+        made = [*columns, *(facet_of(t) for t, _ in slot.new)]
+        for facet, seen in slot.shape.facets.items():
+            if columns and facet not in made:
+                target = next((c for c in columns if slot.accepts(c, facet)), None)
+                if target is not None:
+                    self.converted.append(
+                        Conversion(keys, stub_of(facet), stub_of(target), seen.sample, seen.place)
+                    )
+        shape = slot.shape
+        nothing = not shape.facets and not columns
+        listless = shape.empty_lists > max((c.dim for c in made), default=0)
+        recordless = shape.empty_record and not any(
+            isinstance(c.base, MapOf) or c.base == RECORD for c in made
+        )
+        if nothing or listless or recordless:
+            self.untyped.add(keys)
+        one_or_many = {Facet(0, RECORD), Facet(1, RECORD)}
+        if one_or_many <= {*columns, *made} and not one_or_many <= set(columns):
+            path = dotted(keys)
+            self.hints.append(
+                f'{path} is an object or a list of objects: {path} = "list<record>" makes it one'
+            )
+
+    def hint_of_keys(self, keys: Path, shape: RecordShape, new: int) -> None:
+        """Points at a struct whose keys look like data, while it grows."""
+        type_ = keys_are_data(shape) if new and keys else None
+        if type_ is not None:
+            path = dotted(keys)
+            self.hints.append(
+                f'{path} has {len(shape.fields)} keys that look like data: {path} = "{type_}" makes it a map'
+            )
+
+
+def _in_order(shape: RecordShape, contract: Contract) -> list[tuple[str, FieldShape]]:
+    """The fields that were seen, in the order of the data, and those that are declared."""
+    fields = dict(sorted(shape.fields.items(), key=lambda f: (f[1].place, f[0])))
+    for key, of in contract.fields.items():
+        if of.hint is not None and not of.excluded:
+            fields.setdefault(key, FieldShape(Place(), absent=True, missing=True))
+    return list(fields.items())
+
+
+def _declared(key: str, columns: Sequence[Field], contract: Contract, keys: Path) -> list[_Draft]:
+    """The column that a hint declares, unless the field has it."""
+    hint = contract.hint
+    if hint is None or facet_of(hint) in [facet_of(c.type) for c in columns]:
+        return []
+    return [_Draft(key, hint, Reason("hint", "declared by a hint", keys), not columns)]
+
+
+def _is_metadata(column: Field) -> bool:
+    return column.doc is not None and column.doc.startswith(METADATA)
+
+
+def _name(struct: Struct, drafts: list[_Draft], prefix: str) -> None:
+    """Gives the new columns of a struct their names: natural ones first, in code point order (seed rules 4, 5)."""
+    names = Names.of(struct)
+    evolved = []
+    for draft in sorted(drafts, key=lambda d: d.key):
+        name = safe(draft.key)
+        if draft.natural and names.free(name):
+            names.take(name)
+            doc = None if name == draft.key else mark(draft.key, prefix)
+            draft.column = Field(name, draft.stub, doc=doc)
+        else:
+            evolved.append((draft, name, suffix(draft.stub)))
+    for draft, name, behind in sorted(evolved, key=lambda e: (e[0].key, e[2])):
+        draft.column = Field(names.take(name, behind), draft.stub, doc=mark(draft.key, prefix))
