@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from driftline.core.exclude import without_excluded
 from driftline.core.judge import Judge
 from driftline.core.plan import plan
 from driftline.core.routes import Conflict, Plan, Settings
-from driftline.core.types import Schema, dotted
+from driftline.core.types import Path, Schema, dotted
 from driftline.errors import DataError, UsageError
 from driftline.observe.observation import Observation
 from driftline.source.base import Source
@@ -18,21 +18,30 @@ ROUNDS = 20  # of looking for what the records that are left do to the table
 
 
 def accepted(
-    source: Source, schema: Schema, settings: Settings, progress: Callable[[str], None]
+    source: Source,
+    schema: Schema,
+    settings: Settings,
+    progress: Callable[[str], None],
+    lossy: Callable[[Plan], Iterable[Path]] = lambda _: (),
 ) -> tuple[Observation, Plan]:
     """What of the batch is accepted, and what that does to a table of ``schema``; the plan's conflicts are the rest's.
 
     Where the policies refuse something, the batch is observed once more without the records that hold it: they leave no
-    trace in the schema. Raises DataError for a conflict under ``on_conflict = "fail"``.
+    trace in the schema. ``lossy``: the columns whose values a plan's rewrites would change; those stay as they are. Raises
+    DataError for a conflict under ``on_conflict = "fail"``.
     """
     schemas: list[Schema] = []
     conflicts: list[Conflict] = []
+    kept: frozenset[Path] = frozenset()
     for _ in range(ROUNDS):
         progress("observing")
         seen = source.observe(schema, settings)
         seen = replace(seen, shape=without_excluded(seen.shape, settings.contract))
         progress("planning")
-        planned = plan(schema, seen.shape, settings)
+        planned = plan(schema, seen.shape, settings, kept)
+        while more := frozenset(lossy(planned)) - kept:
+            kept |= more
+            planned = plan(schema, seen.shape, settings, kept)
         if settings.on_conflict == "fail":
             _fail(seen, planned)
         if not planned.conflicts:
@@ -40,7 +49,7 @@ def accepted(
         _frozen_without_columns(schema, planned, settings)
         schemas.append(planned.schema)
         conflicts += planned.conflicts
-        source.refuse(Judge(tuple(schemas), settings), planned.conflicts)
+        source.refuse(Judge(tuple(schemas), settings, kept), planned.conflicts)
     raise DataError(
         f"{dotted(conflicts[-1].path)}: what is left of the batch still does not fit: {conflicts[-1].why}",
         "ingest the batch in smaller parts",

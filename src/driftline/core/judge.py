@@ -9,7 +9,7 @@ from driftline.core.plan import plan
 from driftline.core.routes import Conflict, Settings, facet_of
 from driftline.core.schema_json import type_name
 from driftline.core.shape import Place, RecordShape
-from driftline.core.types import Schema
+from driftline.core.types import Path, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,12 @@ class Judge:
 
     schemas: Sequence[Schema]
     settings: Settings
+    kept: frozenset[Path] = frozenset()
 
     def conflict(self, shape: RecordShape) -> Conflict | None:
         """Why a record of this shape is not accepted; None if it is."""
         for schema in self.schemas:
-            planned = plan(schema, shape, self.settings)
+            planned = plan(schema, shape, self.settings, self.kept)
             if planned.conflicts:
                 return planned.conflicts[0]
             for change in planned.changes:

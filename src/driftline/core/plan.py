@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from driftline.core.changes import AddColumn, Change, RewriteColumn, apply
+from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, apply
 from driftline.core.planner import Planner
 from driftline.core.routes import Plan, Settings
 from driftline.core.shape import Place, RecordShape
 from driftline.core.types import Path, Schema, Struct, dotted, leaves, peel
 
 
-def plan(schema: Schema, shape: RecordShape, settings: Settings | None = None) -> Plan:
+def plan(
+    schema: Schema, shape: RecordShape, settings: Settings | None = None, kept: frozenset[Path] = frozenset()
+) -> Plan:
     """What must change in ``schema`` for a batch of ``shape``, and how each field is routed.
 
-    What a policy refuses is among the plan's ``conflicts``. Fields that would give the table more than
+    ``kept``: columns that are not rewritten, though the settings allow it. What a policy refuses is among the plan's ``conflicts``. Fields that would give the table more than
     ``max_columns`` are refused, too, from the one on that was seen last.
 
     >>> from driftline.core.shape import Facet, FieldShape, Place, Seen
@@ -28,15 +30,17 @@ def plan(schema: Schema, shape: RecordShape, settings: Settings | None = None) -
     settings = settings or Settings()
     refused: frozenset[Path] = frozenset()
     while True:
-        made = _plan(schema, shape, settings, refused)
+        made = _plan(schema, shape, settings, refused, kept)
         more = _beyond(made, settings.max_columns) - refused
         if not more:
             return made
         refused |= more
 
 
-def _plan(schema: Schema, shape: RecordShape, settings: Settings, refused: frozenset[Path]) -> Plan:
-    planner = Planner(settings, schema, refused)
+def _plan(
+    schema: Schema, shape: RecordShape, settings: Settings, refused: frozenset[Path], kept: frozenset[Path]
+) -> Plan:
+    planner = Planner(settings, schema, refused, kept)
     record = planner.record(schema.struct, shape, settings.contract)
     changes = tuple(_lifted(planner.changes, schema, record.struct))
     return Plan(
@@ -78,15 +82,22 @@ def crowded(made: Plan) -> str:
 
 
 def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:
-    """Rewrites of list elements and map values as rewrites of the columns that they are in."""
+    """The changes with rewrites of list elements and map values as rewrites of the columns that they are in; a column
+    that is rewritten is optional from then on."""
     planned = Schema(after)
+    rewritten = {_column(change.path, before) for change in changes if isinstance(change, RewriteColumn)}
     for change in changes:
         if isinstance(change, RewriteColumn):
-            path = change.path
-            while (above := before.find(path[:-1])) is not None and not isinstance(above.type, Struct):
-                path = path[:-1]
+            path = _column(change.path, before)
             column = planned.find(path)
             assert column is not None
             yield replace(change, path=path, type=column.type)
-        else:
+        elif not (isinstance(change, RelaxColumn) and _column(change.path, before) in rewritten):
             yield change
+
+
+def _column(path: Path, schema: Schema) -> Path:
+    """The struct's field that holds what is at the path."""
+    while (above := schema.find(path[:-1])) is not None and not isinstance(above.type, Struct):
+        path = path[:-1]
+    return path

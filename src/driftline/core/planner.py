@@ -94,11 +94,13 @@ class Record:
 
 @dataclass(slots=True)
 class Planner:
-    """``refused``: paths of the data that get no new column. What it finds is in the lists."""
+    """``refused``: paths of the data that get no new column; ``kept``: columns that are not rewritten. What it finds
+    is in the lists."""
 
     settings: Settings
     schema: Schema
     refused: frozenset[Path] = frozenset()
+    kept: frozenset[Path] = frozenset()
     changes: list[Change] = field(default_factory=list)
     converted: list[Conversion] = field(default_factory=list)
     untyped: set[Path] = field(default_factory=set)
@@ -190,7 +192,7 @@ class Planner:
         # What is frozen inside a struct that is itself new is frozen as its first batch makes it.
         policy = "preserve" if within and contract.policy == "strict" else contract.policy
         slot = _Slot(types, settled(seen, columns), contract, policy)
-        decision = self.decide(slot, columns, keys)
+        decision = self.decide(slot, columns, paths, keys)
         for refusal in decision.refused:
             self.refuse(slot, refusal, columns, keys)
         slot.types = [
@@ -207,7 +209,7 @@ class Planner:
         self.note(slot, columns, keys)
         return slot
 
-    def decide(self, slot: _Slot, columns: list[Facet], keys: Path) -> Decision:
+    def decide(self, slot: _Slot, columns: list[Facet], paths: list[Path], keys: Path) -> Decision:
         """What the field's policy says."""
         facets = slot.shape.facets
         pinned = [t == slot.contract.hint for t in slot.types]
@@ -223,7 +225,9 @@ class Planner:
         if not columns and keys[-1].startswith("_") and self.schema.struct.fields:
             why = "names that begin with _ are for the table's first batch"
             return Decision((), refused=[Refusal(facet, why) for facet in facets])
-        return widen.decide(columns, pinned, facets, rewrite=self.settings.allow_rewrite)
+        # A list or map that is kept is kept with what is inside it.
+        kept = any(path[: len(k)] == k for path in paths for k in self.kept)
+        return widen.decide(columns, pinned, facets, rewrite=self.settings.allow_rewrite and not kept)
 
     def refuse(self, slot: _Slot, refusal: Refusal, columns: Sequence[Facet], keys: Path) -> None:
         """Takes a facet, or its inexact values, out of the plan."""

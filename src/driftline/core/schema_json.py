@@ -45,6 +45,10 @@ def _fields(struct: Struct) -> list[dict[str, Any]]:
         entry = {"id": f.id, "name": f.name, "required": f.required, "type": _type(f.type)}
         if f.doc is not None:
             entry["doc"] = f.doc
+        if f.initial_default is not None:
+            entry["initial-default"] = f.initial_default
+        if f.write_default is not None:
+            entry["write-default"] = f.write_default
         out.append(entry)
     return out
 
@@ -89,7 +93,15 @@ def from_json(data: dict[str, Any]) -> Schema:
 def _read_struct(data: dict[str, Any]) -> Struct:
     return Struct(
         tuple(
-            Field(f["name"], _read_type(f["type"]), int(f["id"]), bool(f["required"]), f.get("doc"))
+            Field(
+                f["name"],
+                _read_type(f["type"]),
+                int(f["id"]),
+                bool(f["required"]),
+                f.get("doc"),
+                f.get("initial-default"),
+                f.get("write-default"),
+            )
             for f in data["fields"]
         )
     )

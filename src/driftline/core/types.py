@@ -41,6 +41,7 @@ STRING = Primitive("string")
 UUID = Primitive("uuid")
 BINARY = Primitive("binary")
 VARIANT = Primitive("variant")
+UNKNOWN = Primitive("unknown")
 
 
 def decimal(precision: int, scale: int) -> Primitive:
@@ -59,13 +60,19 @@ BIG_DECIMAL = decimal(38, 18)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column, or a field of a struct. Id 0 means: not yet given by the table."""
+    """A column, or a field of a struct. Id 0 means: not yet given by the table.
+
+    ``initial_default`` is what rows older than the column read, ``write_default`` what a record without a value gets:
+    both as Iceberg's JSON writes them.
+    """
 
     name: str
     type: Type
     id: int = 0
     required: bool = False
     doc: str | None = None
+    initial_default: Default = None
+    write_default: Default = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,7 @@ class Map:
 
 
 Type: TypeAlias = "Primitive | Struct | List | Map"
+Default: TypeAlias = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,15 @@ def has_value(struct: Struct, path: Path) -> str:
     return "false" if sql is None else f"coalesce({sql}, false)"
 
 
+def offends(struct: Struct, conflict: Conflict) -> str:
+    """Whether a row has the conflict."""
+    sql = _offence(struct, "", conflict.path, conflict)
+    return "false" if sql is None else f"coalesce({sql}, false)"
+
+
 def _offences(struct: Struct, conflicts: Sequence[Conflict]) -> list[tuple[str, Conflict]]:
-    found = ((_offence(struct, "", conflict.path, conflict), conflict) for conflict in conflicts)
-    return [(f"coalesce({sql}, false)", conflict) for sql, conflict in found if sql is not None]
+    found = ((offends(struct, conflict), conflict) for conflict in conflicts)
+    return [(sql, conflict) for sql, conflict in found if sql != "false"]
 
 
 def _offence(type_: Type, x: str, path: Path, conflict: Conflict | None) -> str | None:

@@ -1,0 +1,213 @@
+"""`apply`: the schema after changes. It trusts them; what a person asks for goes through `evolve`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from driftline.core.changes.defaults import default_json
+from driftline.core.changes.values import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    DropIdentifiers,
+    MoveColumn,
+    Position,
+    RelaxColumn,
+    RenameColumn,
+    RequireColumn,
+    RewriteColumn,
+    SetDefault,
+    SetDoc,
+    SetIdentifiers,
+    WidenColumn,
+)
+from driftline.core.naming import MARK, mark, marked_key
+from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
+
+Edit = Callable[[Field], Field | None]
+
+
+def apply(schema: Schema, changes: Iterable[ColumnChange]) -> Schema:
+    """The schema after ``changes``, with fresh ids for what is new, as a table would give them.
+
+    Raises KeyError for a path that is not there, TypeError where no struct is to add to.
+
+    >>> from driftline.core.types import LONG
+    >>> str(apply(Schema(), [AddColumn((), Field("a", LONG))]).struct)
+    'struct<a: long>'
+    """
+    draft = Draft(schema, schema.highest_id())
+    for change in changes:
+        draft.make(change)
+    return draft.schema
+
+
+def fresh(column: Field, last: int) -> Field:
+    """The column with ids after ``last``, its own first, as a table gives them."""
+    return _Ids(last).fresh(column)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A schema while it is changed. ``last`` is the highest id given so far, ``renamed`` are the ids of columns that
+    got their name here: while two columns have one name, as in a swap, the name means the other."""
+
+    schema: Schema
+    last: int
+    mark: str = MARK
+    renamed: set[int] = field(default_factory=set)
+
+    def make(self, change: ColumnChange) -> None:
+        match change:
+            case AddColumn(within=True):
+                return
+            case AddColumn(parent, column, to=to):
+                column = self._fresh(column)
+                self.renamed.add(column.id)
+                self.edit(parent, lambda f: replace(f, type=_add(f.type, column, to)))
+            case DropColumn(path):
+                self.edit(path, lambda _: None)
+            case RenameColumn(path, name):
+                self.renamed.add(self.edit(path, lambda f: renamed(f, name, self.mark)).id)
+            case MoveColumn(path, to):
+                self.edit(path[:-1], lambda f: replace(f, type=self._moved(f.type, path[-1], to)))
+            case WidenColumn(path, type_):
+                self.edit(path, lambda f: replace(f, type=type_))
+            case RelaxColumn(path):
+                self.edit(path, lambda f: replace(f, required=False))
+            case RequireColumn(path):
+                self.edit(path, lambda f: replace(f, required=True))
+            case RewriteColumn(path, type_):
+                self.edit(path, lambda f: self._fresh(replace(f, type=type_, required=False)))
+            case SetDefault(path, value):
+                self.edit(path, lambda f: replace(f, write_default=default_json(f.type, value)))
+            case SetDoc(path, doc):
+                self.edit(path, lambda f: replace(f, doc=documented(f.doc, doc, self.mark)))
+            case SetIdentifiers(paths):
+                ids = frozenset(self.find(path).id for path in paths)
+                self.schema = replace(self.schema, identifiers=ids)
+            case DropIdentifiers(paths):
+                ids = frozenset(self.find(path).id for path in paths)
+                self.schema = replace(self.schema, identifiers=self.schema.identifiers - ids)
+
+    def find(self, path: Path) -> Field:
+        """The field at a path; the empty path is the record itself. Raises KeyError."""
+        found = Field("", self.schema.struct)
+        for step in path:
+            found = self.child(found.type, step, path)
+        return found
+
+    def child(self, type_: Type, name: str, path: Path = ()) -> Field:
+        """The child of this name, of two the one that had it before."""
+        found = [f for f in children(type_) if f.name == name]
+        if not found:
+            raise KeyError(dotted(path or (name,)))
+        return next((f for f in found if f.id not in self.renamed), found[0])
+
+    def edit(self, path: Path, edit: Edit) -> Field:
+        """Edits the field at a path; None takes it out. Returns the field as it was."""
+        struct = self._edited(self.schema.struct, path, path, edit)
+        before = self.find(path)
+        assert isinstance(struct, Struct)
+        self.schema = replace(self.schema, struct=struct)
+        return before
+
+    def _edited(self, type_: Type, path: Path, whole: Path, edit: Edit) -> Type:
+        if not path:
+            made = edit(Field("", type_))
+            assert made is not None
+            return made.type
+        child = self.child(type_, path[0], whole)
+        made = (
+            edit(child)
+            if len(path) == 1
+            else replace(child, type=self._edited(child.type, path[1:], whole, edit))
+        )
+        match type_:
+            case Struct(fields):
+                at = next(i for i, f in enumerate(fields) if f is child)
+                return Struct((*fields[:at], *([made] if made else ()), *fields[at + 1 :]))
+            case List() if made:
+                return replace(type_, element=made.type, element_id=made.id, element_required=made.required)
+            case Map() if made and child.name == "value":
+                return replace(type_, value=made.type, value_id=made.id, value_required=made.required)
+            case _:
+                raise KeyError(dotted(whole))
+
+    def _moved(self, type_: Type, name: str, to: Position) -> Struct:
+        assert isinstance(type_, Struct)
+        column = self.child(type_, name)
+        after = None if to.after is None else self.child(type_, to.after).id
+        return _placed(tuple(f for f in type_.fields if f is not column), column, after)
+
+    def _fresh(self, column: Field) -> Field:
+        ids = _Ids(self.last)
+        column = ids.fresh(column)
+        self.last = ids.last
+        return column
+
+
+def renamed(column: Field, name: str, prefix: str = MARK) -> Field:
+    """The column under another name, marked with the key that fills it; without a mark where that is its name again."""
+    key = marked_key(column.doc, prefix)
+    text = (column.doc or "") if key is None else (column.doc or "").partition("\n")[2]
+    key = column.name if key is None else key
+    lines = [mark(key, prefix)] * (name != key) + [text] * bool(text)
+    return replace(column, name=name, doc="\n".join(lines) or None)
+
+
+def documented(before: str | None, doc: str | None, prefix: str = MARK) -> str | None:
+    """A doc with another comment: the mark stays its first line.
+
+    >>> documented("upsolver_evolved_from:size\\nbytes", "in bytes")
+    'upsolver_evolved_from:size\\nin bytes'
+    """
+    first = (before or "").partition("\n")[0]
+    if marked_key(before, prefix) is None or marked_key(doc, prefix) is not None:
+        return doc or None
+    return f"{first}\n{doc}" if doc else first
+
+
+def _add(type_: Type, column: Field, to: Position | None) -> Struct:
+    if not isinstance(type_, Struct):
+        raise TypeError(f"no struct to add {column.name} to, but {type_}")
+    if to is None:
+        return Struct((*type_.fields, column))
+    after = None if to.after is None else next((f.id for f in type_.fields if f.name == to.after), -1)
+    return _placed(type_.fields, column, after)
+
+
+def _placed(fields: tuple[Field, ...], column: Field, after: int | None) -> Struct:
+    """The fields with ``column`` behind the one of the id ``after``; None: in front."""
+    if after is None:
+        return Struct((column, *fields))
+    at = [f.id for f in fields].index(after) + 1
+    return Struct((*fields[:at], column, *fields[at:]))
+
+
+class _Ids:
+    def __init__(self, last: int) -> None:
+        self.last = last
+
+    def next(self) -> int:
+        self.last += 1
+        return self.last
+
+    def fresh(self, column: Field) -> Field:
+        return replace(column, id=self.next(), type=self._type(column.type))
+
+    def _type(self, type_: Type) -> Type:
+        match type_:
+            case Struct(fields):
+                own = [replace(f, id=self.next()) for f in fields]
+                return Struct(tuple(replace(f, type=self._type(f.type)) for f in own))
+            case List(element):
+                return replace(type_, element_id=self.next(), element=self._type(element))
+            case Map(key, value):
+                key_id, value_id = self.next(), self.next()
+                return replace(
+                    type_, key_id=key_id, value_id=value_id, key=self._type(key), value=self._type(value)
+                )
+            case Primitive():
+                return type_

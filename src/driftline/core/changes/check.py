@@ -1,0 +1,308 @@
+"""Whether a change of a column can be made: what is refused here has a reason and a way out, and nothing is committed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from driftline.core.changes.apply import Draft
+from driftline.core.changes.defaults import default_json
+from driftline.core.changes.values import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    DropIdentifiers,
+    MoveColumn,
+    Position,
+    RelaxColumn,
+    RenameColumn,
+    RequireColumn,
+    RewriteColumn,
+    SetDefault,
+    SetDoc,
+    SetIdentifiers,
+    WidenColumn,
+)
+from driftline.core.naming import Names, safe
+from driftline.core.schema_json import type_name
+from driftline.core.types import (
+    UNKNOWN,
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    children,
+    dotted,
+)
+from driftline.errors import DataError, UsageError
+
+V3_TYPES = frozenset({"variant", "unknown", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
+UPGRADE = "upgrade the table with --upgrade, or SET TBLPROPERTIES ('format-version'='3'); it does not go back"
+
+
+@dataclass(slots=True)
+class Checker:
+    """Checks one change after the other against the draft, which is as the changes before left it."""
+
+    draft: Draft
+    format_version: int
+
+    def check(self, change: ColumnChange) -> ColumnChange | None:
+        """The change, complete; None where there is nothing to do. Raises UsageError, DataError."""
+        match change:
+            case AddColumn():
+                return self.add(change)
+            case DropColumn():
+                return self.drop(change)
+            case RenameColumn(path, name):
+                self.member(path, "renamed")
+                named(name)
+                return change
+            case MoveColumn(path, to):
+                self.member(path, "moved")
+                self.position(path[:-1], to, path[-1])
+                return change
+            case WidenColumn(path, type_):
+                return self.widen(change, self.at(path).type, type_)
+            case RelaxColumn(path):
+                column = self.at(path)
+                self.not_identifier(column, path, "be optional")
+                return replace(change, type=column.type) if column.required else None
+            case RequireColumn(path):
+                if self.at(path).required:
+                    return None
+                raise DataError(
+                    f"{dotted(path)} is optional, and cannot become required",
+                    "rows may hold null there; add a column that is NOT NULL with a DEFAULT",
+                )
+            case SetDefault(path, value):
+                column = self.member(path, "given a default")
+                made = default_json(column.type, value)
+                self.default_allowed(made is not None)
+                return change
+            case SetDoc(path):
+                self.member(path, "commented")
+                return change
+            case SetIdentifiers(paths):
+                for path in paths:
+                    self.identifier(path)
+                return change
+            case DropIdentifiers(paths):
+                for path in paths:
+                    if self.at(path).id not in self.draft.schema.identifiers:
+                        raise UsageError(f"{dotted(path)} is not an identifier field")
+                return change
+            case RewriteColumn(path):
+                raise DataError(f"{dotted(path)}: a rewrite is the widen policy's, with allow_rewrite")
+
+    # One kind each --------------------------------------------------------------------------------------------
+
+    def add(self, change: AddColumn) -> AddColumn | None:
+        parent = self.at(change.parent) if change.parent else Field("", self.draft.schema.struct)
+        name, column = change.column.name, change.column
+        if not isinstance(parent.type, Struct):
+            raise DataError(
+                f"{dotted(change.parent)} is {type_name(parent.type)}: a field can be added to a struct only",
+                _inside(change.parent, parent.type, name),
+            )
+        if change.if_absent and not Names.of(parent.type).free(name):
+            return None
+        named(name)
+        self.type_allowed(change.path, column.type)
+        if column.required and column.initial_default is None:
+            raise DataError(
+                f"{dotted(change.path)} cannot be NOT NULL: rows that are there have no value",
+                "give it a DEFAULT, or leave NOT NULL out",
+            )
+        self.default_allowed(column.initial_default is not None)
+        if change.to:
+            self.position(change.parent, change.to, name)
+        return change
+
+    def drop(self, change: DropColumn) -> DropColumn | None:
+        try:
+            self.draft.find(change.path)
+        except KeyError:
+            if change.if_exists:
+                return None
+        column = self.member(change.path, "dropped")
+        self.not_identifier(column, change.path, "be dropped")
+        siblings = self.draft.find(change.path[:-1]).type
+        if len(change.path) > 1 and isinstance(siblings, Struct) and len(siblings.fields) == 1:
+            raise DataError(
+                f"{dotted(change.path)} is the only field of {dotted(change.path[:-1])}, and engines cannot write empty structs",
+                f"drop {dotted(change.path[:-1])}",
+            )
+        return change
+
+    def widen(self, change: WidenColumn, old: Type, new: Type) -> WidenColumn | None:
+        if old == new:
+            return None
+        what = f"{dotted(change.path)}: {type_name(old)} cannot become {type_name(new)}"
+        if not (isinstance(old, Primitive) and isinstance(new, Primitive)):
+            fields = "change its fields one by one: add, drop, or give one a wider type"
+            raise DataError(what, fields if children(old) and children(new) else _another(old))
+        if not promotes(old, new):
+            if (old.name, new.name) in (("date", "timestamp_ntz"), ("unknown", new.name)):
+                why = "format v3 allows it, but Iceberg's library refuses it: "
+            else:
+                why = "values would be lost: " if promotes(new, old) else ""
+            raise DataError(what, why + _another(old))
+        return change
+
+    def identifier(self, path: Path) -> None:
+        column = self.at(path)
+        below = [self.draft.find(path[:i]) for i in range(1, len(path))]
+        why = ""
+        if not isinstance(column.type, Primitive) or column.type.name in ("float", "double"):
+            why = f"is {type_name(column.type)}: no struct, list, map, float or double can be one"
+        elif any(not isinstance(f.type, Struct) for f in below):
+            why = "is inside a list or a map"
+        elif not column.required:
+            why = "is optional"
+        elif any(not f.required for f in below):
+            why = "is inside an optional struct"
+        if why:
+            raise DataError(f"{dotted(path)} cannot be an identifier field: it {why}")
+
+    # What they share ------------------------------------------------------------------------------------------
+
+    def at(self, path: Path) -> Field:
+        """The field at a path that may be changed. Raises UsageError with the nearest name."""
+        try:
+            found = self.draft.find(path)
+        except KeyError:
+            raise missing(self.draft.schema, path) from None
+        for i in range(len(path)):
+            if isinstance(self.draft.find(path[:i]).type, Map) and path[i] == "key":
+                raise DataError(
+                    f"{dotted(path)}: the keys of a map cannot change", "values can: m.value, m.value.x"
+                )
+        return found
+
+    def member(self, path: Path, what: str) -> Field:
+        """A field of a struct: elements, keys and values have no name, place or comment of their own."""
+        found = self.at(path)
+        if not isinstance(self.draft.find(path[:-1]).type, Struct):
+            raise DataError(f"{dotted(path)} cannot be {what}: it is what {dotted(path[:-1])} consists of")
+        return found
+
+    def position(self, parent: Path, to: Position, name: str) -> None:
+        if to.after is None:
+            return
+        if to.after == name:
+            raise DataError(f"{name} cannot stand after itself")
+        struct = self.draft.find(parent).type
+        if not any(f.name == to.after for f in children(struct)):
+            where = f"in {dotted(parent)}" if parent else "at the top"
+            raise UsageError(
+                f"there is no {to.after} {where} to stand after",
+                nearest(to.after, [f.name for f in children(struct)]) or "a column stays in its struct",
+            )
+
+    def not_identifier(self, column: Field, path: Path, what: str) -> None:
+        inside = {f.id for _, f in Schema(Struct((column,))).walk()}
+        if inside & self.draft.schema.identifiers:
+            whose = "is" if column.id in self.draft.schema.identifiers else "holds"
+            raise DataError(
+                f"{dotted(path)} cannot {what}: it {whose} an identifier field",
+                "DROP IDENTIFIER FIELDS first",
+            )
+
+    def default_allowed(self, given: bool) -> None:
+        if given and self.format_version < 3:
+            raise DataError(f"a table of format v{self.format_version} has no defaults, v3 has them", UPGRADE)
+
+    def type_allowed(self, path: Path, type_: Type) -> None:
+        match type_:
+            case Primitive(name):
+                if name in V3_TYPES and self.format_version < 3:
+                    raise DataError(f"{dotted(path)}: {name} is of format v3", UPGRADE)
+            case Struct(fields):
+                if not fields:
+                    raise DataError(f"{dotted(path)}: engines cannot write empty structs")
+                names = Names()
+                for f in fields:
+                    named(f.name)
+                    if not names.free(f.name):
+                        raise DataError(f"{dotted(path)} has {f.name} twice, in this or another letter case")
+                    names.take(f.name)
+                    self.type_allowed((*path, f.name), f.type)
+            case List() | Map():
+                for f in children(type_):
+                    if f.type == UNKNOWN:
+                        raise DataError(f"{dotted(path)}: engines cannot write {type_name(type_)}")
+                    self.type_allowed((*path, f.name), f.type)
+
+
+def promotes(old: Primitive, new: Primitive) -> bool:
+    """Whether Iceberg widens the type in metadata.
+
+    >>> from driftline.core.types import INT, LONG, DOUBLE
+    >>> promotes(INT, LONG), promotes(LONG, DOUBLE)
+    (True, False)
+    """
+    if old.name == new.name == "decimal":
+        return new.args[0] > old.args[0] and new.args[1] == old.args[1]
+    return (old.name, new.name) in (("int", "long"), ("float", "double"))
+
+
+def named(name: str) -> None:
+    """Raises UsageError where engines cannot carry the name."""
+    if safe(name) != name or not name:
+        raise UsageError(
+            f"{name!r} is no name that engines can carry", f"name it {safe(name)!r}" if name else None
+        )
+
+
+def missing(schema: Schema, path: Path) -> UsageError:
+    """There is no such column: the error, with the nearest that there is."""
+    whole = dotted(path)
+    known = [(dotted(p), p) for p, _ in schema.walk()]
+    twin = next((p for text, p in known if text == whole), None)
+    if twin is not None:  # one name with a dot in it
+        return UsageError(f"there is no column {whole}", f"write {'.'.join(f'`{s}`' for s in twin)}")
+    loose = [text for text, p in known if [s for s in p if s not in ("element", "value")] == list(path)]
+    hint = f"did you mean {loose[0]}?" if loose else nearest(whole, [text for text, _ in known])
+    return UsageError(f"there is no column {whole}", hint or f"columns are {_listed(schema)}")
+
+
+def nearest(word: str, known: list[str]) -> str | None:
+    by_case = [k for k in known if k.casefold() == word.casefold()]
+    near = by_case or difflib.get_close_matches(word, known, 1, 0.6)
+    return f"did you mean {near[0]}?" if near else None
+
+
+def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
+    """Where fields of one struct have one name, in any letter case."""
+    inner = ((path, f.type) for path, f in Schema(struct).walk())
+    for at, type_ in [((), struct), *inner]:
+        names: dict[str, list[Field]] = {}
+        for f in type_.fields if isinstance(type_, Struct) else ():
+            names.setdefault(f.name.casefold(), []).append(f)
+        yield from (((*at, found[-1].name), found) for found in names.values() if len(found) > 1)
+
+
+def _listed(schema: Schema) -> str:
+    names = [f.name for f in schema.struct.fields]
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+
+
+def _inside(path: Path, type_: Type, name: str) -> str | None:
+    """How to reach the struct that was meant."""
+    steps = list(path)
+    while isinstance(type_, List | Map):
+        steps.append("element" if isinstance(type_, List) else "value")
+        type_ = children(type_)[-1].type
+    return f"did you mean {dotted((*steps, name))}?" if isinstance(type_, Struct) else None
+
+
+def _another(old: Type) -> str:
+    wider = {"int": "long", "float": "double", "decimal": "more digits, with the same scale"}
+    can = wider.get(old.name) if isinstance(old, Primitive) else None
+    return f"{type_name(old)} can become {can}" if can else "add a column of the other type beside it"

@@ -1,0 +1,146 @@
+"""Defaults of columns: a literal of a person's as Iceberg's JSON writes a value of the column's type, exactly or not at all."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, time
+from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
+from uuid import UUID
+
+from driftline.core.changes.values import Literal
+from driftline.core.schema_json import type_name
+from driftline.core.types import Default, Primitive, Type
+from driftline.errors import DataError
+
+_BITS = {"int": 31, "long": 63}
+_EXACT = {"float": 2**24, "double": 2**53}  # beyond, not every whole number is there
+
+
+def default_json(type_: Type, value: Literal) -> Default:
+    """The value as a column of the type holds it; None is no default.
+
+    >>> from driftline.core.types import DATE, decimal
+    >>> default_json(decimal(9, 2), Decimal("1.5")), default_json(DATE, "2026-01-02")
+    ('1.50', '2026-01-02')
+
+    Raises DataError where the column cannot hold it exactly.
+    """
+    if value is None:
+        return None
+    if not isinstance(type_, Primitive):
+        raise DataError(
+            f"{type_name(type_)} can have no default but NULL", "give its fields defaults, one by one"
+        )
+    try:
+        made = _of(type_, value)
+    except (ValueError, ArithmeticError):
+        made = None
+    if made is None:
+        raise DataError(f"{shown(value)} is no {type_name(type_)}, or not exactly")
+    return made
+
+
+def literal_of(type_: Type, default: Default) -> Literal:
+    """A default of Iceberg's JSON as a literal that `default_json` gives the same for."""
+    if isinstance(default, str) and isinstance(type_, Primitive):
+        if type_.name == "decimal":
+            return Decimal(default)
+        if type_.name in ("binary", "fixed"):
+            return bytes.fromhex(default)
+    return default
+
+
+def shown(value: Literal) -> str:
+    """A literal as SQL has it."""
+    match value:
+        case None | bool():
+            return "NULL" if value is None else str(value).upper()
+        case int() | float() | Decimal():
+            return str(value)
+        case bytes():
+            return f"X'{value.hex()}'"
+        case datetime() | date() | time():
+            return f"'{value.isoformat()}'"
+        case _:
+            return "'" + str(value).replace("'", "''") + "'"
+
+
+def _of(type_: Primitive, value: Literal) -> Default:
+    match type_.name:
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "int" | "long":
+            return _whole(value, _BITS[type_.name])
+        case "float" | "double":
+            return _floating(value, _EXACT[type_.name])
+        case "decimal":
+            return _decimal(value, *type_.args)
+        case "string":
+            return value if isinstance(value, str) else None
+        case "uuid":
+            return str(value if isinstance(value, UUID) else UUID(str(value)))
+        case "binary" | "fixed":
+            return _bytes(value, type_)
+        case "date":
+            return _date(value)
+        case "time":
+            at = value if isinstance(value, time) else time.fromisoformat(_text(value))
+            return None if at.tzinfo else at.isoformat()
+        case "timestamp" | "timestamp_ntz":
+            return _timestamp(value, instant=type_.name == "timestamp")
+        case _:
+            return None
+
+
+def _text(value: Literal) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError(value)
+
+
+def _whole(value: Literal, bits: int) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    whole: int = int(value)
+    return whole if whole == value and -(2**bits) <= whole < 2**bits else None
+
+
+def _floating(value: Literal, exact: int) -> float | None:
+    """A fraction is the nearest there is; a whole number is itself, up to ``exact``."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    given = Decimal(value)
+    lost = given == given.to_integral_value() and abs(given) > exact
+    return None if lost or not math.isfinite(float(value)) else float(value)
+
+
+def _decimal(value: Literal, precision: int, scale: int) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    with localcontext(Context(prec=precision, traps=[Inexact, InvalidOperation])):
+        return f"{exact.quantize(Decimal(1).scaleb(-scale)):f}"
+
+
+def _bytes(value: Literal, type_: Primitive) -> str | None:
+    if not isinstance(value, bytes) or (type_.args and len(value) != type_.args[0]):
+        return None
+    return value.hex().upper()
+
+
+def _date(value: Literal) -> str | None:
+    if isinstance(value, datetime):
+        return None
+    return (value if isinstance(value, date) else date.fromisoformat(_text(value))).isoformat()
+
+
+def _timestamp(value: Literal, *, instant: bool) -> str | None:
+    """An instant is in UTC, and without a zone means UTC; what has no zone may not name one."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = value.isoformat()
+    at = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
+    if instant:
+        at = at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
+    elif at.tzinfo:
+        return None
+    return at.isoformat()

@@ -1,0 +1,264 @@
+"""`evolve`: a table's definition after changes that a person asked for, each checked before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from driftline.core.changes.apply import Draft
+from driftline.core.changes.check import Checker, clashes, missing, nearest
+from driftline.core.changes.values import (
+    AddColumn,
+    AddPartitionField,
+    DropColumn,
+    DropPartitionField,
+    RenameColumn,
+    RenameTable,
+    ReplacePartitionField,
+    SetDistribution,
+    SetPartitioning,
+    SetProperties,
+    SetSortOrder,
+    TableChange,
+    Term,
+    UnsetProperties,
+)
+from driftline.core.definition import DISTRIBUTION, Definition
+from driftline.core.layout import COUNTED, IDENTITY, TIMES, PartitionField, SortField
+from driftline.core.naming import MARK
+from driftline.core.schema_json import type_name
+from driftline.core.types import Struct, dotted
+from driftline.errors import DataError, DriftlineError, UsageError
+
+VERSION = "format-version"
+OURS = frozenset({"driftline.batch", "driftline.change"})
+RESERVED = OURS | {
+    "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms",
+    "current-schema", "default-partition-spec", "default-sort-order", "provider", "location", "sort-order",
+    "identifier-fields",
+}  # fmt: skip
+
+
+class Refused(Exception):
+    """A change that cannot be made: which of the list, from 0, and why."""
+
+    def __init__(self, step: int, error: DriftlineError) -> None:
+        super().__init__(str(error))
+        self.step = step
+        self.error = error
+
+
+def evolve(
+    before: Definition, changes: Sequence[TableChange], *, mark: str = MARK, upgrade: bool = False
+) -> Definition:
+    """The definition after all changes, one after the other. Names may meet on the way, so long as they are apart at
+    the end: two columns can be swapped. ``upgrade``: to format v3. Raises Refused."""
+    evolution = _Evolution(before, mark, upgrade)
+    for step, change in enumerate(changes):
+        try:
+            evolution.make(step, change)
+        except DriftlineError as error:
+            raise Refused(step, error) from error
+    return evolution.end()
+
+
+@dataclass(slots=True)
+class _Evolution:
+    now: Definition
+    mark: str
+    upgrade: bool
+    draft: Draft = field(init=False)
+    named: dict[int, int] = field(
+        default_factory=dict
+    )  # ids of columns to the step that named or dropped them
+    dropped: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        last = max(self.now.last_column, self.now.schema.highest_id())
+        self.draft = Draft(self.now.schema, last, self.mark)
+        if self.upgrade:
+            self.now = replace(self.now, format_version=max(3, self.now.format_version))
+
+    def make(self, step: int, change: TableChange) -> None:
+        match change:
+            case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetPartitioning():
+                self.now = replace(self.now, partition=self.partitioned(change))
+            case SetSortOrder(terms):
+                fields = (
+                    SortField(self.source(t.term), t.term.transform, t.descending, t.nulls_first)
+                    for t in terms
+                )
+                self.now = replace(self.now, sort=tuple(fields))
+            case SetDistribution(mode, unless_set):
+                if not (unless_set and DISTRIBUTION in self.now.properties):
+                    self.now = replace(self.now, properties={**self.now.properties, DISTRIBUTION: mode})
+            case SetProperties():
+                self.set(change)
+            case UnsetProperties():
+                self.unset(change)
+            case RenameTable():
+                raise UsageError(
+                    "RENAME TO stands alone: the name is the catalog's, and not of the same commit"
+                )
+            case _:
+                self.column(step, change)
+
+    def column(self, step: int, change: TableChange) -> None:
+        assert not isinstance(change, RenameTable)
+        checked = Checker(self.draft, self.now.format_version).check(change)  # type: ignore[arg-type]
+        if checked is None:
+            return
+        if isinstance(checked, DropColumn):
+            gone = self.draft.find(checked.path)
+            self.dropped |= {f.id: step for _, f in replace(self.now.schema, struct=Struct((gone,))).walk()}
+        last = self.draft.last
+        if isinstance(checked, RenameColumn):
+            self.named[self.draft.find(checked.path).id] = step
+        self.draft.make(checked)
+        if isinstance(checked, AddColumn):
+            self.named[last + 1] = step
+
+    def end(self) -> Definition:
+        """The definition, if all of it holds together."""
+        schema = self.draft.schema
+        for path, twins in clashes(schema.struct):
+            steps = [self.named[f.id] for f in twins if f.id in self.named]
+            if steps:
+                names = sorted({f.name for f in twins})
+                other = f", and engines do not tell {' and '.join(names)} apart" if len(names) > 1 else ""
+                raise Refused(max(steps), DataError(f"there is a column {dotted(path)} already{other}"))
+        if not schema.struct.fields and self.dropped:
+            raise Refused(max(self.dropped.values()), DataError("a table keeps at least one column"))
+        ids = {f.id for _, f in schema.walk()}
+        for kind, sources in (
+            ("partition field", {p.source: p.name for p in self.now.partition if p.transform.name != "void"}),
+            ("sort order", {s.source: "" for s in self.now.sort}),
+        ):
+            for source, name in sources.items():
+                if source in self.dropped and source not in ids:
+                    way = f"DROP PARTITION FIELD {name}" if name else "WRITE UNORDERED"
+                    what = f"the {kind} {name}".strip()
+                    raise Refused(
+                        self.dropped[source],
+                        DataError(
+                            f"{dotted(self.path_before(source))} cannot be dropped: {what} is made of it",
+                            f"{way} first, or in the same call",
+                        ),
+                    )
+        return replace(self.now, schema=schema, last_column=self.draft.last)
+
+    def path_before(self, column: int) -> tuple[str, ...]:
+        return self.now.path_of(column) or ()
+
+    # Layout ---------------------------------------------------------------------------------------------------
+
+    def partitioned(self, change: TableChange) -> tuple[PartitionField, ...]:
+        fields = self.now.partition
+        match change:
+            case AddPartitionField(term, name):
+                return (*fields, self.field(term, name, fields))
+            case DropPartitionField(old):
+                gone = self.existing(old)
+                return tuple(f for f in fields if f is not gone)
+            case ReplacePartitionField(old, term, name):
+                gone = self.existing(old)
+                rest = tuple(f for f in fields if f is not gone)
+                new = self.field(term, name, rest)
+                return tuple(new if f is gone else f for f in fields)
+            case SetPartitioning(terms):
+                made: tuple[PartitionField, ...] = ()
+                for term in terms:
+                    made = (*made, self.field(term, "", made))
+                return made
+        raise AssertionError(change)
+
+    def field(self, term: Term, name: str, among: tuple[PartitionField, ...]) -> PartitionField:
+        source = self.source(term)
+        name = name or term.transform.field_name(dotted(term.path))
+        for other in among:
+            if (other.source, other.transform) == (source, term.transform):
+                raise DataError(f"the table is partitioned by {shown(term)} already, as {other.name}")
+            if other.name == name:
+                raise DataError(f"there is a partition field {name} already", "name it with AS")
+            if other.source == source and {other.transform.name, term.transform.name} <= set(TIMES):
+                raise DataError(
+                    f"{shown(term)} beside {other.name} says nothing new",
+                    f"REPLACE PARTITION FIELD {other.name} WITH {shown(term)}",
+                )
+        twin = next((f for f in self.draft.schema.struct.fields if f.name == name), None)
+        if twin is not None and not (twin.id == source and term.transform.name == "identity"):
+            raise DataError(f"{name} is a column, and cannot name a partition field too", "name it with AS")
+        return PartitionField(name, source, term.transform)
+
+    def source(self, term: Term) -> int:
+        """The id of a term's column, if the transform takes it."""
+        try:
+            column = self.draft.find(term.path)
+        except KeyError:
+            raise missing(self.draft.schema, term.path) from None
+        if any(not isinstance(self.draft.find(term.path[:i]).type, Struct) for i in range(len(term.path))):
+            raise DataError(f"{dotted(term.path)} is inside a list or a map, and so has many values a row")
+        transform = term.transform
+        if transform.name in COUNTED and not transform.n:
+            raise UsageError(
+                f"{transform.name} needs a number from 1", f"write {transform.name}(8, {dotted(term.path)})"
+            )
+        if not transform.takes(column.type):
+            raise DataError(
+                f"{transform.of(dotted(term.path))}: {transform.name} does not take {type_name(column.type)}"
+            )
+        return column.id
+
+    def existing(self, wanted: str | Term) -> PartitionField:
+        if isinstance(wanted, Term):
+            source = self.source(wanted)
+            found = [f for f in self.now.partition if (f.source, f.transform) == (source, wanted.transform)]
+        else:
+            source = next((f.id for path, f in self.draft.schema.walk() if dotted(path) == wanted), 0)
+            found = [f for f in self.now.partition if f.name == wanted]
+            found += [f for f in self.now.partition if (f.source, f.transform) == (source, IDENTITY)]
+        if found:
+            return found[0]
+        names = [f.name for f in self.now.partition]
+        text = wanted if isinstance(wanted, str) else shown(wanted)
+        raise UsageError(
+            f"there is no partition field {text}",
+            nearest(text, names)
+            or (f"there are {', '.join(names)}" if names else "the table is not partitioned"),
+        )
+
+    # Properties -----------------------------------------------------------------------------------------------
+
+    def set(self, change: SetProperties) -> None:
+        given = dict(change.properties)
+        _not_reserved(given)
+        version = given.pop(VERSION, None)
+        if version is not None:
+            if not version.isdecimal() or int(version) < self.now.format_version:
+                raise DataError(
+                    f"format-version {version} is not possible: the table is v{self.now.format_version}, and does not go back"
+                )
+            self.now = replace(self.now, format_version=int(version))
+        self.now = replace(self.now, properties={**self.now.properties, **given})
+
+    def unset(self, change: UnsetProperties) -> None:
+        _not_reserved(change.keys)
+        absent = [key for key in change.keys if key not in self.now.properties]
+        if absent and not change.if_exists:
+            raise UsageError(
+                f"there is no property {absent[0]}",
+                nearest(absent[0], list(self.now.properties))
+                or "UNSET TBLPROPERTIES IF EXISTS passes over it",
+            )
+        kept = {key: value for key, value in self.now.properties.items() if key not in change.keys}
+        self.now = replace(self.now, properties=kept)
+
+
+def shown(term: Term) -> str:
+    return term.transform.of(dotted(term.path))
+
+
+def _not_reserved(keys: Sequence[str] | dict[str, str]) -> None:
+    for key in keys:
+        if key in RESERVED:
+            raise UsageError(f"{key} is not to be set by hand: the table keeps it itself")

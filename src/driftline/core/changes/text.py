@@ -1,0 +1,183 @@
+"""Changes in words and as `--json` prints them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driftline.core.changes.defaults import shown
+from driftline.core.changes.values import (
+    AddColumn,
+    AddPartitionField,
+    Change,
+    DropColumn,
+    DropIdentifiers,
+    DropPartitionField,
+    MoveColumn,
+    Position,
+    RelaxColumn,
+    RenameColumn,
+    RenameTable,
+    ReplacePartitionField,
+    RequireColumn,
+    RewriteColumn,
+    SetDefault,
+    SetDistribution,
+    SetDoc,
+    SetIdentifiers,
+    SetPartitioning,
+    SetProperties,
+    SetSortOrder,
+    SortTerm,
+    TableChange,
+    Term,
+    UnsetProperties,
+    WidenColumn,
+)
+from driftline.core.schema_json import type_name
+from driftline.core.types import Path, dotted
+
+
+def to_dict(change: Change) -> dict[str, Any]:
+    """The change as `ingest --json` prints it."""
+    reason = change.reason
+    return {
+        "action": change.action,
+        "path": dotted(change.path),
+        "field": dotted(reason.field or change.path),
+        "type": type_name(change.type),
+        "rule": reason.rule,
+        "why": reason.why,
+        "sample": reason.sample,
+        "seen_in": str(reason.place or ""),
+    }
+
+
+def in_words(change: TableChange) -> str:
+    """The change, as short as it can be said.
+
+    >>> in_words(RenameColumn(("a", "b"), "c")), in_words(MoveColumn(("a",), Position("z")))
+    ('a.b is now c', 'a stands after z')
+    """
+    match change:
+        case AddColumn(_, column):
+            default = (
+                "" if column.initial_default is None else f", {_json(column.initial_default)} in old rows"
+            )
+            return f"new {dotted(change.path)} {type_name(column.type)}{default}"
+        case DropColumn(path):
+            return f"{dotted(path)} dropped"
+        case RenameColumn(path, name):
+            return f"{dotted(path)} is now {name}"
+        case MoveColumn(path, to):
+            return f"{dotted(path)} stands {f'after {to.after}' if to.after else 'first'}"
+        case WidenColumn(path, type_):
+            return f"{dotted(path)} is now {type_name(type_)}"
+        case RewriteColumn(path, type_):
+            return f"{dotted(path)} is rewritten as {type_name(type_)}"
+        case RelaxColumn(path):
+            return f"{dotted(path)} is now optional"
+        case RequireColumn(path):
+            return f"{dotted(path)} is now required"
+        case SetDefault(path, value):
+            return f"{dotted(path)} {f'gets {shown(value)} by default' if value is not None else 'has no default'}"
+        case SetDoc(path, doc):
+            return f"{dotted(path)} comment {_quoted(doc)}"
+        case SetIdentifiers(paths):
+            return f"identifier fields {_listed(paths) or 'none'}"
+        case DropIdentifiers(paths):
+            return f"no identifier fields any longer: {_listed(paths)}"
+        case RenameTable(name):
+            return f"table renamed to {name}"
+        case _:
+            return _layout_in_words(change)
+
+
+def _layout_in_words(change: TableChange) -> str:
+    match change:
+        case AddPartitionField(term, name):
+            return f"partitioned by {_term(term)}{f' as {name}' if name else ''} too"
+        case DropPartitionField(old):
+            return f"no longer partitioned by {_ref(old)}"
+        case ReplacePartitionField(old, term, name):
+            return f"partitioned by {_term(term)}{f' as {name}' if name else ''} in place of {_ref(old)}"
+        case SetPartitioning(terms):
+            return f"partitioned by {', '.join(map(_term, terms))}" if terms else "no longer partitioned"
+        case SetSortOrder(terms):
+            return f"sorted by {', '.join(map(sort_term, terms))}" if terms else "no longer sorted"
+        case SetDistribution(mode):
+            return f"rows go to writers by {mode}"
+        case SetProperties(properties):
+            return f"set {', '.join(properties)}"
+        case UnsetProperties(keys):
+            return f"unset {', '.join(keys)}"
+        case _:
+            raise AssertionError(change)
+
+
+def details(change: TableChange) -> dict[str, Any]:
+    """The change as `history --json` prints it."""
+    path = getattr(change, "path", None)
+    out: dict[str, Any] = {"action": change.action}
+    if path is not None:
+        out["path"] = dotted(path)
+    match change:
+        case AddColumn(_, column):
+            out["type"] = type_name(column.type)
+            if column.initial_default is not None:
+                out["default"] = column.initial_default
+        case WidenColumn(type=type_) | RewriteColumn(type=type_):
+            out["type"] = type_name(type_)
+        case RenameColumn(name=name) | RenameTable(name=name):
+            out["to"] = name
+        case MoveColumn(_, to):
+            out["after"] = to.after
+        case SetDefault(_, value):
+            out["default"] = None if value is None else shown(value)
+        case SetDoc(_, doc):
+            out["comment"] = doc
+        case SetIdentifiers(paths=paths) | DropIdentifiers(paths=paths):
+            out["paths"] = [dotted(p) for p in paths]
+        case SetPartitioning(terms):
+            out["by"] = [_term(t) for t in terms]
+        case SetSortOrder(terms):
+            out["by"] = [sort_term(t) for t in terms]
+        case SetProperties(properties):
+            out["keys"] = list(properties)
+        case UnsetProperties(keys):
+            out["keys"] = list(keys)
+        case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetDistribution():
+            out["text"] = in_words(change)
+        case _:
+            pass
+    return out
+
+
+def sort_term(term: SortTerm) -> str:
+    """A sort term as SQL has it; what is Iceberg's default is left out."""
+    way = " desc" if term.descending else ""
+    usual = term.nulls_first is not term.descending
+    nulls = "" if usual else f" nulls {'first' if term.nulls_first else 'last'}"
+    return f"{_term(term.term)}{way}{nulls}"
+
+
+def _term(term: Term) -> str:
+    return term.transform.of(dotted(term.path))
+
+
+def _ref(old: str | Term) -> str:
+    return old if isinstance(old, str) else _term(old)
+
+
+def _listed(paths: tuple[Path, ...]) -> str:
+    return ", ".join(map(dotted, paths))
+
+
+def _quoted(text: str | None) -> str:
+    return '"' + text.replace("\n", " ") + '"' if text else "removed"
+
+
+def _json(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+__all__ = ["Position", "details", "in_words", "sort_term", "to_dict"]

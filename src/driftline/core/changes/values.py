@@ -1,0 +1,293 @@
+"""What can be changed about a table, each as a frozen value.
+
+The planner makes the first four, `alter` parses SQL into any of them, `diff` finds them between two versions.
+Paths name columns as they are when the change's turn comes; steps into lists and maps are ``element`` and ``value``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import TypeAlias
+from uuid import UUID
+
+from driftline.core.layout import IDENTITY, Transform
+from driftline.core.shape import Place
+from driftline.core.types import UNKNOWN, Field, Path, Type
+
+Literal: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime | time | UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a change is made: the rule, in words, and the value that caused it."""
+
+    rule: str = ""
+    why: str = ""
+    field: Path = ()
+    sample: str = ""
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """First in its struct, or right ``after`` the field of this name."""
+
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """Adds ``column`` to the struct at ``parent``, at the end or ``to`` a position. ``within`` a struct that is itself
+    new: it comes with that struct's type, and is listed to be seen. ``if_absent``: only where none has its name."""
+
+    parent: Path
+    column: Field
+    reason: Reason = Reason()
+    within: bool = False
+    to: Position | None = None
+    if_absent: bool = False
+
+    action = "add"
+
+    @property
+    def path(self) -> Path:
+        return (*self.parent, self.column.name)
+
+    @property
+    def type(self) -> Type:
+        return self.column.type
+
+
+@dataclass(frozen=True, slots=True)
+class WidenColumn:
+    """Gives the primitive at ``path`` a wider type of its family."""
+
+    path: Path
+    type: Type
+    reason: Reason = Reason()
+
+    action = "widen"
+
+
+@dataclass(frozen=True, slots=True)
+class RelaxColumn:
+    """Makes a required column optional. ``type`` is what it has, for those who print it."""
+
+    path: Path
+    type: Type = UNKNOWN
+    reason: Reason = Reason()
+
+    action = "relax"
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteColumn:
+    """Gives the column at ``path`` a type that only rewritten data can have: a column of the same name, in the same
+    place, with an id of its own."""
+
+    path: Path
+    type: Type
+    reason: Reason = Reason()
+
+    action = "rewrite"
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """Takes the column out of the schema; its values stay in the files, and read again after an undo."""
+
+    path: Path
+    if_exists: bool = False
+
+    action = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Gives the column another name in its struct; its id and values stay."""
+
+    path: Path
+    name: str
+
+    action = "rename"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumn:
+    """Moves the column within its struct."""
+
+    path: Path
+    to: Position
+
+    action = "move"
+
+
+@dataclass(frozen=True, slots=True)
+class RequireColumn:
+    """Makes the column required: never possible where it is optional, and so only seen in tables of others."""
+
+    path: Path
+
+    action = "require"
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefault:
+    """What records without a value get from now on; None: nothing. Rows that are there stay as they are."""
+
+    path: Path
+    value: Literal
+
+    action = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class SetDoc:
+    """Changes the comment. The mark of an evolved column stays, unless the comment brings one of its own."""
+
+    path: Path
+    doc: str | None
+
+    action = "comment"
+
+
+@dataclass(frozen=True, slots=True)
+class SetIdentifiers:
+    """Makes exactly these columns the identifier fields."""
+
+    paths: tuple[Path, ...]
+
+    action = "identifiers"
+
+
+@dataclass(frozen=True, slots=True)
+class DropIdentifiers:
+    """These columns are no identifier fields any longer."""
+
+    paths: tuple[Path, ...]
+
+    action = "drop identifiers"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A column through a transform, as partition specs and sort orders have it."""
+
+    path: Path
+    transform: Transform = IDENTITY
+
+
+@dataclass(frozen=True, slots=True)
+class SortTerm:
+    term: Term
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionField:
+    """New files are partitioned by ``term`` too; ``name`` empty: as Iceberg would name it."""
+
+    term: Term
+    name: str = ""
+
+    action = "add partition field"
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitionField:
+    """New files are no longer partitioned by the field, given by its name or its term."""
+
+    field: str | Term
+
+    action = "drop partition field"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacePartitionField:
+    """One partition field in place of another; the same term under another name renames it."""
+
+    old: str | Term
+    term: Term
+    name: str = ""
+
+    action = "replace partition field"
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartitioning:
+    """New files are partitioned by exactly these terms; none: not at all."""
+
+    terms: tuple[Term, ...] = ()
+
+    action = "partition"
+
+
+@dataclass(frozen=True, slots=True)
+class SetSortOrder:
+    """New files are sorted by these terms; none: not at all."""
+
+    terms: tuple[SortTerm, ...] = ()
+
+    action = "sort"
+
+
+@dataclass(frozen=True, slots=True)
+class SetDistribution:
+    """How rows are handed to the writing tasks: ``none``, ``hash`` (by partition) or ``range`` (by the sort order).
+    ``unless_set``: only where the table has no such setting."""
+
+    mode: str
+    unless_set: bool = False
+
+    action = "distribute"
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    action = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetProperties:
+    keys: tuple[str, ...]
+    if_exists: bool = False
+
+    action = "unset"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    """Another name in the catalog, ``table`` or ``namespace.table``. It stands alone: it is no change of the table."""
+
+    name: str
+
+    action = "rename table"
+
+
+Change: TypeAlias = AddColumn | WidenColumn | RelaxColumn | RewriteColumn
+ColumnChange: TypeAlias = (
+    Change
+    | DropIdentifiers
+    | DropColumn
+    | RenameColumn
+    | MoveColumn
+    | RequireColumn
+    | SetDefault
+    | SetDoc
+    | SetIdentifiers
+)
+LayoutChange: TypeAlias = (
+    AddPartitionField
+    | DropPartitionField
+    | ReplacePartitionField
+    | SetPartitioning
+    | SetSortOrder
+    | SetDistribution
+)
+TableChange: TypeAlias = ColumnChange | LayoutChange | SetProperties | UnsetProperties | RenameTable
