@@ -17,19 +17,23 @@ from driftline.settings import as_properties
 FILE = "driftline.toml"
 DEFAULT = Path("lake")
 
-_KEYS = ("lake", "catalog", "tables")
+_KEYS = ("lake", "format", "catalog", "tables")
+_FORMATS = ("iceberg", "ducklake")
 _SECRET = re.compile(r"token|secret|passw|credential|access.?key|private|account.?key|sas", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+_PASSWORD = re.compile(r"password\s*=\s*'?([^'\s]+)", re.IGNORECASE)
 HIDDEN = "***"
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``: settings."""
+    """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``: settings.
+    ``ducklake``: the catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg."""
 
     lake: Path = DEFAULT
     catalog: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ducklake: str | None = None
 
     def redact(self, text: str) -> str:
         """The text without the catalog's secrets.
@@ -38,6 +42,7 @@ class Config:
         '401 for *** at http://***@host/'
         """
         secrets = {value for key, value in self.catalog.items() if value and _SECRET.search(key)}
+        secrets.update(_PASSWORD.findall(self.ducklake or ""))
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
         return _USERINFO.sub(HIDDEN, text)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Names are data: nothing in them may be taken for SQL's own.
+# Names are data: nothing in them may be taken for SQL's own. And `timestamp` is what it is in a table: an instant.
 PLAIN = {
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
@@ -23,10 +24,10 @@ FILES = {**PLAIN, CASE: "true", "spark.sql.variant.allowDuplicateKeys": "true"}
 @contextmanager
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """The session with these settings, and with its own again afterwards."""
-    before = {key: spark.conf.get(key, None) for key in conf}
+    before = {key: old for key, value in conf.items() if (old := spark.conf.get(key, None)) != value}
     try:
-        for key, value in conf.items():
-            spark.conf.set(key, value)
+        for key in before:
+            spark.conf.set(key, conf[key])
         yield
     finally:
         for key, old in before.items():

@@ -2,61 +2,106 @@
 
 from __future__ import annotations
 
+import random
+import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline import quarantine
 from driftline.accept import accepted
+from driftline.capture.token import BatchIsInError, Token
 from driftline.core.routes import Plan, Settings
+from driftline.core.types import Path
 from driftline.engine import configured
 from driftline.errors import DataError
-from driftline.formats.iceberg import CommitConflict, IcebergTable, State, Transaction, short
+from driftline.formats.base import CommitConflict, State, Table, Transaction
+from driftline.formats.iceberg import short
 from driftline.observe.observation import Observation
 from driftline.report.result import Result, result
+from driftline.rewrite import lossy_rewrites, rewrites, rewritten_rows
 from driftline.route.columns import LOST
 from driftline.settings import as_properties, from_properties
 from driftline.source.base import Source
 
-ATTEMPTS = 5
+ATTEMPTS = 10  # of planning, where others change the table's schema or settings meanwhile
+COMMITS = 50  # of what is planned and written, where others only add to the table
+_WAIT = 0.05  # seconds, more at each try and not the same for two writers
 
 Progress = Callable[[str], None]
 
 
 def ingest(
-    table: IcebergTable,
+    table: Table,
     source: Source,
     *,
     settings: Mapping[str, str] | None = None,
     dry_run: bool = False,
+    token: Token | None = None,
     progress: Progress = lambda _: None,
 ) -> Result:
     """Takes one batch into the table; with ``dry_run`` only plans it.
 
     All or nothing: after an error the table is as it was. Planned anew, up to `ATTEMPTS` times, where another
     writer changed the table meanwhile. Raises DataError where the data or the table says no.
+
+    ``token``: the batch is a micro-batch of a capture, and enters the table once, however often it is brought;
+    raises BatchIsInError where it is there.
+    ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed.
     """
+    properties = as_properties(settings or {})
+    batch = uuid.uuid4().hex if token is None else token.batch
     with configured(table.spark, source.conf):
-        return _ingest(table, source, as_properties(settings or {}), dry_run=dry_run, progress=progress)
+        return _ingest(_Batch(table, source, batch, properties, token, progress), dry_run=dry_run)
 
 
-def _ingest(
-    table: IcebergTable, source: Source, properties: Mapping[str, str], *, dry_run: bool, progress: Progress
-) -> Result:
-    batch = uuid.uuid4().hex
-    for _ in range(ATTEMPTS):
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What is the same at each try. ``properties``: settings that come with the batch."""
+
+    table: Table
+    source: Source
+    id: str
+    properties: Mapping[str, str]
+    token: Token | None
+    progress: Progress
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """The table properties that the batch sets."""
+        return {
+            **self.properties,
+            "driftline.batch": self.id,
+            **(self.token.properties if self.token is not None else {}),
+        }
+
+    def check(self, state: State) -> None:
+        if self.token is not None:
+            self.token.check(self.table.name, state.uuid, state.properties)
+
+
+def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
+    table, source = batch.table, batch.source
+    tried = False
+    for attempt in range(ATTEMPTS):
         state = table.load()
-        wanted = from_properties({**state.properties, **properties})
-        seen, planned = accepted(source, state.schema, wanted, progress)
-        if dry_run:
-            return result(table.name, batch, seen, planned, 0, 0, None)
-        progress("writing")
+        batch.check(state)
+        if attempt == 0 and batch.token is not None:
+            tried = quarantine.forget(table, batch.token)
+        wanted = from_properties({**state.properties, **batch.properties})
         try:
-            return _write(table, state, source, seen, planned, wanted, properties, batch)
+            seen, planned = accepted(source, state.schema, wanted, batch.progress, partial(_lossy, table))
+            if dry_run:
+                return result(table.name, batch.id, seen, planned, 0, 0, None)
+            batch.progress("writing")
+            return _write(batch, state, seen, planned, wanted, tried=tried)
         except CommitConflict as conflict:
             last, hint = str(conflict), "other writers keep changing this table: try again"
+            _wait(attempt)
         except (_Misread, PySparkException, Py4JError) as error:
             last, hint = short(error), "did a file change while it was read? try again"
             if not (_misread(error) and source.be_careful()):
@@ -65,44 +110,48 @@ def _ingest(
 
 
 def _write(
-    table: IcebergTable,
-    state: State,
-    source: Source,
-    seen: Observation,
-    planned: Plan,
-    settings: Settings,
-    properties: Mapping[str, str],
-    batch: str,
+    batch: _Batch, state: State, seen: Observation, planned: Plan, settings: Settings, *, tried: bool
 ) -> Result:
+    """``tried``: the quarantine has had this batch before, by a try that did not end."""
     if not planned.schema.struct.fields:
-        return _no_columns(table, source, seen, planned, settings, batch)
-    observed = seen.tally.records + seen.tally.malformed
-    transaction = table.transaction(state, planned.schema)
+        return _no_columns(batch, seen, planned, settings)
+    table, source, tally = batch.table, batch.source, seen.tally
+    observed = tally.records + tally.malformed
+    if batch.token is not None and not observed:
+        return result(table.name, batch.id, seen, planned, 0, 0, None)
+    rewritten = bool(rewrites(planned.changes))
+    transaction = table.transaction(state, planned.schema, pinned=rewritten or batch.token is not None)
     kept: quarantine.Staged | None = None
     try:
-        if state.exists:
+        if transaction.base is not None:
+            batch.check(transaction.base)
             transaction.evolve(planned.changes)
-        written = _append(transaction, source, seen, planned, settings, batch)
+        written = _append(transaction, batch, seen, planned, settings)
         # Looking for what is no record reads the batch once more: only where observing has met some.
-        rejected = source.rejected() if seen.tally.malformed else None
-        kept = None if rejected is None else quarantine.stage(table, rejected, batch)
+        rejected = source.rejected() if tally.malformed else None
+        kept = None if rejected is None else quarantine.stage(table, rejected, batch.id, batch.token)
         quarantined = 0 if kept is None else kept.rows
         if written + quarantined != observed:
             raise _Misread(
                 f"{observed} records were observed, {written} were written and {quarantined} quarantined"
             )
-        transaction.set({**properties, "driftline.batch": batch})
-        snapshot = transaction.snapshot if written else None
+        transaction.set(batch.marks)
         # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
         if kept is not None:
+            batch.progress("quarantining")
             kept.commit()
-        transaction.commit()
-    except BaseException:
+        transaction = _commit(batch, transaction)
+    except BaseException as error:
         transaction.abandon()
-        if kept is not None:
+        if kept is not None and isinstance(error, BatchIsInError):
+            # Another process was faster, and its rejects are in quarantine, unless they were forgotten here.
+            kept.withdraw(tried=tried)
+        elif kept is not None:
             kept.undo()
         raise
-    return result(table.name, batch, seen, planned, written, quarantined, snapshot)
+    snapshot = transaction.snapshot if written else None
+    batch.progress("committed")
+    return result(table.name, batch.id, seen, planned, written, quarantined, snapshot)
 
 
 class _Misread(Exception):
@@ -110,28 +159,56 @@ class _Misread(Exception):
 
 
 def _append(
-    transaction: Transaction, source: Source, seen: Observation, planned: Plan, settings: Settings, batch: str
+    transaction: Transaction, batch: _Batch, seen: Observation, planned: Plan, settings: Settings
 ) -> int:
-    if not seen.tally.records:
-        return 0
-    rows = source.rows(planned, transaction.schema.struct, settings)
-    return transaction.append(rows, {"driftline.batch": batch})
+    struct, summary = transaction.schema.struct, {"driftline.batch": batch.id}
+    rows = batch.source.rows(planned, struct, settings)
+    if rewrites(planned.changes):
+        old = batch.table.read()
+        there = old.count()
+        return (
+            transaction.replace(rewritten_rows(old, planned.before, struct, settings).union(rows), summary)
+            - there
+        )
+    return transaction.append(rows, summary) if seen.tally.records else 0
 
 
-def _no_columns(
-    table: IcebergTable, source: Source, seen: Observation, planned: Plan, settings: Settings, batch: str
-) -> Result:
+def _lossy(table: Table, planned: Plan) -> list[Path]:
+    return lossy_rewrites(table.read(), planned.before, planned.changes) if rewrites(planned.changes) else []
+
+
+def _commit(batch: _Batch, transaction: Transaction) -> Transaction:
+    """Commits, again where others have added to the table meanwhile; returns what was committed."""
+    for attempt in range(COMMITS):
+        batch.progress("committing")
+        try:
+            transaction.commit()
+            return transaction
+        except CommitConflict:
+            _wait(attempt)
+            batch.check(batch.table.load())
+            transaction = transaction.again()
+    raise CommitConflict(f"{batch.table.name}: others committed {COMMITS} times meanwhile")
+
+
+def _wait(attempt: int) -> None:
+    time.sleep(random.uniform(0, _WAIT * min(attempt + 1, 20)))  # noqa: S311  no secret
+
+
+def _no_columns(batch: _Batch, seen: Observation, planned: Plan, settings: Settings) -> Result:
     """A table cannot be made without a column: the records wait in quarantine (2.4)."""
     quarantined = 0
     if seen.tally.records + seen.tally.malformed:
-        source.be_careful()
-        source.rows(planned, planned.schema.struct, settings)
-        rejected = source.rejected(everything="no columns yet")
+        batch.source.be_careful()
+        batch.source.rows(planned, planned.schema.struct, settings)
+        rejected = batch.source.rejected(everything="no columns yet")
         assert rejected is not None
-        kept = quarantine.stage(table, rejected, batch)
+        kept = quarantine.stage(batch.table, rejected, batch.id, batch.token)
+        batch.progress("quarantining")
         kept.commit()
         quarantined = kept.rows
-    return result(table.name, batch, seen, planned, 0, quarantined, None)
+        batch.progress("committed")
+    return result(batch.table.name, batch.id, seen, planned, 0, quarantined, None)
 
 
 def _misread(error: BaseException) -> bool:

@@ -19,6 +19,10 @@ from driftline.source import open_source
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.alter import Altered
+    from driftline.capture.query import Batch, CaptureQuery
+    from driftline.core.changes import TableChange
+    from driftline.formats.ducklake import Catalog
     from driftline.verify import Verdict
 
 DEFAULT = "lake"
@@ -27,9 +31,10 @@ DEFAULT = "lake"
 class Lake:
     """A catalog of tables, and the Spark session that reads and writes them."""
 
-    def __init__(self, spark: SparkSession, catalog: str) -> None:
+    def __init__(self, spark: SparkSession, catalog: str, ducklake: Catalog | None = None) -> None:
         self.spark = spark
         self.catalog = catalog
+        self.ducklake = ducklake
 
     @classmethod
     def open(
@@ -37,15 +42,23 @@ class Lake:
         path: str | os.PathLike[str] = DEFAULT,
         *,
         properties: Mapping[str, str] | None = None,
+        ducklake: str | None = None,
         notify: Callable[[str], None] | None = None,
     ) -> Lake:
         """The embedded lake in a folder, made where there is none: Iceberg, its catalog in a SQLite file.
 
         ``properties``: those of an existing Iceberg catalog, which is then used in place of the folder's.
-        Raises SetupError where Java, the jars or the folder are not to be had.
+        ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``, either with ``:PATH``, or
+        ``postgres:`` and what libpq takes. Raises SetupError where Java, the jars or the folder are not to be had.
         """
         from driftline.session import open_session
 
+        if ducklake is not None:
+            from driftline.formats.ducklake import Catalog
+
+            found = Catalog.of(ducklake, Path(path))
+            session = open_session(Path(path), catalog=None, properties=properties, notify=notify)
+            return cls(session, "lake", found)
         return cls(open_session(Path(path), properties=properties, notify=notify), "lake")
 
     @classmethod
@@ -53,13 +66,52 @@ class Lake:
         """A lake on a session of your own, with an Iceberg catalog of this name."""
         return cls(spark, catalog)
 
+    def on(self, spark: SparkSession) -> Lake:
+        """The same lake on another session of the same Spark."""
+        return Lake(spark, self.catalog, self.ducklake)
+
+    @property
+    def warehouse(self) -> str | None:
+        """The folder of the lake's files; None where the catalog tells none."""
+        if self.ducklake is not None:
+            return self.ducklake.data.rstrip("/")
+        return self.spark.conf.get(f"spark.sql.catalog.{self.catalog}.warehouse", None)
+
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; it is made on its first ingest."""
         return Table(self, name)
 
+    def alter(self, sql: str, *, upgrade: bool = False) -> Altered:
+        """Runs ALTER TABLE statements about one table in one commit, or none of them.
+
+        ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
+        """
+        from driftline.alter import Altered, Request, alter
+
+        request = Request.of_sql(sql)
+        name = request.table
+        if name.count(".") > 1:
+            name = name.removeprefix(f"{self.catalog}.")
+        table = self.table(name)
+        if request.if_exists and not table.format.load().exists:
+            return Altered(name, ())
+        return alter(table.format, request, upgrade=upgrade)
+
     def sql(self, query: str) -> DataFrame:
         """Runs SQL on the lake."""
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.query import sql
+
+            return sql(self.spark, self.ducklake, query)
         return self.spark.sql(query)
+
+    def _format(self, name: str) -> Any:
+        """The table as its format has it."""
+        if self.ducklake is not None:
+            from driftline.formats.ducklake import DuckLakeTable
+
+            return DuckLakeTable(self.spark, self.ducklake, name)
+        return IcebergTable(self.spark, self.catalog, name)
 
 
 class Table:
@@ -68,7 +120,7 @@ class Table:
     def __init__(self, lake: Lake, name: str) -> None:
         self.lake = lake
         self.name = name
-        self.format = IcebergTable(lake.spark, lake.catalog, name)
+        self.format = lake._format(name)
 
     def ingest(
         self,
@@ -88,6 +140,46 @@ class Table:
         """
         source = open_source(self.lake.spark, data, format=format, json_column=json_column, strings=strings)
         return road.ingest(self.format, source, settings=settings, dry_run=dry_run, progress=progress)
+
+    def alter(self, *changes: TableChange, upgrade: bool = False) -> Altered:
+        """Makes the changes, values of `driftline.core.changes`, in one commit, or none of them.
+
+        ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
+        """
+        from driftline.alter import Request, alter
+
+        return alter(self.format, Request.of_changes(changes), upgrade=upgrade)
+
+    def capture(
+        self,
+        data: DataFrame | str | os.PathLike[str],
+        *,
+        name: str,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: float | None = None,
+        format: str | None = None,  # noqa: A002
+        json_column: str | None = None,
+        strings: bool = False,
+        max_files: int = 1000,
+        settings: Mapping[str, str] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+        on_batch: Callable[[Batch], None] = lambda _: None,
+    ) -> CaptureQuery:
+        """Takes a stream into the table, each record once, and returns Spark's StreamingQuery of it.
+
+        ``data``: a streaming DataFrame, or a folder or glob whose new files are taken once each, ``max_files`` at a
+        time. ``name``: what the capture goes on as after its end, or its death. ``checkpoint``: the folder of
+        what it remembers; by default in the lake. ``every``: seconds between micro-batches; None: it ends when it
+        has caught up. ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
+        ``on_batch`` is told of each micro-batch, in another thread. Raises UsageError, DataError, SetupError; so does
+        the query's `awaitTermination`.
+        """
+        from driftline.capture import capture
+
+        return capture(
+            self, data, name, checkpoint=checkpoint, every=every, format=format, json_column=json_column,
+            strings=strings, max_files=max_files, settings=settings or {}, progress=progress, on_batch=on_batch,
+        )  # fmt: skip
 
     def schema(self) -> TableSchema:
         """The schema: ids, types, docs. Raises UsageError where the table does not exist."""
@@ -113,11 +205,11 @@ class Table:
         kept = quarantine.of(self.format)
         return verify(
             self.lake.spark,
-            self.format.full_name,
+            self.format.read(),
             state.schema,
             files,
             format,
-            quarantine=kept.full_name if kept.load().exists else None,
+            quarantine=kept.read() if kept.load().exists else None,
             properties=state.properties,
         )
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from driftline.capture.token import Token
+from driftline.core.changes import AddColumn
 from driftline.core.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
-from driftline.formats.iceberg import IcebergTable, Transaction
+from driftline.formats.base import Table, Transaction
 from driftline.source.base import REJECTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SUFFIX = "__quarantine"
+
+TableT = TypeVar("TableT", bound=Table)
 
 SCHEMA = Schema(
     Struct(
@@ -35,15 +39,16 @@ SCHEMA = Schema(
 )
 
 
-def of(table: IcebergTable) -> IcebergTable:
+def of(table: TableT) -> TableT:
     """The quarantine that belongs to a table."""
-    return IcebergTable(table.spark, table.catalog, table.name + SUFFIX)
+    return table.sibling(table.name + SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
     """Rejected records, written but not visible until `commit`. ``rows``: how many."""
 
+    table: Table
     transaction: Transaction
     rows: int
     batch: str
@@ -53,22 +58,51 @@ class Staged:
 
     def undo(self) -> None:
         """Takes them out again: the batch that they belong to has failed."""
-        table = self.transaction.table
-        if self.transaction.committed:
-            table.spark.sql(f"delete from {table.full_name} where batch = '{self.batch}'")
-        else:
+        if not self.transaction.committed:
             self.transaction.abandon()
+        elif not self.transaction.undo():
+            self.table.delete("batch", self.batch)
+
+    def withdraw(self, *, tried: bool) -> None:
+        """Leaves the batch's rejects to another process, which has brought the batch; unless it wrote them before this
+        one, and so lost them as those of an earlier try (``tried``)."""
+        if not self.transaction.committed:
+            self.transaction.abandon()
+        elif not tried:
+            self.transaction.undo()  # where the files are gone, the other process has taken them for those of a try
 
 
-def stage(table: IcebergTable, rejected: DataFrame, batch: str) -> Staged:
+def stage(table: Table, rejected: DataFrame, batch: str, token: Token | None = None) -> Staged:
     """Writes rejected records into the table's quarantine."""
     from pyspark.sql import functions as F
 
     quarantine = of(table)
-    transaction = quarantine.transaction(quarantine.load(), SCHEMA)
+    state = quarantine.load()
+    transaction = quarantine.transaction(state, SCHEMA)
+    if state.exists:
+        transaction.evolve(_missing(state.schema))
     rows = rejected.select(
         *(column.split()[0] for column in REJECTED.split(", ")),
         F.lit(batch).alias("batch"),
         F.current_timestamp().alias("quarantined_at"),
     )
-    return Staged(transaction, transaction.append(rows, {"driftline.batch": batch}), batch)
+    written = transaction.append(rows, {"driftline.batch": batch})
+    if token is not None:
+        transaction.set(token.properties)
+    return Staged(quarantine, transaction, written, batch)
+
+
+def forget(table: Table, token: Token) -> bool:
+    """Deletes what an earlier try of a micro-batch left; False where there was none."""
+    quarantine = of(table)
+    state = quarantine.load()
+    if not (state.exists and token.reached(state.properties)):
+        return False
+    quarantine.delete("batch", token.batch)
+    return True
+
+
+def _missing(schema: Schema) -> list[AddColumn]:
+    """The columns that a quarantine of an earlier version has not."""
+    has = {column.name for column in schema.struct.fields}
+    return [AddColumn((), column) for column in SCHEMA.struct.fields if column.name not in has]

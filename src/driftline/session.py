@@ -34,7 +34,7 @@ HINT = "`driftline doctor` looks for the cause."
 def open_session(
     lake: Path,
     *,
-    catalog: str = "lake",
+    catalog: str | None = "lake",
     properties: Mapping[str, str] | None = None,
     app_name: str = "driftline",
     notify: Callable[[str], None] | None = None,
@@ -42,7 +42,7 @@ def open_session(
     """A local Spark session with the lake as its default catalog; the open one again if the process has it already.
 
     `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the embedded one;
-    keys that begin with `spark.` are settings of Spark. `notify` is told, in one line, of what takes long.
+    keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all. `notify` is told, in one line, of what takes long.
     SetupError: no Java, no jars, Spark does not start, or a session that is not ours runs in this process.
     """
     properties = properties or {}
@@ -85,8 +85,10 @@ def make_lake(lake: Path) -> None:
         raise SetupError(f"Cannot write to the lake folder {lake}.", "Allow it, or name another with --lake.")
 
 
-def catalog_settings(lake: Path, catalog: str, properties: Mapping[str, str]) -> dict[str, str]:
+def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings for the catalog: the embedded one in the folder `lake`, or the one that `properties` name."""
+    if catalog is None:
+        return dict(properties)
     folder = lake.resolve()  # Spark would take a relative one from wherever each of its processes stands
     embedded = {
         "type": "jdbc",

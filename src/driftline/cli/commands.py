@@ -11,6 +11,9 @@ from typing import Annotated
 
 import typer
 
+from driftline.cli.capture import capture
+from driftline.cli.history import history, undo
+from driftline.cli.alter import alter
 from driftline.cli.options import (
     Conflict,
     FormatOption,
@@ -91,6 +94,12 @@ def ingest(
     with _files(sources, format) as (kind, files):
         batches = [[file] for file in sorted(files)] if batch_per_file else [files]
         _ingest(context.obj, batches, into, kind, settings, strings=strings, dry_run=dry_run, json=json)
+
+
+app.command()(capture)
+app.command()(alter)
+app.command()(history)
+app.command()(undo)
 
 
 @app.command()

@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import sleep
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -21,14 +23,32 @@ EXIT_CODE = 130
 
 
 class Interrupt:
-    """The handler of Ctrl-C. ``asked``: it was pressed."""
+    """The handler of Ctrl-C. ``asked``: it was pressed; ``stopping``: it was, where that means an end in order."""
 
     def __init__(self) -> None:
         self.asked = False
+        self.stopping = False
         self.spark: SparkSession | None = None
 
     def listen(self) -> None:
         signal.signal(signal.SIGINT, self._pressed)
+
+    @contextmanager
+    def gently(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Inside, Ctrl-C and SIGTERM ask for an end in order, by ``stop``; a second one ends at once."""
+
+        def pressed(_: int, __: FrameType | None) -> None:
+            if self.stopping:
+                os._exit(EXIT_CODE)
+            self.stopping = True
+            threading.Thread(target=stop, daemon=True).start()
+
+        before = {number: signal.signal(number, pressed) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _pressed(self, _: int, frame: FrameType | None) -> None:
         if self.asked:

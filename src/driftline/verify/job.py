@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import add, itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.naming import MARK
@@ -53,6 +54,8 @@ def verify(
     Errors of reading (a file that is away or broken) are raised as they come.
     """
     properties = properties or {}
+    # A task has a working directory of its own.
+    sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
     how = Reading(properties.get("driftline.epoch-unit"), properties.get("driftline.dates") == "instant")
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         reads, floats = _reads(spark, sources, fmt)

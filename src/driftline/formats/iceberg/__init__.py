@@ -5,8 +5,9 @@ visible together, in one metadata version, or not at all. Spark writes straight 
 it does for CREATE TABLE AS SELECT; so a new table, too, appears with its first rows.
 """
 
-from driftline.formats.iceberg.gateway import CommitConflict, short
-from driftline.formats.iceberg.table import IcebergTable, State
+from driftline.formats.base import CommitConflict, State
+from driftline.formats.iceberg.gateway import short
+from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import Transaction
 
 __all__ = ["CommitConflict", "IcebergTable", "State", "Transaction", "short"]

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.schema_json import from_json
 from driftline.core.types import Schema
 from driftline.errors import DataError
+from driftline.formats.base import CommitConflict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,11 +20,8 @@ _CONFLICTS = (
     "PendingUpdateFailedException",
     "AlreadyExistsException",
     "ValidationException",
+    "NoSuchTableException",
 )
-
-
-class CommitConflict(Exception):
-    """Someone else changed the table meanwhile: load it again and plan anew."""
 
 
 def schema_of(jvm: Any, table: Any) -> Schema:

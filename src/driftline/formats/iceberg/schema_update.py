@@ -1,40 +1,111 @@
-"""Changes as one `UpdateSchema` of Iceberg's."""
+"""Changes of columns as one `UpdateSchema` of Iceberg's."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.changes import AddColumn, Change, RelaxColumn, WidenColumn, fresh
+from driftline.core.changes import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    MoveColumn,
+    Position,
+    RelaxColumn,
+    RenameColumn,
+    RewriteColumn,
+    SetDefault,
+    SetDoc,
+    SetIdentifiers,
+    WidenColumn,
+    fresh,
+)
+from driftline.core.changes.defaults import default_json
 from driftline.core.schema_json import to_json
-from driftline.core.types import Field, Schema, Struct, dotted
-from driftline.formats.iceberg.gateway import failure
+from driftline.core.types import Field, Path, Schema, Struct, Type, children, dotted
+from driftline.formats.iceberg.gateway import failure, schema_of
 
 
-def update_schema(jvm: Any, transaction: Any, changes: Iterable[Change], name: str) -> None:
-    """Applies the changes inside a Java transaction. Raises CommitConflict, or DataError where Iceberg refuses."""
+def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], name: str) -> None:
+    """Applies the changes inside a Java transaction, all at once: paths name columns as they are before the first.
+
+    Raises CommitConflict, or DataError where Iceberg refuses.
+    """
     pending = [c for c in changes if not (isinstance(c, AddColumn) and c.within)]
     if not pending:
         return
-    update = transaction.updateSchema()
-    for change in pending:
-        match change:
-            case AddColumn(parent, column):
-                update.addColumn(dotted(parent) or None, column.name, _type(jvm, column), column.doc)
-            case WidenColumn(path, type_):
-                update.updateColumn(dotted(path), _type(jvm, Field("x", type_)))
-            case RelaxColumn(path):
-                update.makeColumnOptional(dotted(path))
     try:
+        pending = list(_expanded(jvm, transaction, pending))
+        update = transaction.updateSchema()
+        types = dict(_types(jvm, transaction, pending))
+        for change in pending:
+            _update(jvm, update, change, types)
         update.commit()
     except Py4JJavaError as error:
         raise failure(error, name) from error
 
 
-def _type(jvm: Any, column: Field) -> Any:
+def _expanded(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> Iterator[ColumnChange]:
+    """The changes with a rewrite as Iceberg knows it: another column of the same name, in the same place."""
+    schema: Schema | None = None
+    for change in changes:
+        if not isinstance(change, RewriteColumn):
+            yield change
+            continue
+        schema = schema or schema_of(jvm, transaction.table())
+        *above, last = change.path
+        parent = schema.find(tuple(above)) if above else None
+        siblings = [f.name for f in children(parent.type if parent else schema.struct)]
+        column = schema.find(change.path)
+        assert column is not None
+        before = siblings.index(last)
+        yield DropColumn(change.path)
+        yield AddColumn(tuple(above), Field(last, change.type, doc=column.doc))
+        yield MoveColumn(change.path, Position(siblings[before - 1] if before else None))
+
+
+def _types(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> Iterator[tuple[Path, Type]]:
+    """The types of what is there, and of what is added; where a default asks for them."""
+    if any(isinstance(c, SetDefault) for c in changes):
+        yield from ((path, f.type) for path, f in schema_of(jvm, transaction.table()).walk())
+        yield from ((c.path, c.type) for c in changes if isinstance(c, AddColumn))
+
+
+def _update(jvm: Any, update: Any, change: ColumnChange, types: Mapping[Path, Type]) -> None:
+    match change:
+        case AddColumn(parent, column):
+            add = update.addRequiredColumn if column.required else update.addColumn
+            field = _field(jvm, column)
+            default = field.initialDefaultLiteral()
+            add(dotted(parent) or None, column.name, field.type(), column.doc, default)
+        case WidenColumn(path, type_):
+            update.updateColumn(dotted(path), _field(jvm, Field("x", type_)).type())
+        case RelaxColumn(path):
+            update.makeColumnOptional(dotted(path))
+        case DropColumn(path):
+            update.deleteColumn(dotted(path))
+        case RenameColumn(path, name):
+            update.renameColumn(dotted(path), name)
+        case MoveColumn(path, Position(None)):
+            update.moveFirst(dotted(path))
+        case MoveColumn(path, to):
+            update.moveAfter(dotted(path), dotted((*path[:-1], str(to.after))))
+        case SetDoc(path, doc):
+            update.updateColumnDoc(dotted(path), doc)
+        case SetDefault(path, value):
+            made = default_json(types[path], value)
+            field = _field(jvm, Field("x", types[path], write_default=made))
+            update.updateColumnDefault(dotted(path), field.writeDefaultLiteral())
+        case SetIdentifiers(paths):
+            update.setIdentifierFields([dotted(path) for path in paths])
+        case _:
+            raise AssertionError(change)
+
+
+def _field(jvm: Any, column: Field) -> Any:
+    """The column as Iceberg's own."""
     holder = Schema(Struct((fresh(column, 0),)))
-    parsed = jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(holder)))
-    return parsed.columns().get(0).type()
+    return jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(holder))).columns().get(0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -12,23 +10,16 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
 from driftline.errors import SetupError, UsageError
-from driftline.formats.iceberg.gateway import CommitConflict, failure, java_class, schema_of, short, strings
+from driftline.formats.base import CommitConflict, State
+from driftline.formats.iceberg.gateway import failure, java_class, schema_of, short, strings
 from driftline.formats.iceberg.transaction import Transaction
+from driftline.route.sql import literal
+from driftline.route.sql import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NEW_TABLE = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A table as it was loaded."""
-
-    schema: Schema
-    properties: Mapping[str, str]
-    snapshot: int | None
-    exists: bool
 
 
 class IcebergTable:
@@ -46,6 +37,7 @@ class IcebergTable:
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._identifier: Any = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(spark, parts))
+        self._parsed: tuple[Any, Schema] | None = None
 
     @property
     def full_name(self) -> str:
@@ -76,12 +68,21 @@ class IcebergTable:
         table = self.java()
         if table is None:
             return State(Schema(), {}, None, False)
-        snapshot = table.currentSnapshot()
+        return self._state(table.operations().current())
+
+    def _state(self, metadata: Any) -> State:
+        snapshot = metadata.currentSnapshot()
+        uuid, schema = str(metadata.uuid()), int(metadata.currentSchemaId())
+        if self._parsed is None or self._parsed[0] != (uuid, schema):  # a wide one takes its time
+            self._parsed = (uuid, schema), schema_of(self._jvm, metadata)
         return State(
-            schema_of(self._jvm, table),
-            dict(table.properties()),
-            None if snapshot is None else snapshot.snapshotId(),
+            self._parsed[1],
+            dict(metadata.properties()),
+            None if snapshot is None else int(snapshot.snapshotId()),
             True,
+            uuid,
+            int(metadata.lastColumnId()),
+            str(metadata.metadataFileLocation()),
         )
 
     def java(self) -> Any:
@@ -95,16 +96,31 @@ class IcebergTable:
                 return None
             raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
 
+    def delete(self, column: str, value: str) -> None:
+        """Deletes the rows whose ``column`` holds this text."""
+        self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
+
+    def sibling(self, name: str) -> IcebergTable:
+        """Another table of the same catalog."""
+        return IcebergTable(self.spark, self.catalog, name)
+
     def read(self) -> DataFrame:
         return self.spark.table(self.full_name)
 
-    def transaction(self, state: State, schema: Schema | None = None) -> Transaction:
-        """A transaction on the table; for one that does not exist, ``schema`` is what it is made with."""
+    def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
+        """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
+
+        Raises CommitConflict where the table is no longer as ``state`` says.
+        """
         if state.exists:
             table = self.java()
             if table is None:
                 raise CommitConflict(f"table {self.name} was dropped meanwhile")
-            return Transaction(self, table.newTransaction(), made=False)
+            java = table.newTransaction()
+            base = self._state(java.startMetadata())
+            if not state.fits(base):
+                raise CommitConflict(f"table {self.name} was changed meanwhile")
+            return Transaction(self, java, base, pinned=pinned)
         self._make_namespace()
         assert schema is not None
         java_schema = self._jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
@@ -113,7 +129,7 @@ class IcebergTable:
             made = self._catalog.newCreateTableTransaction(self._identifier, java_schema, spec, _NEW_TABLE)
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
-        return Transaction(self, made, made=True)
+        return Transaction(self, made, None)
 
     def _make_namespace(self) -> None:
         namespace = strings(self.spark, self.name.split(".")[:-1])

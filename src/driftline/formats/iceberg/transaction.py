@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changes import Change
 from driftline.core.types import Schema
-from driftline.formats.iceberg.gateway import failure, items, schema_of
+from driftline.errors import SetupError
+from driftline.formats.base import CommitConflict, State
+from driftline.formats.iceberg.gateway import failure, items, java_class, schema_of, short
 from driftline.formats.iceberg.schema_update import update_schema
 
 if TYPE_CHECKING:
@@ -20,19 +24,35 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """Changes of one batch, visible together when committed."""
+    """Changes of one batch, visible together when committed. ``base``: the table that they start from, None for
+    one that is made.
 
-    def __init__(self, table: IcebergTable, java: Any, *, made: bool) -> None:
+    ``pinned``: nobody may have changed the table since. Otherwise Iceberg applies what only appends and sets
+    properties to whatever the table has become.
+    """
+
+    def __init__(self, table: IcebergTable, java: Any, base: State | None, *, pinned: bool = False) -> None:
         self.table = table
-        self.made = made
+        self.base = base
+        self.committed = False
+        self._pinned = pinned and base is not None
         self._java = java
         self._jvm: Any = table.spark._jvm
-        self.committed = False
-        self._written: list[str] = []
+        self._changes: tuple[Change, ...] = ()
+        self._properties: dict[str, str] = {}
+        self._summary: Mapping[str, str] = {}
+        self._written: list[Any] = []
+        self._replaced = False
+        self._ours = True  # the files belong to nobody else yet
+        if self._pinned:
+            # An update of nothing makes no version. But it refuses to be applied to another one.
+            java.updateSchema().commit()
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
-        """The schema inside the transaction."""
+        """The schema inside the transaction, once it is evolved."""
+        if self.base is not None and not self._changes:
+            return self.base.schema
         return schema_of(self._jvm, self._java.table())
 
     @property
@@ -42,10 +62,28 @@ class Transaction:
 
     def evolve(self, changes: Iterable[Change]) -> None:
         """Applies the changes as one schema update."""
-        update_schema(self._jvm, self._java, changes, self.table.name)
+        self._changes = tuple(changes)
+        update_schema(self._jvm, self._java, self._changes, self.table.name)
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows, which must have the table's columns; returns how many were written."""
+        plans = self._jvm.org.apache.spark.sql.catalyst.plans.logical
+        return self._write(frame, summary, plans.AppendData.byName)
+
+    def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+        """Writes the frame's rows in place of all that the table holds; returns how many were written. The transaction
+        must be pinned."""
+        catalyst = self._jvm.org.apache.spark.sql.catalyst
+        all_rows = catalyst.expressions.Literal.TrueLiteral()
+        byname = catalyst.plans.logical.OverwriteByExpression.byName
+        self._replaced = True
+        return self._write(
+            frame, summary, lambda relation, rows, options: byname(relation, rows, all_rows, options)
+        )
+
+    def _write(
+        self, frame: DataFrame, summary: Mapping[str, str], command: Callable[[Any, Any, Any], Any]
+    ) -> int:
         jvm = self._jvm
         before = self.snapshot
         target = jvm.org.apache.iceberg.spark.source.SparkTable(self._java.table())
@@ -57,20 +95,20 @@ class Transaction:
             {f"snapshot-property.{k}": v for k, v in summary.items()}
         )
         jdf: Any = frame._jdf
-        plan = jvm.org.apache.spark.sql.catalyst.plans.logical.AppendData.byName(
-            relation, jdf.logicalPlan(), options
-        )
+        plan = command(relation, jdf.logicalPlan(), options)
         jvm.org.apache.spark.sql.classic.Dataset.ofRows(jdf.sparkSession(), plan)
         if self.snapshot == before:
             return 0
         table = self._java.table()
         snapshot = table.currentSnapshot()
-        self._written += [file.location() for file in items(snapshot.addedDataFiles(table.io()))]
+        self._summary = summary
+        self._written += items(snapshot.addedDataFiles(table.io()))
         return int(snapshot.summary().get("added-records") or 0)
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
         if properties:
+            self._properties |= properties
             update = self._java.updateProperties()
             for key, value in properties.items():
                 update.set(key, value)
@@ -78,19 +116,92 @@ class Transaction:
 
     def commit(self) -> None:
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
+        snapshot, self._ours = self.snapshot, False
         try:
             self._java.commitTransaction()
         except Py4JJavaError as error:
-            raise failure(error, self.table.name) from error
+            if not self._landed(error, snapshot):
+                self._ours = True
+                raise failure(error, self.table.name) from error
         self.committed = True
 
+    def again(self) -> Transaction:
+        """After a conflict: the same changes, with the files that are written, on the table as it is now.
+
+        Raises CommitConflict where the batch must be planned anew.
+        """
+        now = self.table.load()
+        if self.base is None or self._replaced or not self.base.fits(now):
+            raise CommitConflict(f"{self.table.name} has changed since the batch was planned")
+        other = self.table.transaction(now, pinned=self._pinned)
+        other.evolve(self._changes)
+        if other.schema.struct != self.schema.struct:
+            raise CommitConflict(f"the columns of {self.table.name} have changed since the batch was written")
+        if self._written:
+            append = other._java.newAppend()
+            for file in self._written:
+                append.appendFile(file)
+            for key, value in self._summary.items():
+                append.set(key, value)
+            append.commit()
+        other.set(self._properties)
+        other._written, other._summary = self._written, self._summary
+        return other
+
     def abandon(self) -> None:
-        """Deletes the files that were written; the table was never touched. Nothing once it is committed."""
-        if self.committed:
+        """Deletes the files that were written, unless they are the table's, or may be."""
+        if not self._ours:
             return
         io = self._java.table().io()
-        for location in self._written:
+        for file in self._written:
             with suppress(
                 Py4JJavaError
             ):  # what cannot be deleted is an orphan, which Iceberg's own clean-up removes
-                io.deleteFile(location)
+                io.deleteFile(file.location())
+
+    def undo(self) -> bool:
+        """Takes the files of a committed transaction out of the table again; False where they are no longer there."""
+        table = self.table.java()
+        if table is None:
+            return True
+        delete = table.newDelete().validateFilesExist()
+        for file in self._written:
+            delete.deleteFile(file)
+        try:
+            delete.commit()
+        except Py4JJavaError as error:
+            if "ValidationException" in java_class(error):  # rewritten meanwhile
+                return False
+            raise failure(error, self.table.name) from error
+        return True
+
+    def _landed(self, error: Py4JJavaError, snapshot: int | None) -> bool:
+        """Whether a commit that ended in an error is in the table all the same.
+
+        Raises SetupError where that cannot be told: the files must then stay, and whoever has a token tries again.
+        """
+        gateway: Any = self.table.spark.sparkContext._gateway
+        if is_instance_of(
+            gateway, error.java_exception, "org.apache.iceberg.exceptions.CleanableFailure"
+        ) or "PendingUpdateFailed" in java_class(error):
+            return False
+        unknown = "CommitStateUnknown" in java_class(error)
+        try:
+            now = self.table.load()
+        except SetupError:
+            unknown = True
+        else:
+            if self._holds(now, snapshot):
+                return True
+        if unknown:
+            raise SetupError(
+                f"whether {self.table.name} has the batch is not known: {short(error)}",
+                hint="look at the table once its catalog answers; a capture finds out by itself: start it again",
+            ) from error
+        return False
+
+    def _holds(self, now: State, snapshot: int | None) -> bool:
+        if self._written and snapshot is not None:
+            java = self.table.java()
+            return java is not None and java.snapshot(snapshot) is not None
+        return now.exists and self._properties.items() <= now.properties.items()

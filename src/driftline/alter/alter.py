@@ -1,0 +1,92 @@
+"""Changes by hand, from the request to the commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from driftline import quarantine
+from driftline.alter.notes import notes
+from driftline.alter.request import Request
+from driftline.core import record
+from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolve
+from driftline.errors import DataError, UsageError
+from driftline.formats.iceberg import CommitConflict, IcebergTable
+from driftline.formats.iceberg.alteration import Alteration, rename_table
+from driftline.settings import from_properties
+
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """What was changed; ``columns`` is the net of it. ``notes``: what it means for batches to come."""
+
+    table: str
+    changes: tuple[TableChange, ...]
+    columns: tuple[ColumnChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    schema: int | None = None
+    format_version: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "changes": [details(change) for change in self.changes],
+            "notes": list(self.notes),
+            "schema": self.schema,
+            "format_version": self.format_version,
+        }
+
+
+def alter(table: IcebergTable, request: Request, *, upgrade: bool = False) -> Altered:
+    """Makes the changes in one commit, or none of them. ``upgrade``: to format v3 too, which does not go back.
+
+    Raises UsageError, DataError; the table is then as it was.
+    """
+    if (name := request.new_name) is not None:
+        return _renamed(table, request, name)
+    for _ in range(ATTEMPTS):
+        alteration = Alteration(table)
+        before = alteration.before
+        settings = from_properties(before.properties)
+        try:
+            after = evolve(before, request.changes, mark=settings.mark, upgrade=upgrade)
+        except Refused as refused:
+            raise request.explained(refused) from None
+        columns = diff(before.schema, after.schema)
+        if after == before:
+            return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
+        try:
+            made = alteration.commit(after, record.of_statements(request.text))
+        except CommitConflict as conflict:
+            last = conflict
+            continue
+        told = tuple(notes(before.schema, made.schema, columns, settings))
+        changes = tuple(request.changes)
+        return Altered(table.name, changes, columns, told, made.schema.id, made.format_version)
+    raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")
+
+
+def _renamed(table: IcebergTable, request: Request, name: str) -> Altered:
+    """The table under another name, with its quarantine."""
+    parts = name.split(".")
+    to = (
+        ".".join([*table.name.split(".")[:-1], *parts])
+        if len(parts) == 1
+        else name.removeprefix(f"{table.catalog}.")
+    )
+    if to == table.name:
+        raise UsageError(f"{to} is its name already")
+    kept = quarantine.of(table)
+    beside = IcebergTable(table.spark, table.catalog, to + quarantine.SUFFIX)
+    moved = kept.load().exists
+    if moved:  # first: without the table's name, nobody would look for it there
+        rename_table(kept, beside.name)
+    try:
+        rename_table(table, to)
+    except BaseException:
+        if moved:
+            rename_table(beside, kept.name)
+        raise
+    return Altered(to, tuple(request.changes))

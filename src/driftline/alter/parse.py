@@ -1,0 +1,366 @@
+"""ALTER TABLE statements, in Spark's and Iceberg's words or in DuckDB's and DuckLake's, as changes.
+
+One small grammar for both: general SQL parsers know less than half of these clauses, and none of the others' places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from driftline.alter.reader import Reader
+from driftline.alter.tokens import Kind
+from driftline.core.changes.defaults import default_json
+from driftline.core.changes.values import (
+    AddColumn,
+    AddPartitionField,
+    DropColumn,
+    DropIdentifiers,
+    DropPartitionField,
+    MoveColumn,
+    Position,
+    RelaxColumn,
+    RenameColumn,
+    RenameTable,
+    ReplacePartitionField,
+    RequireColumn,
+    SetDefault,
+    SetDistribution,
+    SetDoc,
+    SetIdentifiers,
+    SetPartitioning,
+    SetProperties,
+    SetSortOrder,
+    SortTerm,
+    TableChange,
+    Term,
+    UnsetProperties,
+    WidenColumn,
+)
+from driftline.core.layout import COUNTED, IDENTITY, TAKES, Transform
+from driftline.core.types import Field, Path, dotted
+from driftline.errors import DataError
+
+_PLURAL = {f"{name}s": name for name in ("year", "month", "day", "hour")}
+CLAUSES = (
+    "ADD, DROP, RENAME, ALTER COLUMN, ADD/DROP/REPLACE PARTITION FIELD, WRITE …, SET/DROP IDENTIFIER FIELDS, "
+    "SET/UNSET TBLPROPERTIES"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One change, and where in the text it stands."""
+
+    change: TableChange
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One ALTER TABLE. ``text`` is as it was written, but for the values of properties, which may be secrets."""
+
+    table: str
+    clauses: tuple[Clause, ...]
+    text: str
+    table_start: int
+    table_stop: int
+    if_exists: bool = False
+
+
+def parse(sql: str) -> list[Statement]:
+    """The statements of a text, parted by semicolons. Raises UsageError that points at the place.
+
+    >>> [clause.change for clause in parse("ALTER TABLE shop.orders RENAME a.b TO c")[0].clauses]
+    [RenameColumn(path=('a', 'b'), name='c')]
+    """
+    reader = _Parser(sql)
+    out = []
+    while not reader.done:
+        if reader.got(";"):
+            continue
+        out.append(reader.statement())
+        if not reader.done:
+            reader.need(";")
+    if not out:
+        reader.stop("there is no statement", f"write ALTER TABLE namespace.table …: {CLAUSES}")
+    return out
+
+
+class _Parser(Reader):
+    def statement(self) -> Statement:
+        first = self.now
+        if not self.got("ALTER", "TABLE"):
+            self.stop(
+                f"{first.value!r} is not ALTER TABLE",
+                "other SQL runs with `driftline query`; comments are set with ALTER COLUMN … COMMENT",
+            )
+        if_exists = self.got("IF", "EXISTS")
+        start = self.now.start
+        table = dotted(self.path("a table"))
+        stop = self.last.stop
+        clauses = []
+        for made in self.action():
+            change, begin = made
+            clauses.append(Clause(change, begin, self.last.stop))
+        text = self.sql[first.start : self.last.stop]
+        if isinstance(clauses[-1].change, SetProperties):
+            keys = ", ".join(f"'{key}'" for key in clauses[-1].change.properties)
+            text = f"{self.sql[first.start : stop]} SET TBLPROPERTIES ({keys})"
+        return Statement(table, tuple(clauses), text, start, stop, if_exists)
+
+    def action(self) -> Iterator[tuple[TableChange, int]]:
+        """The changes of one statement, each with where it begins."""
+        begin = self.now.start
+        if self.got("ADD", "PARTITION", "FIELD"):
+            term = self.term()
+            yield AddPartitionField(term, self.named_as()), begin
+        elif self.got("DROP", "PARTITION", "FIELD"):
+            yield DropPartitionField(self.partition_field()), begin
+        elif self.got("REPLACE", "PARTITION", "FIELD"):
+            old = self.partition_field()
+            self.need("WITH")
+            term = self.term()
+            yield ReplacePartitionField(old, term, self.named_as()), begin
+        elif self.got("SET", "IDENTIFIER", "FIELDS"):
+            yield SetIdentifiers(self.listed(self.path)), begin
+        elif self.got("DROP", "IDENTIFIER", "FIELDS"):
+            yield DropIdentifiers(self.listed(self.path)), begin
+        elif self.got("SET", "TBLPROPERTIES"):
+            self.need("(")
+            yield SetProperties(dict(self.enclosed(self.property))), begin
+        elif self.got("UNSET", "TBLPROPERTIES"):
+            if_exists = self.got("IF", "EXISTS")
+            self.need("(")
+            yield UnsetProperties(self.enclosed(self.key), if_exists), begin
+        elif self.got("SET", "PARTITIONED", "BY"):
+            self.need("(")
+            yield SetPartitioning(self.enclosed(self.term)), begin
+        elif self.got("RESET", "PARTITIONED", "BY"):
+            yield SetPartitioning(), begin
+        elif self.got("SET", "SORTED", "BY"):
+            self.need("(")
+            yield SetSortOrder(self.enclosed(self.sort_term)), begin
+        elif self.got("RESET", "SORTED", "BY"):
+            yield SetSortOrder(), begin
+        elif self.got("WRITE"):
+            yield from ((change, begin) for change in self.write())
+        elif self.got("RENAME", "TO"):
+            yield RenameTable(dotted(self.path("a table"))), begin
+        elif self.got("RENAME"):
+            self.got("COLUMN")
+            yield self.rename(), begin
+        elif self.got("ADD"):
+            yield from self.add()
+        elif self.got("DROP"):
+            yield from self.drop()
+        elif self.got("ALTER") or self.got("CHANGE"):
+            self.got("COLUMN")
+            yield from self.alter_column()
+        else:
+            self.stop(
+                f"{self.now.value!r} is no change of a table" if self.now.value else "nothing to change",
+                CLAUSES,
+            )
+
+    # Columns --------------------------------------------------------------------------------------------------
+
+    def add(self) -> Iterator[tuple[TableChange, int]]:
+        if not self.got("COLUMN"):
+            self.got("COLUMNS")
+        if_absent = self.got("IF", "NOT", "EXISTS")
+        if self.got("("):
+            while True:
+                yield self.new_column(if_absent)
+                if not self.got(","):
+                    break
+            self.need(")")
+            return
+        while True:
+            yield self.new_column(if_absent)
+            if not self.got(","):
+                return
+
+    def new_column(self, if_absent: bool) -> tuple[AddColumn, int]:
+        start = self.now
+        *parent, name = self.path()
+        type_ = self.type()
+        column, to = Field(name, type_), None
+        while True:
+            if self.got("NOT", "NULL"):
+                column = replace(column, required=True)
+            elif self.got("NULL"):
+                pass
+            elif self.got("DEFAULT"):
+                token = self.now
+                try:
+                    default = default_json(type_, self.literal())
+                except DataError as error:
+                    self.stop(error.message, error.hint, token)
+                column = replace(column, initial_default=default, write_default=default)
+            elif self.got("COMMENT"):
+                column = replace(column, doc=self.text("a comment"))
+            elif (position := self.position(tuple(parent))) is not None:
+                to = position
+            else:
+                return AddColumn(tuple(parent), column, to=to, if_absent=if_absent), start.start
+
+    def position(self, parent: Path) -> Position | None:
+        if self.got("FIRST"):
+            return Position()
+        if not self.got("AFTER"):
+            return None
+        token = self.now
+        *at, name = self.path()
+        if at and tuple(at) != parent:
+            self.stop("a column stays in its struct", "AFTER takes a field of the same one", token)
+        return Position(name)
+
+    def drop(self) -> Iterator[tuple[TableChange, int]]:
+        if not self.got("COLUMN"):
+            self.got("COLUMNS")
+        if_exists = self.got("IF", "EXISTS")
+        several = self.got("(")
+        while True:
+            begin = self.now.start
+            yield DropColumn(self.path(), if_exists), begin
+            if not self.got(","):
+                break
+        if several:
+            self.need(")")
+
+    def rename(self) -> RenameColumn:
+        path = self.path()
+        self.need("TO")
+        token = self.now
+        *at, name = self.path("the new name")
+        if at and tuple(at) != path[:-1]:
+            self.stop("a rename does not move a column", f"write only its new name: {name}", token)
+        return RenameColumn(path, name)
+
+    def alter_column(self) -> Iterator[tuple[TableChange, int]]:
+        while True:
+            start = self.now
+            path = self.path()
+            found = False
+            while (change := self.column_change(path)) is not None:
+                found = True
+                yield change, start.start
+            if not found:
+                self.stop(
+                    f"what about {dotted(path)}?",
+                    "TYPE, FIRST, AFTER, SET DEFAULT, DROP DEFAULT, DROP NOT NULL, COMMENT",
+                )
+            if not self.got(","):
+                return
+
+    def column_change(self, path: Path) -> TableChange | None:
+        if self.got("SET", "DATA", "TYPE") or self.got("SET", "TYPE") or self.got("TYPE"):
+            type_ = self.type()
+            if self.sees("USING"):
+                self.stop("USING would rewrite values", "only types that hold every value are possible")
+            return WidenColumn(path, type_)
+        if self.got("SET", "DEFAULT"):
+            return SetDefault(path, self.literal())
+        if self.got("DROP", "DEFAULT"):
+            return SetDefault(path, None)
+        if self.got("SET", "NOT", "NULL"):
+            return RequireColumn(path)
+        if self.got("DROP", "NOT", "NULL"):
+            return RelaxColumn(path)
+        if self.got("COMMENT"):
+            return SetDoc(path, None if self.got("NULL") else self.text("a comment"))
+        position = self.position(path[:-1])
+        return None if position is None else MoveColumn(path, position)
+
+    # Layout ---------------------------------------------------------------------------------------------------
+
+    def term(self) -> Term:
+        token = self.now
+        path = self.path()
+        if not self.got("("):
+            return Term(path)
+        word = path[0].lower()
+        name = _PLURAL.get(word, word)
+        if len(path) > 1 or name not in TAKES:
+            self.stop(f"there is no transform {dotted(path)}", ", ".join(TAKES), token)
+        n = None
+        if name in COUNTED:
+            if self.now.kind is Kind.number:  # Iceberg's: bucket(8, id), and also bucket(id, 8)
+                n = self.number()
+                self.need(",")
+                column = self.path()
+            else:
+                column = self.path()
+                self.need(",")
+                n = self.number()
+        else:
+            column = self.path()
+        self.need(")")
+        return Term(column, Transform(name, n))
+
+    def named_as(self) -> str:
+        return self.name("the partition field's name") if self.got("AS") else ""
+
+    def partition_field(self) -> str | Term:
+        term = self.term()
+        return dotted(term.path) if term.transform == IDENTITY else term
+
+    def write(self) -> Iterator[TableChange]:
+        hashed = local = False
+        order: tuple[SortTerm, ...] | None = None
+        while True:
+            if self.got("DISTRIBUTED", "BY", "PARTITION"):
+                hashed = True
+            elif self.got("UNORDERED"):
+                order = ()
+            elif self.sees("LOCALLY") or self.sees("ORDERED"):
+                local = self.got("LOCALLY")
+                self.need("ORDERED", "BY")
+                closing = self.got("(")
+                order = self.listed(self.sort_term)
+                if closing:
+                    self.need(")")
+            else:
+                break
+        if order is None and not hashed:
+            self.stop("how is it written?", "[LOCALLY] ORDERED BY …, UNORDERED, DISTRIBUTED BY PARTITION")
+        if order is not None:
+            yield SetSortOrder(order)
+        if hashed:
+            yield SetDistribution("hash")
+        elif order is not None:
+            yield SetDistribution("range" if order and not local else "none", unless_set=local)
+
+    def sort_term(self) -> SortTerm:
+        term = self.term()
+        descending = self.got("DESC")
+        if not descending:
+            self.got("ASC")
+        first = not descending
+        if self.got("NULLS"):
+            first = self.got("FIRST")
+            if not first:
+                self.need("LAST")
+        return SortTerm(term, descending, first)
+
+    # Properties -----------------------------------------------------------------------------------------------
+
+    def property(self) -> tuple[str, str]:
+        key = self.key()
+        self.got("=")
+        for word in ("TRUE", "FALSE"):
+            if self.got(word):
+                return key, word.lower()
+        if self.now.kind not in (Kind.text, Kind.number, Kind.quoted):
+            self.stop(f"a value for {key} is missing {self.here()}")
+        return key, self.next().value
+
+    def key(self) -> str:
+        if self.now.kind is Kind.text:
+            return self.next().value
+        out = self.name("a property")
+        while self.sees(".") or self.sees("-"):
+            out += self.next().value + self.name("a property")
+        return out

@@ -1,0 +1,60 @@
+"""Captures: named, checkpointed flows from a source into a table, exactly once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from driftline.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from driftline.capture.query import Batch, CaptureQuery, Flow
+    from driftline.lake import Table
+
+
+def capture(
+    table: Table,
+    data: DataFrame | str | os.PathLike[str],
+    name: str,
+    *,
+    checkpoint: str | os.PathLike[str] | None,
+    every: float | None,
+    format: str | None,  # noqa: A002  the word that Spark's users know
+    json_column: str | None,
+    strings: bool,
+    max_files: int,
+    settings: Mapping[str, str],
+    progress: Callable[[str], None],
+    on_batch: Callable[[Batch], None],
+) -> CaptureQuery:
+    """Starts what `Table.capture` promises."""
+    from driftline.capture.checkpoint import Checkpoint, default_place
+    from driftline.capture.flows import Frames, files
+    from driftline.capture.query import Capture, start
+
+    lake = table.lake
+    default = default_place(lake.warehouse, table.name, name, named=checkpoint is not None)
+    place = Checkpoint(default if checkpoint is None else os.fspath(checkpoint), name)
+    flow: Flow
+    if hasattr(data, "isStreaming"):
+        frame = cast("DataFrame", data)
+        if not frame.isStreaming:
+            raise UsageError("this DataFrame is no stream", hint="take it as one batch: Table.ingest")
+        flow = Frames(frame, json_column)
+    else:
+        source = str(Path(data).absolute())
+        flow = files(lake.spark, source, place.local, fmt=format, max_files=max_files, strings=strings)
+    place.claim(table.name, flow.name)
+    where = Capture(
+        name,
+        lambda spark: lake.on(spark).table(table.name).format,
+        place,
+        settings,
+        progress,
+        on_batch,
+    )
+    return start(where, flow, every)

@@ -1,0 +1,104 @@
+"""What can be captured: a folder of files, any streaming DataFrame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from driftline.capture.folder import FileLog
+from driftline.errors import DriftlineError, UsageError
+from driftline.source import open_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from driftline.source.base import Source
+
+
+@dataclass(slots=True)
+class Files:
+    """Files of a folder, or glob, each once. ``done``: the last micro-batch that is in."""
+
+    spark: SparkSession
+    log: FileLog
+    done: int
+    strings: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"files of {self.log.source}"
+
+    def stream(self) -> DataFrame:
+        return self.log.stream(self.spark)
+
+    def source(self, frame: DataFrame, epoch: int) -> Source:
+        files = self.log.read(epoch)
+        return open_source(frame.sparkSession, files, format=self.log.format, strings=self.strings)
+
+    def check(self, epoch: int) -> None:
+        self.log.check(epoch)
+
+    def close(self, epoch: int) -> tuple[int, int | None]:
+        self.done = epoch
+        return 0, self.log.lag(epoch)
+
+    def look(self) -> None:
+        self.log.add(self.done)
+
+    def explain(self, error: str) -> DriftlineError | None:
+        return None
+
+
+def files(
+    spark: SparkSession,
+    source: str,
+    checkpoint: Path | None,
+    *,
+    fmt: str | None,
+    max_files: int,
+    strings: bool,
+) -> Files:
+    """The files of a folder or glob. Raises UsageError for a checkpoint that is no folder of this machine."""
+    if checkpoint is None:
+        raise UsageError(
+            "the checkpoint of a folder's files must be a folder of this machine, or one mounted there",
+            hint="name another checkpoint",
+        )
+    log = FileLog(source, checkpoint / "files", fmt, max_files)
+    log.open()
+    finished = [int(path.name) for path in (checkpoint / "spark" / "commits").glob("[0-9]*")]
+    return Files(spark, log, max(finished, default=-1), strings)
+
+
+@dataclass(slots=True)
+class Frames:
+    """Any streaming DataFrame; ``json_column`` holds JSON text whose records are the rows."""
+
+    frame: DataFrame
+    json_column: str | None = None
+    name: str = "a DataFrame"
+    _batch: DataFrame | None = field(default=None, init=False)
+
+    def stream(self) -> DataFrame:
+        return self.frame
+
+    def source(self, frame: DataFrame, epoch: int) -> Source:
+        # Observed and written: computed anew, it could be another one.
+        self._batch = frame.persist()
+        return open_source(frame.sparkSession, self._batch, json_column=self.json_column)
+
+    def check(self, epoch: int) -> None:
+        pass
+
+    def close(self, epoch: int) -> tuple[int, int | None]:
+        if self._batch is not None:
+            self._batch.unpersist()
+            self._batch = None
+        return 0, None
+
+    def look(self) -> None:
+        pass
+
+    def explain(self, error: str) -> DriftlineError | None:
+        return None

@@ -1,0 +1,207 @@
+"""A folder of files as a stream of lists of files, each file once.
+
+Spark's own file source forgets: files that are older than others, lines appended to a file that it has seen, a name
+made again, a file deleted before it was read. So the capture keeps its own log, in the checkpoint: file *n* of the log
+lists the files of micro-batch *n*, written before Spark hears of it. What Spark streams is this log.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from driftline.errors import DataError, SetupError, UsageError
+from driftline.source.files import FORMATS, format_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MAX_FILES = 1000  # of one micro-batch
+_KEPT = 100  # finished lists that stay files of their own
+_TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
+
+
+class Entry(NamedTuple):
+    """A file as it was listed. ``modified``: nanoseconds since 1970."""
+
+    path: str
+    size: int
+    modified: int
+
+
+@dataclass(slots=True)
+class FileLog:
+    """The files of a folder, or glob, that were taken or are about to be; kept in ``folder``."""
+
+    source: str
+    folder: Path
+    format: str | None = None
+    max_files: int = MAX_FILES
+    taken: dict[str, Entry] = field(default_factory=dict)
+    lists: dict[int, list[Entry]] = field(default_factory=dict)
+    next: int = 0
+
+    def open(self) -> None:
+        """Reads the log."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (packed := self.folder / _TAKEN).exists():
+            with gzip.open(packed, "rt") as file:
+                kept = json.load(file)
+            self.next = kept["next"]
+            self._take(map(Entry._make, kept["files"]))
+        for path in sorted(self.folder.glob("[0-9]*.json")):
+            number = int(path.stem)
+            self.lists[number] = [Entry._make(entry) for entry in json.loads(path.read_text())]
+            self._take(self.lists[number])
+            self.next = max(self.next, number + 1)
+
+    def add(self, done: int) -> None:
+        """Lists the folder; what is new becomes further lists. ``done``: the last micro-batch that Spark has finished.
+
+        Raises DataError where a file that was taken has changed; SetupError where the folder is away.
+        """
+        listed = sorted(self._listed(), key=lambda e: (e.modified, e.path))
+        pending = {entry.path for n, entries in self.lists.items() if n > done for entry in entries}
+        new = []
+        for entry in listed:
+            known = self.taken.get(entry.path)
+            if known is None:
+                new.append(entry)
+            elif known != entry and entry.path not in pending:
+                raise _changed(known, entry)
+        self._one_format(new)
+        for start in range(0, len(new), self.max_files):
+            self._write(self.next, new[start : start + self.max_files])
+            self.next += 1
+        self._pack(done)
+
+    def read(self, number: int) -> list[str]:
+        """The files of a micro-batch, as they are now: one that was not read yet may have changed since it was listed.
+
+        Raises DataError for a file that is gone.
+        """
+        entries = [_entry(entry.path) for entry in self.lists[number]]
+        if entries != self.lists[number]:
+            self._write(number, entries)
+        return [entry.path for entry in entries]
+
+    def check(self, number: int) -> None:
+        """Raises DataError for a file that has changed since `read`."""
+        for entry in self.lists[number]:
+            if _entry(entry.path) != entry:
+                raise DataError(
+                    f"{entry.path} changed while it was read",
+                    hint="nothing of its batch was taken; start the capture again once the file is whole",
+                )
+
+    def lag(self, done: int) -> int:
+        """How many listed files come after the micro-batch ``done``."""
+        return sum(len(entries) for n, entries in self.lists.items() if n > done)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The log as Spark's stream: one row, the number of a list, a micro-batch."""
+        return (
+            spark.readStream.option("maxFilesPerTrigger", 1)
+            .option("wholetext", True)
+            .option("pathGlobFilter", "[0-9]*.json")
+            # A list is as many seconds old as its number says: Spark takes them in order, and may forget old ones.
+            .option("maxFileAge", f"{10 * _KEPT}s")
+            .text(self.folder.as_uri())
+            .selectExpr("_metadata.file_name as list")
+        )
+
+    def _take(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.taken[entry.path] = entry
+
+    def _write(self, number: int, entries: list[Entry]) -> None:
+        path = self.folder / f"{number:012}.json"
+        draft = path.with_name(f".{path.name}")
+        try:
+            draft.write_text(json.dumps(entries))
+            os.utime(draft, (number + 1, number + 1))
+            draft.replace(path)
+        except OSError as error:
+            raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
+        self.lists[number] = entries
+        self._take(entries)
+
+    def _pack(self, done: int) -> None:
+        """Finished lists as one file, when there are many."""
+        old = [n for n in self.lists if n <= done - _KEPT]
+        if len(old) < _KEPT:
+            return
+        waiting = {entry.path for n, entries in self.lists.items() if n not in old for entry in entries}
+        packed = self.folder / _TAKEN
+        draft = packed.with_name(f".{packed.name}")
+        with gzip.open(draft, "wt", compresslevel=1) as file:
+            files = [entry for path, entry in self.taken.items() if path not in waiting]
+            json.dump({"next": max(old) + 1, "files": files}, file)
+        draft.replace(packed)
+        for number in old:
+            (self.folder / f"{number:012}.json").unlink()
+            del self.lists[number]
+
+    def _listed(self) -> Iterator[Entry]:
+        try:
+            if Path(self.source).is_dir():
+                yield from _below(str(Path(self.source).absolute()), self.format)
+                return
+            found = [path for name in glob(self.source, recursive=True) if (path := Path(name)).is_file()]
+        except OSError as error:
+            raise SetupError(f"{self.source}: cannot be listed: {error.strerror}") from error
+        if not (found or has_magic(self.source)):
+            raise SetupError(
+                f"{self.source}: there is no such folder",
+                hint="once it is back, the capture goes on with what is new",
+            )
+        yield from (_entry(str(path.absolute())) for path in found)
+
+    def _one_format(self, new: list[Entry]) -> None:
+        for entry in new if self.format is None else ():
+            self.format = self.format or format_of(next(iter(self.taken), entry.path))
+            if format_of(entry.path) != self.format:
+                raise UsageError(
+                    f"{entry.path}: the capture takes {self.format} from this folder",
+                    hint="name another folder for it, or a glob for each, as in 'in/*.json'",
+                )
+
+
+def _below(folder: str, fmt: str | None) -> Iterator[Entry]:
+    for entry in os.scandir(folder):
+        if entry.name.startswith(("_", ".")):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(entry.path, fmt)
+        elif (fmt or _known(entry.name)) and entry.is_file():
+            stat = entry.stat()
+            yield Entry(entry.path, stat.st_size, stat.st_mtime_ns)
+
+
+def _known(name: str) -> bool:
+    return any(ending in FORMATS for ending in Path(name.lower()).suffixes[-2:])
+
+
+def _entry(path: str) -> Entry:
+    try:
+        stat = Path(path).stat()
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} was deleted before it was taken",
+            hint="put it back, and start the capture again; an empty file in its place gives it up",
+        ) from error
+    return Entry(path, stat.st_size, stat.st_mtime_ns)
+
+
+def _changed(before: Entry, now: Entry) -> DataError:
+    what = f"had {before.size} bytes when it was taken, and now {now.size}"
+    return DataError(
+        f"{now.path} {what if before.size != now.size else 'was written again after it was taken'}",
+        hint="a file is taken once: move this one out of the folder, and put what is new there under another name",
+    )

@@ -1,0 +1,222 @@
+"""A stream on its way into a table: each micro-batch goes the road of a batch, and is in once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from driftline.capture.checkpoint import Checkpoint
+from driftline.capture.token import BatchIsInError, Token
+from driftline.errors import DataError, DriftlineError
+from driftline.formats.base import Table
+from driftline.formats.iceberg import short
+from driftline.ingest import Progress, ingest
+from driftline.report.result import Result
+from driftline.source.base import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_AN_HOUR = 3600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one micro-batch did. ``lag``: files or offsets that are still to come, where that is known."""
+
+    capture: str
+    epoch: int
+    result: Result
+    tombstones: int = 0
+    lag: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        more = {"capture": self.capture, "epoch": self.epoch, "tombstones": self.tombstones, "lag": self.lag}
+        return {**self.result.to_dict(), **more}
+
+
+class Flow(Protocol):
+    """What comes in: files, a topic, any streaming DataFrame. ``name`` tells the source from others."""
+
+    @property
+    def name(self) -> str: ...
+
+    def stream(self) -> DataFrame:
+        """What Spark streams."""
+        ...
+
+    def source(self, frame: DataFrame, epoch: int) -> Source:
+        """A micro-batch as a source."""
+        ...
+
+    def check(self, epoch: int) -> None:
+        """Raises DataError where the micro-batch is no longer what was read."""
+        ...
+
+    def close(self, epoch: int) -> tuple[int, int | None]:
+        """The micro-batch is in: its tombstones, and the lag after it."""
+        ...
+
+    def look(self) -> None:
+        """Looks for what is new, where Spark does not do so itself."""
+        ...
+
+    def explain(self, error: str) -> DriftlineError | None:
+        """An error of Spark's own, where it is known what to do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Where a stream goes, and how. ``table`` makes the table for a session: a stream has one of its own."""
+
+    name: str
+    table: Callable[[SparkSession], Table]
+    checkpoint: Checkpoint
+    settings: Mapping[str, str]
+    progress: Progress
+    on_batch: Callable[[Batch], None]
+
+
+class CaptureQuery(StreamingQuery):
+    """A capture that runs: Spark's streaming query, which fails with driftline's errors and stops between batches."""
+
+    def __init__(
+        self, query: StreamingQuery, runner: _Runner, flow: Flow, held: ExitStack, pause: float
+    ) -> None:
+        super().__init__(query._jsq)
+        self._runner, self._flow = runner, flow
+        self._keeper = threading.Thread(target=self._keep, args=(held, pause), daemon=True)
+        self._keeper.start()
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  Spark's name
+        """Waits for the end; True where it has come within ``timeout`` seconds. Raises what ended it."""
+        cause: StreamingQueryException | None = None
+        try:
+            if super().awaitTermination(timeout) is False:
+                return False
+        except StreamingQueryException as error:
+            cause = error
+        self._keeper.join()
+        if failure := self._failure(cause):
+            raise failure
+        return None if timeout is None else True
+
+    def stop(self) -> None:
+        """Ends the stream once the micro-batch that runs now is in."""
+        self._runner.stopping = True
+        with self._runner.busy:
+            super().stop()
+
+    def _failure(self, cause: StreamingQueryException | None) -> BaseException | None:
+        ours = self._runner.error
+        if ours is not None:
+            return None if isinstance(ours, _Stopped) else ours
+        if cause is None or self._runner.stopping:
+            return None
+        return self._flow.explain(str(cause)) or DataError(f"the stream ended: {_first_line(cause)}")
+
+    def _keep(self, held: ExitStack, pause: float) -> None:
+        """Until the stream ends: holds the checkpoint, and looks for new files."""
+        with held, suppress(StreamingQueryException):
+            while not super().awaitTermination(pause):  # type: ignore[arg-type]
+                try:
+                    self._flow.look()
+                except DriftlineError as error:
+                    self._runner.error = self._runner.error or error
+                    self.stop()
+
+
+class _Stopped(Exception):
+    """The stream was asked to end."""
+
+
+def start(capture: Capture, flow: Flow, every: float | None) -> CaptureQuery:
+    """Starts the stream. ``every``: seconds between micro-batches; None: it ends when it has caught up."""
+    held = ExitStack()
+    held.enter_context(capture.checkpoint.held())
+    try:
+        flow.look()
+        runner = _Runner(capture, flow)
+        trigger: dict[str, Any] = (
+            {"availableNow": True}
+            if every is None
+            else {"processingTime": f"{round(every * 1000)} milliseconds"}
+        )
+        writer = flow.stream().writeStream.option("checkpointLocation", capture.checkpoint.spark)
+        query = writer.trigger(**trigger).foreachBatch(runner).start()
+    except BaseException:
+        held.close()
+        raise
+    runner.stream = str(query.id)
+    runner.started.set()
+    return CaptureQuery(query, runner, flow, held, _AN_HOUR if every is None else every / 2)
+
+
+def _ours(error: BaseException) -> BaseException:
+    return DataError(short(error)) if isinstance(error, PySparkException | Py4JError) else error
+
+
+class _Runner:
+    """What Spark calls with each micro-batch."""
+
+    def __init__(self, capture: Capture, flow: Flow) -> None:
+        self.capture, self.flow = capture, flow
+        self.stream = ""
+        self.started = threading.Event()
+        self.busy = threading.Lock()
+        self.stopping = False
+        self.error: BaseException | None = None
+        self._table: Table | None = None
+
+    def __call__(self, frame: DataFrame, epoch: int) -> None:
+        self.started.wait()
+        with self.busy:
+            try:
+                if self.stopping:
+                    raise _Stopped
+                self._run(frame, epoch)
+            except BaseException as error:  # Spark would make text of it
+                self.error = self.error or _ours(error)
+                raise
+
+    def _run(self, frame: DataFrame, epoch: int) -> None:
+        capture, flow = self.capture, self.flow
+        first = self._table is None
+        self._table = table = self._table or capture.table(frame.sparkSession)
+        token = Token(capture.name, self.stream, epoch, capture.checkpoint.uuid)
+        try:
+            if first:  # it may have come before, and its files have changed since
+                state = table.load()
+                token.check(table.name, state.uuid, state.properties)
+            result = ingest(
+                table,
+                flow.source(frame, epoch),
+                settings=capture.settings,
+                token=token,
+                progress=lambda phase: self._progress(phase, epoch),
+            )
+        except BatchIsInError:
+            flow.close(epoch)
+            return
+        tombstones, lag = flow.close(epoch)
+        if capture.checkpoint.uuid is None:
+            capture.checkpoint.remember(table.load().uuid)
+        capture.on_batch(Batch(capture.name, epoch, result, tombstones, lag))
+
+    def _progress(self, phase: str, epoch: int) -> None:
+        self.capture.progress(phase)
+        if phase in ("quarantining", "committing"):
+            self.flow.check(epoch)
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.split("\n", 1)[0] if text else type(error).__name__

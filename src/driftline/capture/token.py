@@ -1,0 +1,63 @@
+"""Which micro-batch of a capture a table has: a table property, set in the commit that brings the data.
+
+Unlike what snapshots say of themselves, it outlives their expiry, compaction and roll-backs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driftline.errors import DataError
+
+PREFIX = "driftline.capture."
+
+
+class BatchIsInError(Exception):
+    """The table has this micro-batch already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Micro-batch ``epoch`` of the stream that its checkpoint knows as ``stream``, in the capture ``name``.
+
+    ``table``: the uuid of the table that the capture writes into, None as long as there was none.
+    """
+
+    name: str
+    stream: str
+    epoch: int
+    table: str | None = None
+
+    @property
+    def batch(self) -> str:
+        """The batch's id, the same at each try."""
+        return f"{self.name}-{self.epoch}-{self.stream[:8]}"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {PREFIX + self.name: f"{self.stream}:{self.epoch}"}
+
+    def reached(self, properties: Mapping[str, str]) -> bool:
+        """Whether a table with these properties has the micro-batch, or a later one of the stream."""
+        stream, _, epoch = properties.get(PREFIX + self.name, "").rpartition(":")
+        return stream == self.stream and int(epoch) >= self.epoch
+
+    def check(self, name: str, uuid: str | None, properties: Mapping[str, str]) -> None:
+        """Raises BatchIsInError where the table has the batch; DataError where it is not the capture's table, or
+        has what another checkpoint brought. ``uuid`` None: there is no such table now."""
+        if self.table not in (None, uuid):
+            what = "was dropped" if uuid is None else "is another one than at the last batch"
+            raise DataError(
+                f"{name} {what}: capture {self.name} goes on where it was before",
+                hint="restore the table; or delete the capture's checkpoint, and it takes everything again into a new one",
+            )
+        if self.reached(properties):
+            raise BatchIsInError
+        other, _, epoch = properties.get(PREFIX + self.name, "").rpartition(":")
+        if other and other != self.stream:
+            raise DataError(
+                f"{name} has the batches of capture {self.name} up to {epoch}, by another checkpoint; "
+                "this one would bring them again",
+                hint="go on with that checkpoint, or give the capture another name to take everything again",
+            )

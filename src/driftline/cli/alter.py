@@ -1,0 +1,33 @@
+"""`driftline alter`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from driftline.cli.options import Json
+
+
+def alter(
+    context: typer.Context,
+    sql: Annotated[str, typer.Argument(metavar="SQL", show_default=False)],
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="To format v3 as well; it does not go back.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Change a table by ALTER TABLE statements: one commit, or none.
+
+    Statements of Spark and Iceberg or of DuckDB and DuckLake, parted by semicolons. RENAME TO stands alone.
+    """
+    from driftline.alter import parse
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import evolution
+
+    parse(sql)  # what cannot be read is said before Spark starts
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True)
+        progress.phase("altering")
+        done = lake.alter(sql, upgrade=upgrade)
+    put(done.to_dict()) if json else show(evolution.altered(done))

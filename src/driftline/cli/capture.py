@@ -1,0 +1,166 @@
+"""`driftline capture`."""
+
+from __future__ import annotations
+
+import queue
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from driftline.cli import interrupt
+from driftline.cli.options import Conflict, FormatOption, Into, Json, Policy, PolicyOption, Sets, Strings
+from driftline.cli.scope import Scope
+from driftline.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from driftline.capture.query import Batch, CaptureQuery
+    from driftline.lake import Lake
+
+_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TICK = 0.1  # seconds
+
+
+def capture(
+    context: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A folder, a glob, or kafka://HOST:PORT/TOPIC.", show_default=False
+        ),
+    ],
+    into: Into,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="What the capture goes on as, at its next start.")
+    ],
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Keep on, and look for more each 10s, 5m, ...", show_default=False),
+    ] = None,
+    policy: PolicyOption = Policy.preserve,
+    on_conflict: Conflict = None,
+    format: FormatOption = None,  # noqa: A002
+    max_files: Annotated[int, typer.Option(min=1, help="At most so many files a batch.")] = 1000,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="What it remembers. [default: in the lake]", show_default=False),
+    ] = None,
+    set_: Sets = None,
+    strings: Strings = False,
+    json: Json = False,
+) -> None:
+    """Take what is new in a source into a table, each record once.
+
+    Ends when it has caught up; with --every it keeps on until Ctrl-C.
+    """
+    from driftline.cli import commands
+    from driftline.cli.terminal import Progress
+
+    scope: Scope = context.obj
+    commands._only_preserve(policy, on_conflict)
+    pause = None if every is None else seconds(every)
+    settings = commands._settings(scope, into, set_ or [])
+    with Progress() as progress:
+        lake = scope.open(progress)
+    shown = _Shown(lake, name, json=json)
+    query = lake.table(into).capture(
+        source,
+        name=name,
+        checkpoint=checkpoint,
+        every=pause,
+        format=format,
+        strings=strings,
+        max_files=max_files,
+        settings=settings,
+        progress=shown.phase,
+        on_batch=shown.batches.put,
+    )
+    with scope.interrupt.gently(query.stop):
+        shown.until_it_ends(query)
+    if scope.interrupt.stopping and pause is None:
+        raise typer.Exit(interrupt.EXIT_CODE)
+
+
+def seconds(text: str) -> float:
+    """A time as a number of seconds.
+
+    >>> seconds("500ms"), seconds("10s"), seconds("5m"), seconds("2")
+    (0.5, 10.0, 300.0, 2.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *(ms|s|m|h|)", text.strip())
+    if match is None or not float(match[1]):
+        raise UsageError(f"--every {text}: is no time", hint="write 10s, 500ms, 5m")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+@dataclass
+class _Shown:
+    """What the terminal tells of a capture while it runs."""
+
+    lake: Lake
+    name: str
+    json: bool
+    batches: queue.Queue[Batch] = field(default_factory=queue.Queue)
+    counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    lag: int | None = None
+    told: set[str] = field(default_factory=set)
+    _phase: str = ""
+
+    def phase(self, text: str) -> None:
+        self._phase = text
+
+    def until_it_ends(self, query: CaptureQuery) -> None:
+        """Shows each batch, then what came together. Raises what ended the query."""
+        from driftline.cli.terminal import show
+
+        try:
+            while batch := self._next(query):
+                self._show(batch)
+        finally:
+            if self.counts[0] and not self.json:
+                show(self._sum())
+        query.awaitTermination()
+        if not self.counts[0] and not self.json:
+            show(self._sum())
+
+    def _next(self, query: CaptureQuery) -> Batch | None:
+        from driftline.cli.terminal import Progress
+
+        with Progress(self.lake.spark) as progress:
+            while True:
+                ended = not query.isActive
+                try:
+                    return self.batches.get(timeout=_TICK)
+                except queue.Empty:
+                    if ended:
+                        return None
+                progress.phase(f"{self.name}: {self._phase or 'looking for more'}")
+
+    def _show(self, batch: Batch) -> None:
+        from driftline.cli.terminal import put, show
+        from driftline.report import text
+
+        result = batch.result
+        more = (1, result.rows_read, result.rows_quarantined, len(result.changes))
+        self.counts = [a + b for a, b in zip(self.counts, more, strict=True)]
+        self.lag = batch.lag
+        self._phase = ""
+        if self.json:
+            put(batch.to_dict())
+        else:
+            show(text.batch(result, f"{self.name} {batch.epoch}", near=Path.cwd(), told=self.told))
+
+    def _sum(self) -> Text:
+        from rich.text import Text
+
+        what = ("batch", "record", "in quarantine", "change")
+        said = [
+            f"{n} {w}" if w.startswith("in ") or n == 1 else f"{n} {w}{'es' if w.endswith('ch') else 's'}"
+            for n, w in zip(self.counts, what, strict=True)
+        ]
+        left = "" if self.lag is None else f", {self.lag} still to come" if self.lag else ", nothing left"
+        return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(said)}{left}")

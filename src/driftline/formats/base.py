@@ -1,0 +1,134 @@
+"""What the road needs of a table format: a table that loads, reads and opens a transaction, and that transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from driftline.core.changes import Change
+from driftline.core.types import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class CommitConflict(Exception):
+    """Someone else changed the table meanwhile: load it again and plan anew."""
+
+
+# Properties of single batches: no settings of the table.
+_BATCH = "driftline.batch"
+_CAPTURE = "driftline.capture."
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table as it was loaded. ``uuid``: None where it does not exist; ``last_id``: the highest of all columns
+    that it ever had; ``version``: names this state of it."""
+
+    schema: Schema
+    properties: Mapping[str, str]
+    snapshot: int | None
+    exists: bool
+    uuid: str | None = None
+    last_id: int = 0
+    version: str = ""
+
+    def fits(self, later: State) -> bool:
+        """Whether what was planned and written for this state is right for a later one too."""
+        return (self.version != "" and self.version == later.version) or (
+            (self.uuid, self.schema, self.last_id) == (later.uuid, later.schema, later.last_id)
+            and _settings(self) == _settings(later)
+        )
+
+
+def _settings(state: State) -> dict[str, str]:
+    return {k: v for k, v in state.properties.items() if k != _BATCH and not k.startswith(_CAPTURE)}
+
+
+class Transaction(Protocol):
+    """Changes of one batch, visible together when committed. ``base``: the table that they start from, None for
+    one that is made."""
+
+    committed: bool
+    base: State | None
+
+    @property
+    def schema(self) -> Schema:
+        """The schema inside the transaction."""
+        ...
+
+    @property
+    def snapshot(self) -> int | None:
+        """The snapshot that the transaction makes, as far as it is known."""
+        ...
+
+    def evolve(self, changes: Iterable[Change]) -> None:
+        """Applies the changes. Raises DataError where the format refuses one."""
+        ...
+
+    def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+        """Writes the frame's rows, which must have the table's columns; returns how many were written."""
+        ...
+
+    def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+        """Writes the frame's rows in place of all that the table holds; returns how many were written. The transaction
+        must be pinned."""
+        ...
+
+    def set(self, properties: Mapping[str, str]) -> None:
+        """Sets table properties."""
+        ...
+
+    def commit(self) -> None:
+        """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
+        ...
+
+    def again(self) -> Self:
+        """After a conflict: the same changes and rows on the table as it is now, not written anew.
+
+        Raises CommitConflict where the batch must be planned anew.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """Deletes the files that were written, unless they are the table's, or may be."""
+        ...
+
+    def undo(self) -> bool:
+        """Takes the rows of a committed transaction out again; False where they can no longer be told apart."""
+        ...
+
+
+class Table(Protocol):
+    """One table of one catalog. Nothing is made before the first commit."""
+
+    spark: SparkSession
+    name: str
+
+    def load(self) -> State:
+        """The table as it is now; an empty schema where it does not exist."""
+        ...
+
+    def read(self) -> DataFrame:
+        """The table's rows, as they are now."""
+        ...
+
+    def transaction(
+        self, state: State, schema: Schema | None = None, *, pinned: bool = False
+    ) -> Transaction:
+        """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
+
+        ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict where the table is
+        no longer as ``state`` says.
+        """
+        ...
+
+    def delete(self, column: str, value: str) -> None:
+        """Deletes the rows whose ``column`` holds this text."""
+        ...
+
+    def sibling(self, name: str) -> Self:
+        """Another table of the same catalog."""
+        ...

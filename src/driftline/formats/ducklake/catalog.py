@@ -1,0 +1,311 @@
+"""The catalog database of a DuckLake: a DuckDB file, SQLite or PostgreSQL, each through DuckDB's own extension.
+
+A connection is held for the time of one load or one commit, never while Spark works: other processes get their
+turn, and what finds the catalog locked tries again.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from driftline.errors import SetupError, UsageError
+from driftline.formats.base import CommitConflict
+
+if TYPE_CHECKING:
+    import duckdb
+
+VERSION = "1.0"
+PATIENCE = 60.0  # seconds that a locked catalog is tried again
+HINT = "pip install 'driftline[ducklake]'"
+
+_EXTENSIONS = {"duckdb": (), "sqlite": ("sqlite_scanner",), "postgres": ("postgres_scanner",)}
+_TYPES = {"duckdb": "DUCKDB", "sqlite": "SQLITE", "postgres": "POSTGRES"}
+# What a database says when someone else is at it.
+_BUSY = re.compile(
+    r"database is locked|[Cc]onflicting lock|[Cc]ould not set lock|deadlock detected|could not serialize|"
+    r"[Cc]onflict on tuple|duplicate key|UNIQUE constraint failed|PRIMARY KEY or UNIQUE constraint|"
+    r"[Tt]ransactionContext Error|database schema has changed|database table is locked|cannot commit transaction",
+)
+_PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|\S+)|(?<=://)[^/\s@]+(?=@)", re.IGNORECASE)
+_MISSING = re.compile(r"ducklake_metadata|does not exist")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Where a DuckLake's catalog is. ``kind``: duckdb, sqlite or postgres; ``target``: a path or libpq's text.
+
+    ``data``: the folder of the files, for a lake that is yet to be made.
+    """
+
+    kind: str
+    target: str
+    data: str
+
+    @classmethod
+    def of(cls, text: str, lake: Path) -> Catalog:
+        """What ``catalog = "…"`` says: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
+
+        >>> Catalog.of("sqlite", Path("/lake"))
+        Catalog(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')
+        """
+        kind, _, target = text.partition(":")
+        kind = {"postgresql": "postgres"}.get(kind, kind)
+        if kind not in _TYPES:
+            raise UsageError(
+                f"catalog = {kind!r} is none of DuckLake's",
+                hint="duckdb, sqlite, either with :PATH, or postgres:dbname=… host=…",
+            )
+        folder = lake.resolve()
+        if kind == "postgres":
+            if text.startswith(("postgres://", "postgresql://")):
+                target = text
+            return cls(kind, target, f"{folder}/data/")
+        path = folder / Path(target or f"catalog.{'ducklake' if kind == 'duckdb' else kind}").expanduser()
+        return cls(kind, str(path), f"{folder}/data/")
+
+    @property
+    def shown(self) -> str:
+        """The catalog for people, without a password."""
+        return _PASSWORD.sub(r"\1***", f"{self.kind}:{self.target}")
+
+    def exists(self) -> bool:
+        """Whether there is a database to look into; a server's is not asked."""
+        return self.kind == "postgres" or Path(self.target).is_file()
+
+    def make(self) -> None:
+        """Makes the catalog where there is none, by DuckDB's own extension."""
+        if self.kind != "postgres":
+            if self.exists():
+                return
+            _folder(Path(self.target).parent)
+        _folder(Path(self.data))
+        self.by_duckdb("SELECT 1")
+
+    def by_duckdb(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs one statement by DuckDB itself, with the lake attached as ``lk``."""
+
+        def once() -> list[tuple[Any, ...]]:
+            with self._attached() as connection:
+                return connection.execute(sql, list(parameters)).fetchall()
+
+        return self._retried(once)
+
+    @contextmanager
+    def _attached(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        prefix = "" if self.kind == "duckdb" else f"{self.kind}:"
+        source = literal(f"ducklake:{prefix}{self.target}")
+        with instance("ducklake", *_EXTENSIONS[self.kind]) as connection:
+            # AUTOMATIC_MIGRATION stays off: a catalog of an older version is its owner's to change.
+            connection.execute(
+                f"ATTACH {source} AS lk (DATA_PATH {literal(self.data)}, OVERRIDE_DATA_PATH false)"
+            )
+            try:
+                yield connection
+            finally:
+                connection.execute("DETACH lk")
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """What ``work`` reads, in one transaction. Raises SetupError where the catalog cannot be opened."""
+
+        def once() -> T:
+            with self._open(writes=False) as connection:
+                return work(connection)
+
+        return self._retried(once)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """What ``work`` does, in one transaction, begun anew with fresh eyes where someone else was faster."""
+
+        def once() -> T:
+            with self._open(writes=True) as connection:
+                done = work(connection)
+                connection.execute("COMMIT")
+                return done
+
+        return self._retried(once)
+
+    @contextmanager
+    def _open(self, *, writes: bool) -> Iterator[Connection]:
+        options = f"TYPE {_TYPES[self.kind]}" + ("" if writes else ", READ_ONLY")
+        with instance(*_EXTENSIONS[self.kind]) as duckdb:
+            duckdb.execute(f"ATTACH {literal(self.target)} AS meta ({options})")
+            try:
+                duckdb.execute("BEGIN")
+                connection = Connection(duckdb, self.kind)
+                _checked(connection)
+                yield connection
+            finally:
+                with suppress(Exception):
+                    duckdb.execute("ROLLBACK")
+                duckdb.execute("DETACH meta")
+
+    def _retried(self, once: Callable[[], T]) -> T:
+        import duckdb
+
+        until = time.monotonic() + PATIENCE
+        pause = 0.02
+        while True:
+            try:
+                return once()
+            except duckdb.Error as error:
+                text = _PASSWORD.sub(r"\1***", str(error).split("\n", 1)[0])
+                if not _BUSY.search(str(error)):
+                    raise SetupError(
+                        f"the DuckLake catalog {self.shown} does not answer: {text}",
+                        hint="`driftline doctor` looks for the cause",
+                    ) from error
+                if time.monotonic() > until:
+                    raise CommitConflict(f"the DuckLake catalog {self.shown} stays locked: {text}") from error
+                time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  no secret hangs on it
+                pause = min(pause * 1.5, 1.0)
+
+
+class Connection:
+    """SQL on the catalog's tables, inside one transaction. ``kind``: of the database."""
+
+    def __init__(self, raw: duckdb.DuckDBPyConnection, kind: str) -> None:
+        self._raw = raw
+        self.kind = kind
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self._raw.execute(sql, list(parameters))
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._raw.execute(sql, list(parameters)).fetchall()
+
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        return self._raw.execute(sql, list(parameters)).fetchone()
+
+    def arrow(self, sql: str) -> Any:
+        """An Arrow table."""
+        return self._raw.execute(sql).to_arrow_table()
+
+    def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Adds rows to one of the catalog's tables; columns that are not named stay null."""
+        if not rows:
+            return
+        import pyarrow as pa
+
+        names = list(rows[0])
+        # DuckDB finds the local variable by its name.
+        given = pa.table({n: [row[n] for row in rows] for n in names})  # noqa: F841
+        listed = ", ".join(names)
+        self._raw.execute(f"INSERT INTO meta.{table} ({listed}) SELECT {listed} FROM given")
+
+    def tables(self) -> set[str]:
+        """Names of the catalog's tables."""
+        return {
+            name
+            for (name,) in self.rows(
+                "SELECT table_name FROM duckdb_tables() WHERE database_name = 'meta' AND NOT internal"
+            )
+        }
+
+
+def literal(text: str) -> str:
+    """A string literal of DuckDB's SQL.
+
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _checked(connection: Connection) -> None:
+    import duckdb
+
+    try:
+        found = dict(connection.rows("SELECT key, value FROM meta.ducklake_metadata WHERE scope IS NULL"))
+    except duckdb.CatalogException as error:
+        raise NoLakeError("the catalog database holds no DuckLake") from error
+    version = found.get("version", "")
+    if version != VERSION:
+        newer = [int(n) for n in re.findall(r"\d+", version)] > [int(n) for n in VERSION.split(".")]
+        raise SetupError(
+            f"this DuckLake has version {version or 'unknown'}, not {VERSION}",
+            hint="a newer driftline may know it"
+            if newer
+            else "attach it once with DuckDB 1.5 and AUTOMATIC_MIGRATION",
+        )
+    if found.get("encrypted") == "true":
+        raise SetupError(
+            "this DuckLake is encrypted: Spark cannot read its files", hint="use one that is not"
+        )
+
+
+class NoLakeError(SetupError):
+    """A database without a DuckLake's tables."""
+
+
+def _folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"cannot make the folder {path}: {error.strerror}", hint="name another with --lake"
+        ) from error
+
+
+_lock = RLock()
+_shared: list[Any] = []
+
+
+@contextmanager
+def instance(*extensions: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with these extensions, for one thread at a time: two instances of a process would not see each
+    other's locks on a catalog's file."""
+    with _lock:
+        if not _shared:
+            _shared.append(_started())
+        cursor = _shared[0].cursor()
+        try:
+            for extension in extensions:
+                cursor.execute(f"LOAD {literal(extension_path(extension))}")
+            yield cursor
+        finally:
+            cursor.close()
+
+
+def _started() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise SetupError("DuckDB is not installed.", hint=HINT) from error
+    # No network: extensions come out of their wheels.
+    return duckdb.connect(
+        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    )
+
+
+def extension_path(name: str) -> str:
+    """The extension out of its wheel; else its name, which DuckDB finds if it was installed into DuckDB itself.
+
+    Raises SetupError where neither is there.
+    """
+    import duckdb
+
+    found = find_spec(f"duckdb_extension_{name}")
+    for folder in (found.submodule_search_locations or []) if found else []:
+        path = Path(folder, "extensions", f"v{duckdb.__version__}", f"{name}.duckdb_extension")
+        if path.is_file():
+            return str(path)
+    installed = {
+        row[0]
+        for row in _shared[0].cursor().execute(
+            "SELECT extension_name FROM duckdb_extensions() WHERE installed"
+        ).fetchall()
+    }  # fmt: skip
+    if name in installed:
+        return name
+    raise SetupError(f"DuckDB {duckdb.__version__} has no extension {name!r}.", hint=HINT)

@@ -1,0 +1,156 @@
+"""Rows of DuckLake's column table as a schema, and a changed schema as rows: every field is a row, found by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
+from driftline.errors import DataError
+from driftline.formats.ducklake.defaults import from_text, to_text
+from driftline.formats.ducklake.types import promotes, read_type, write_type
+
+COMMENT = "comment"  # the tag that DuckDB shows as a column's comment
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRow:
+    """One row of ``ducklake_column``. ``since`` is the first snapshot that had the column, in whatever form."""
+
+    id: int
+    order: int
+    name: str
+    type: str
+    parent: int | None = None
+    nullable: bool = True
+    initial_default: str | None = None
+    default: str | None = None
+    default_type: str = ""
+    since: int = 0
+
+    def same(self, other: ColumnRow) -> bool:
+        """Whether both say the same of the column."""
+        return replace(self, since=0) == replace(other, since=0)
+
+
+def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
+    """The schema that the rows describe; ``docs`` by column id."""
+    below: dict[int | None, list[ColumnRow]] = {}
+    for row in sorted(rows, key=lambda r: (r.order, r.id)):
+        below.setdefault(row.parent, []).append(row)
+
+    def field(row: ColumnRow) -> Field:
+        type_ = nested(row)
+        # DuckDB sets NOT NULL of nested fields at random, and holds nobody to it.
+        required = not row.nullable and row.parent is None
+        initial = write = None
+        if isinstance(type_, Primitive):
+            initial = from_text(row.initial_default, type_)
+            write = from_text(row.default, type_) if row.default_type == "literal" else None
+        return Field(row.name, type_, row.id, required, docs.get(row.id), initial, write)
+
+    def nested(row: ColumnRow) -> Type:
+        inner = below.get(row.id, [])
+        match row.type.lower():
+            case "struct":
+                return Struct(tuple(field(child) for child in inner))
+            case "list":
+                (element,) = inner
+                return List(nested(element), element.id)
+            case "map":
+                key, value = sorted(inner, key=lambda child: child.name != "key")
+                return Map(nested(key), nested(value), key.id, value.id)
+            case text:
+                return read_type(text)
+
+    return Schema(Struct(tuple(field(row) for row in below.get(None, []))))
+
+
+def rows_of(schema: Schema, before: Schema, known: Sequence[ColumnRow], table: str) -> list[ColumnRow]:
+    """The rows that describe ``schema``, what did not change since ``before`` as in ``known``.
+
+    Raises DataError for what DuckLake cannot have: a type, a promotion that loses values, a name twice.
+    """
+    rows = {row.id: row for row in known}
+    fields = {f.id: f for _, f in before.walk()}
+    out: list[ColumnRow] = []
+
+    def add(type_: Type, path: Path, parent: int | None) -> None:
+        below = children(type_)
+        _unique(below, path, table)
+        orders = _orders([f.id for f in below], rows)
+        for child, order in zip(below, orders, strict=True):
+            here = (*path, child.name)
+            where = f"{table}: {dotted(here)}"
+            out.append(_row(child, fields.get(child.id), rows.get(child.id), order, parent, where))
+            add(child.type, here, child.id)
+
+    add(schema.struct, (), None)
+    return out
+
+
+def _row(
+    field: Field, old: Field | None, known: ColumnRow | None, order: int, parent: int | None, where: str
+) -> ColumnRow:
+    type_ = _kind(field.type, where)
+    top = parent is None
+    if known is None or old is None:
+        plain = isinstance(field.type, Primitive)
+        return ColumnRow(
+            field.id,
+            order,
+            field.name,
+            type_,
+            parent,
+            not (field.required and top),
+            to_text(field.initial_default, field.type, where),
+            to_text(field.write_default, field.type, where) or "NULL",
+            "literal" if plain else "",
+        )
+    if type_ != _kind(old.type, where) and not promotes(known.type.lower(), type_):
+        raise DataError(
+            f"{where}: a DuckLake column of type {known.type} cannot become {type_} without loss",
+            hint="docs/ducklake.md lists the promotions",
+        )
+    row = replace(known, name=field.name, order=order, parent=parent)
+    if type_ != _kind(old.type, where):
+        row = replace(row, type=type_)
+    if top:
+        row = replace(row, nullable=not field.required)
+    if field.write_default != old.write_default:
+        row = replace(
+            row,
+            default=to_text(field.write_default, field.type, where) or "NULL",
+            default_type="literal",
+        )
+    return row
+
+
+def _kind(type_: Type, where: str) -> str:
+    match type_:
+        case Struct():
+            return "struct"
+        case List():
+            return "list"
+        case Map():
+            return "map"
+        case Primitive():
+            return write_type(type_, where)
+
+
+def _orders(ids: list[int], rows: Mapping[int, ColumnRow]) -> list[int]:
+    """A place for each sibling: its own where they still stand in that order, new ones behind."""
+    own = [rows[i].order if i in rows else i for i in ids]
+    return own if own == sorted(own) else sorted(own)
+
+
+def _unique(fields: Sequence[Field], path: Path, table: str) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        twin = seen.get(field.name.casefold())
+        seen[field.name.casefold()] = field.name
+        if twin is not None:
+            raise DataError(
+                f"{table}: {dotted((*path, field.name))} and {dotted((*path, twin))} differ only in case",
+                hint="DuckLake takes them for one name: give one of them another",
+            )

@@ -1,0 +1,368 @@
+"""One snapshot: what several transactions want, as rows of the catalog, in one transaction of its database.
+
+The rows are those that DuckLake's specification asks for. `add_data_files`, DuckDB's own way to register files,
+maps columns by name, has no tags for nested fields and no place for an ALTER that DuckDB's parser refuses; a
+snapshot that is written here has the field ids, the docs, the quarantine and the token in one.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from driftline.core.types import Schema
+from driftline.errors import DataError
+from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
+from driftline.formats.ducklake.files import DataFile, leaves
+from driftline.formats.ducklake.inlined import new_inlined_table
+from driftline.formats.ducklake.mapping import mapping_of
+from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, data_path, load, split
+from driftline.formats.ducklake.statistics import add_statistics
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a snapshot says of itself. ``extra``: JSON."""
+
+    author: str
+    text: str
+    extra: str
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What one transaction wants of its table. ``base`` None: it is to be made, with its files in ``folder``.
+
+    ``pinned``: only if nobody has changed the table since. ``dropped``: files that are to go; ``replaces``: all are.
+    """
+
+    name: str
+    base: LakeState | None
+    schema: Schema
+    folder: str
+    pinned: bool = False
+    files: list[DataFile] = field(default_factory=list)
+    dropped: tuple[str, ...] = ()
+    replaces: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Head:
+    """The lake's newest snapshot, and what it gives away next."""
+
+    snapshot: int
+    schema_version: int
+    catalog_id: int
+    file_id: int
+    made: list[str] = field(default_factory=list)
+
+
+def commit(connection: Connection, wanted: Sequence[Wanted], message: Message) -> int:
+    """Writes the snapshot; returns its id. Raises CommitConflict where a table is no longer as it was planned for."""
+    newest = connection.one(
+        "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM meta.ducklake_snapshot "
+        "ORDER BY snapshot_id DESC LIMIT 1"
+    )
+    assert newest is not None
+    snapshot, schema_version, catalog_id, file_id = map(int, newest)
+    head = _Head(snapshot + 1, schema_version, catalog_id, file_id)
+    states = [_checked(connection, w) for w in wanted]
+    changed = [w.base is None or w.schema.struct != w.base.schema.struct for w in wanted]
+    head.schema_version += any(changed)
+    for w, now, schema_changes in zip(wanted, states, changed, strict=True):
+        _table(connection, head, w, now, schema_changes=schema_changes)
+    # The primary key of this row is what two writers at once meet at.
+    connection.execute(
+        "INSERT INTO meta.ducklake_snapshot VALUES (?, now(), ?, ?, ?)",
+        [head.snapshot, head.schema_version, head.catalog_id, head.file_id],
+    )
+    connection.insert(
+        "ducklake_snapshot_changes",
+        [
+            {
+                "snapshot_id": head.snapshot,
+                "changes_made": ",".join(dict.fromkeys(head.made)),
+                "author": message.author,
+                "commit_message": message.text,
+                "commit_extra_info": message.extra,
+            }
+        ],
+    )
+    return head.snapshot
+
+
+def _checked(connection: Connection, wanted: Wanted) -> LakeState:
+    now = load(connection, wanted.name)
+    base = wanted.base
+    if base is None:
+        if now.exists:
+            raise CommitConflict(f"table {wanted.name} was made meanwhile")
+    elif not base.fits(now):
+        raise CommitConflict(f"table {wanted.name} was changed meanwhile")
+    elif wanted.pinned and _touched(connection, now, base):
+        raise CommitConflict(f"others have written to {wanted.name} meanwhile")
+    return now
+
+
+def _touched(connection: Connection, now: LakeState, base: LakeState) -> bool:
+    """Whether any snapshot since says that it changed the table."""
+    assert now.table is not None
+    ours = re.compile(rf"(^|,)\w+:{now.table.id}(,|$)")
+    changes = connection.rows(
+        "SELECT changes_made FROM meta.ducklake_snapshot_changes WHERE snapshot_id > ?", [base.snapshot]
+    )
+    return any(ours.search(str(made)) for (made,) in changes)
+
+
+def _table(
+    connection: Connection, head: _Head, wanted: Wanted, now: LakeState, *, schema_changes: bool
+) -> None:
+    table = now.table or _made(connection, head, wanted)
+    if schema_changes:
+        _columns(connection, head, wanted, now, table)
+    _properties(connection, head.snapshot, table, now, wanted.properties)
+    if wanted.dropped:
+        listed = ", ".join("?" * len(wanted.dropped))
+        connection.execute(
+            f"UPDATE meta.ducklake_data_file SET end_snapshot = {head.snapshot} "
+            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND path IN ({listed})",
+            wanted.dropped,
+        )
+        head.made.append(f"deleted_from_table:{table.id}")
+    if wanted.replaces:
+        _emptied(connection, head.snapshot, table.id)
+        head.made.append(f"deleted_from_table:{table.id}")
+    if wanted.files:
+        _files(connection, head, wanted, table)
+        head.made.append(f"inserted_into_table:{table.id}")
+    if now.exists and (schema_changes or not (wanted.files or wanted.dropped)):
+        head.made.append(f"altered_table:{table.id}")
+
+
+def _emptied(connection: Connection, snapshot: int, table: int) -> None:
+    """Takes all rows out of the table."""
+    places = ["ducklake_data_file", "ducklake_delete_file"]
+    for place in places:
+        connection.execute(
+            f"UPDATE meta.{place} SET end_snapshot = {snapshot} WHERE table_id = {table} AND end_snapshot IS NULL"
+        )
+    for (place,) in connection.rows(
+        "SELECT table_name FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
+    ):
+        connection.execute(
+            f"UPDATE meta.{quoted(place)} SET end_snapshot = {snapshot} WHERE end_snapshot IS NULL"
+        )
+    connection.execute(
+        f"UPDATE meta.ducklake_table_stats SET record_count = 0, file_size_bytes = 0 WHERE table_id = {table}"
+    )
+
+
+def _made(connection: Connection, head: _Head, wanted: Wanted) -> TableRow:
+    namespace, name = split(wanted.name)
+    schema_id = _namespace(connection, head, namespace)
+    table = TableRow(head.catalog_id, schema_id, str(uuid.uuid4()), wanted.folder)
+    head.catalog_id += 1
+    connection.execute(
+        "INSERT INTO meta.ducklake_table (table_id, table_uuid, begin_snapshot, schema_id, table_name, path, path_is_relative) "
+        "VALUES (?, ?, ?, ?, ?, ?, true)",
+        [table.id, table.uuid, head.snapshot, schema_id, name, table_path(name)],
+    )
+    head.made.append(f"created_table:{quoted(namespace)}.{quoted(name)}")
+    return table
+
+
+def _namespace(connection: Connection, head: _Head, namespace: str) -> int:
+    found = connection.rows(
+        f"SELECT schema_id, schema_name FROM meta.ducklake_schema WHERE lower(schema_name) = lower(?) AND {LIVE}",
+        [namespace, head.snapshot, head.snapshot],
+    )
+    if found:
+        known, name = found[0]
+        if name != namespace:
+            raise DataError(f"there is a namespace {name}: DuckLake takes {namespace} for the same name")
+        return int(known)
+    given = head.catalog_id
+    head.catalog_id += 1
+    connection.execute(
+        "INSERT INTO meta.ducklake_schema (schema_id, schema_uuid, begin_snapshot, schema_name, path, path_is_relative) "
+        "VALUES (?, ?, ?, ?, ?, true)",
+        [given, str(uuid.uuid4()), head.snapshot, namespace, table_path(namespace)],
+    )
+    head.made.append(f"created_schema:{quoted(namespace)}")
+    return given
+
+
+def folder_of(connection: Connection, name: str) -> str:
+    """Where the files of a table that is yet to be made will be."""
+    namespace, table = split(name)
+    found = connection.one(
+        "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_schema "
+        "WHERE schema_name = ? AND end_snapshot IS NULL",
+        [namespace],
+    )
+    path, relative = found or (table_path(namespace), True)
+    return f"{data_path(connection) if relative else ''}{path}{table_path(table)}"
+
+
+def table_path(name: str) -> str:
+    """The folder of a table, or a namespace, in that of its parent.
+
+    >>> table_path("orders"), table_path("a/b")
+    ('orders/', '_612f62/')
+    """
+    return f"{name}/" if _PLAIN.fullmatch(name) else f"_{name.encode().hex()[:200]}/"
+
+
+def _columns(connection: Connection, head: _Head, wanted: Wanted, now: LakeState, table: TableRow) -> None:
+    before = {row.id: row for row in now.columns}
+    rows = rows_of(wanted.schema, now.schema, now.columns, wanted.name)
+    changed = [row for row in rows if row.id not in before or not row.same(before[row.id])]
+    ended = [row.id for row in changed if row.id in before] + sorted(set(before) - {row.id for row in rows})
+    if ended:
+        connection.execute(
+            f"UPDATE meta.ducklake_column SET end_snapshot = {head.snapshot} "
+            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND column_id IN ({_listed(ended)})"
+        )
+    connection.insert(
+        "ducklake_column",
+        [_column(row, table.id, head.snapshot) for row in changed],
+    )
+    _docs(connection, head, wanted, now, table)
+    connection.insert(
+        "ducklake_schema_versions",
+        [
+            {
+                "begin_snapshot": head.snapshot,
+                "schema_version": head.schema_version,
+                "table_id": table.id,
+            }
+        ],
+    )
+    if now.exists:
+        new_inlined_table(connection, table.id, head.schema_version, rows)
+
+
+def _column(row: ColumnRow, table: int, snapshot: int) -> dict[str, object]:
+    return {
+        "column_id": row.id,
+        "begin_snapshot": snapshot,
+        "table_id": table,
+        "column_order": row.order,
+        "column_name": row.name,
+        "column_type": row.type,
+        "initial_default": row.initial_default,
+        "default_value": row.default,
+        "nulls_allowed": row.nullable,
+        "parent_column": row.parent,
+        "default_value_type": row.default_type,
+        "default_value_dialect": "duckdb",
+    }
+
+
+def _docs(connection: Connection, head: _Head, wanted: Wanted, now: LakeState, table: TableRow) -> None:
+    before = {f.id: f.doc for _, f in now.schema.walk() if f.doc}
+    after = {f.id: f.doc for _, f in wanted.schema.walk() if f.doc}
+    ended = [i for i, doc in before.items() if after.get(i) != doc]
+    if ended:
+        connection.execute(
+            f"UPDATE meta.ducklake_column_tag SET end_snapshot = {head.snapshot} WHERE table_id = {table.id} "
+            f"AND key = '{COMMENT}' AND end_snapshot IS NULL AND column_id IN ({_listed(ended)})"
+        )
+    connection.insert(
+        "ducklake_column_tag",
+        [
+            {
+                "table_id": table.id,
+                "column_id": i,
+                "begin_snapshot": head.snapshot,
+                "key": COMMENT,
+                "value": doc,
+            }
+            for i, doc in after.items()
+            if before.get(i) != doc
+        ],
+    )
+
+
+def _properties(
+    connection: Connection, snapshot: int, table: TableRow, now: LakeState, properties: dict[str, str]
+) -> None:
+    changed = {key: value for key, value in properties.items() if now.properties.get(key) != value}
+    for key in changed.keys() & now.properties.keys():
+        connection.execute(
+            f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
+            f"WHERE object_id = {table.id} AND key = ? AND end_snapshot IS NULL",
+            [key],
+        )
+    connection.insert(
+        "ducklake_tag",
+        [
+            {"object_id": table.id, "begin_snapshot": snapshot, "key": key, "value": value}
+            for key, value in changed.items()
+        ],
+    )
+
+
+def _files(connection: Connection, head: _Head, wanted: Wanted, table: TableRow) -> None:
+    paths = [file.path for file in wanted.files]
+    listed = ", ".join("?" * len(paths))
+    if twice := connection.rows(
+        f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table.id} AND path IN ({listed})", paths
+    ):
+        raise DataError(f"{wanted.name}: the file {twice[0][0]} is registered already")
+    first = add_statistics(connection, table.id, wanted.files, leaves(wanted.schema))
+    mapping, head.file_id = mapping_of(connection, table.id, wanted.schema, head.snapshot, head.file_id)
+    ids = range(head.file_id, head.file_id + len(paths))
+    head.file_id += len(paths)
+    files, stats = [], []
+    for given, file in zip(ids, wanted.files, strict=True):
+        files.append(
+            {
+                "data_file_id": given,
+                "table_id": table.id,
+                "begin_snapshot": head.snapshot,
+                "path": file.path,
+                "path_is_relative": True,
+                "file_format": "parquet",
+                "record_count": file.rows,
+                "file_size_bytes": file.size,
+                "footer_size": file.footer,
+                "row_id_start": first,
+                "mapping_id": mapping,
+            }
+        )
+        first += file.rows
+        stats += [
+            {
+                "data_file_id": given,
+                "table_id": table.id,
+                "column_id": column,
+                "column_size_bytes": known.size,
+                "value_count": known.values,
+                "null_count": known.nulls,
+                "min_value": known.low,
+                "max_value": known.high,
+            }
+            for column, known in file.stats.items()
+        ]
+    connection.insert("ducklake_data_file", files)
+    connection.insert("ducklake_file_column_stats", stats)
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def quoted(name: str) -> str:
+    """A name in DuckDB's SQL."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,201 @@
+"""Parquet files that Spark wrote: where they are, and what their footers say of each column."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from driftline.core.types import List, Map, Primitive, Schema, Struct, Type
+from driftline.errors import DataError
+from driftline.formats.ducklake.catalog import instance
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Of one leaf column in one file: ``low`` and ``high`` as DuckDB prints them, None where not known."""
+
+    size: int
+    values: int
+    nulls: int | None
+    low: str | None = None
+    high: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of rows, ``path`` below the table's folder. ``partition``: the values of its partition keys."""
+
+    path: str
+    rows: int
+    size: int
+    footer: int
+    stats: Mapping[int, ColumnStats] = field(default_factory=dict)
+    partition: tuple[str | None, ...] = ()
+
+
+def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
+    """The leaf columns: the path that Parquet has for each, to id and type."""
+    out: dict[str, tuple[int, Primitive]] = {}
+
+    def walk(type_: Type, id_: int, path: str) -> None:
+        match type_:
+            case Primitive():
+                out[path] = (id_, type_)
+            case Struct(fields):
+                for f in fields:
+                    walk(f.type, f.id, f"{path}, {f.name}" if path else f.name)
+            case List(element, element_id):
+                walk(element, element_id, f"{path}, list, element")
+            case Map(key, value, key_id, value_id):
+                walk(key, key_id, f"{path}, key_value, key")
+                walk(value, value_id, f"{path}, key_value, value")
+
+    walk(schema.struct, 0, "")
+    return out
+
+
+# Types whose bounds order as DuckDB orders them, and print as it prints them. Not floats: the footer does not say
+# whether there is a NaN; not binary: it is no text.
+_BOUNDED = ("boolean", "int", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
+
+
+def describe(folder: str, paths: Sequence[str], schema: Schema) -> list[DataFile]:
+    """What the footers of the files below ``folder`` say."""
+    if not paths:
+        return []
+    with instance() as duckdb:  # reads them all at once
+        return _described(duckdb, folder, paths, schema)
+
+
+def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schema) -> list[DataFile]:
+    full = [plain(folder + path) for path in paths]
+    columns = leaves(schema)
+    files = {
+        name: (rows, size, footer)
+        for name, rows, size, footer in connection.execute(
+            "SELECT file_name, num_rows, file_size_bytes, footer_size FROM parquet_file_metadata(?)", [full]
+        ).fetchall()
+    }
+    stats: dict[str, dict[int, ColumnStats]] = {name: {} for name in files}
+    for row in connection.execute(_CHUNKS, [full]).fetchall():
+        name, path, size, values, nulls, lows, highs = row
+        id_, type_ = columns[path]
+        known = ColumnStats(size, values - (nulls or 0), nulls)
+        if type_.name in _BOUNDED:
+            known = ColumnStats(size, values - (nulls or 0), nulls, *_bounds(lows, highs, type_))
+        stats[name][id_] = known
+    return [
+        DataFile(path, rows, size, footer, stats[folder + path])
+        for path in paths
+        for rows, size, footer in [files[folder + path]]
+    ]
+
+
+def plain(path: str) -> str:
+    """A path in which DuckDB finds no glob.
+
+    >>> plain("/a[1]/*.parquet")
+    '/a[[]1]/[*].parquet'
+    """
+    return re.sub(r"[\[*?]", lambda m: f"[{m[0]}]", path)
+
+
+_CHUNKS = """
+SELECT file_name, path_in_schema, sum(total_compressed_size), sum(num_values),
+    CASE WHEN bool_and(stats_null_count IS NOT NULL) THEN sum(stats_null_count) END,
+    CASE WHEN bool_and(stats_min_value IS NOT NULL OR stats_null_count = num_values)
+        THEN list(stats_min_value) FILTER (stats_min_value IS NOT NULL) END,
+    CASE WHEN bool_and(stats_max_value IS NOT NULL OR stats_null_count = num_values)
+        THEN list(stats_max_value) FILTER (stats_max_value IS NOT NULL) END
+FROM parquet_metadata(?) GROUP BY ALL"""
+
+
+def _bounds(
+    lows: list[str] | None, highs: list[str] | None, type_: Primitive
+) -> tuple[str | None, str | None]:
+    """The lowest and the highest of all row groups."""
+    if not lows or not highs:
+        return None, None
+    if any("\0" in text or "\\x" in text for text in (*lows, *highs)):
+        return None, None
+    key = order_of(type_)
+    return min(lows, key=key), max(highs, key=key)
+
+
+def order_of(type_: Primitive) -> Any:
+    from decimal import Decimal
+
+    match type_.name:
+        case "int" | "long" | "decimal":
+            return Decimal
+        case "string":
+            return str.encode
+        case _:
+            return str  # ISO text; false before true
+
+
+def listed(spark: SparkSession, folder: str) -> list[str]:
+    """The Parquet files in a folder, below it, as paths relative to it."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    session: Any = spark._jsparkSession
+    fs = path.getFileSystem(session.sessionState().newHadoopConf())
+    if not fs.exists(path):
+        return []
+    base = fs.makeQualified(path).toUri().getPath().rstrip("/") + "/"
+    out, found = [], fs.listFiles(path, True)
+    while found.hasNext():
+        name = found.next().getPath().toUri().getPath()
+        if name.endswith(".parquet") and "/_temporary/" not in name:
+            out.append(str(name)[len(base) :])
+    return sorted(out)
+
+
+def removed(spark: SparkSession, folder: str) -> None:
+    """Deletes a folder with all that is in it."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    session: Any = spark._jsparkSession
+    fs = path.getFileSystem(session.sessionState().newHadoopConf())
+    with suppress(Exception):  # what cannot be deleted is an orphan, which `driftline clean` finds
+        fs.delete(path, True)
+
+
+def local(path: str) -> Path | None:
+    """The path on this machine; None for one elsewhere."""
+    parts = urlsplit(path)
+    if parts.scheme in ("", "file"):
+        return Path(unquote(parts.path) if parts.scheme else path)
+    return None
+
+
+def unchanged(paths: Mapping[str, int], table: str) -> None:
+    """That the registered files are there in the size in which they were registered, where that can be seen cheaply.
+
+    Raises DataError, which names the file.
+    """
+    for path, size in paths.items():
+        here = local(path)
+        if here is None:
+            continue
+        try:
+            found = os.stat(here).st_size  # noqa: PTH116  thousands of files: no object for each
+        except OSError as error:
+            raise DataError(
+                f"{table}: the file {path} cannot be read: {error.strerror}",
+                hint="it is registered in the catalog: restore it, or expire the snapshots that have it",
+            ) from error
+        if found != size:
+            raise DataError(
+                f"{table}: the file {path} was replaced: it has {found} bytes, not {size}",
+                hint="restore the one that was registered",
+            )

@@ -1,0 +1,182 @@
+"""Rows that DuckDB keeps in the catalog itself, as they are too few for a file.
+
+They stand in a table of their own for each form that the DuckLake table has had; a database that lacks a type of
+DuckDB's holds it as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from driftline.formats.ducklake.columns import ColumnRow
+from driftline.formats.ducklake.snapshot import columns_of
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
+
+# DuckDB's own names, where they are not DuckLake's in capitals.
+_DUCKDB = {
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "int128": "HUGEINT",
+    "uint8": "UTINYINT",
+    "uint16": "USMALLINT",
+    "uint32": "UINTEGER",
+    "uint64": "UBIGINT",
+    "uint128": "UHUGEINT",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+    "timestamp_us": "TIMESTAMP",
+}
+# What a catalog of the kind holds otherwise than DuckDB does, as DuckLake's extension makes its tables.
+_SQLITE = {"float32": "VARCHAR", "float64": "VARCHAR", "timestamptz": "TIMESTAMP WITH TIME ZONE"}
+_POSTGRES = {
+    "float64": "DOUBLE PRECISION",
+    "int8": "SMALLINT",
+    "uint8": "INTEGER",
+    "uint16": "INTEGER",
+    "uint32": "BIGINT",
+    "float32": "REAL",
+    "blob": "BYTEA",
+    "varchar": "BYTEA",
+    "json": "BYTEA",
+    **dict.fromkeys(
+        ("uint64", "int128", "uint128", "date", "timestamp", "timestamp_us", "timestamptz", "timestamp_s",
+         "timestamp_ms", "timestamp_ns"), "VARCHAR",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedRows:
+    """Rows as an Arrow table, each column and field named ``__f`` and its id; ``columns``: those of their form."""
+
+    columns: tuple[ColumnRow, ...]
+    rows: Any
+
+
+def inlined_rows(connection: Connection, table: int, at: int) -> list[InlinedRows]:
+    """The rows that the catalog itself keeps of a table, at a snapshot."""
+    out = []
+    for name, version in connection.rows(
+        "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
+    ):
+        live = f"begin_snapshot <= {at} AND (end_snapshot IS NULL OR end_snapshot > {at})"
+        if not connection.rows(f"SELECT 1 FROM meta.{_quoted(name)} WHERE {live} LIMIT 1"):
+            continue
+        began = connection.one(
+            "SELECT max(begin_snapshot) FROM meta.ducklake_schema_versions WHERE table_id = ? AND schema_version <= ?",
+            [table, version],
+        )
+        columns = columns_of(connection, table, int(began[0]) if began and began[0] is not None else at)
+        below = _below(columns)
+        types = dict(
+            connection.rows(
+                "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = 'meta' AND table_name = ?",
+                [name],
+            )
+        )
+        selected = ", ".join(
+            f"{_read(row, below, connection.kind, types[row.name])} AS __f{row.id}" for row in below[None]
+        )
+        rows = connection.arrow(f"SELECT {selected} FROM meta.{_quoted(name)} WHERE {live} ORDER BY row_id")
+        out.append(InlinedRows(tuple(columns), rows))
+    return out
+
+
+def _read(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str, stored: str) -> str:
+    x = _quoted(row.name)
+    if stored == "BLOB" and row.type.lower() in ("varchar", "json"):
+        x = f"decode({x})"
+    if kind != "duckdb":
+        x = f"CAST({x} AS {duckdb_type(row, below)})"
+    return _renamed(x, row, below, 0)
+
+
+def _renamed(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], depth: int) -> str:
+    """The value with its fields named by id; what Spark has as text, as text."""
+    inner = below.get(row.id, [])
+    e = f"e{depth}"
+    match row.type.lower():
+        case "struct":
+            made = ", ".join(
+                f"'__f{f.id}': {_renamed(f'{x}.{_quoted(f.name)}', f, below, depth + 1)}" for f in inner
+            )
+            return f"CASE WHEN {x} IS NULL THEN NULL ELSE {{{made}}} END"
+        case "list":
+            return f"list_transform({x}, lambda {e}: {_renamed(e, inner[0], below, depth + 1)})"
+        case "map":
+            key, value = sorted(inner, key=lambda f: f.name != "key")
+            entry = f"{{'key': {_renamed(f'{e}.key', key, below, depth + 1)}, 'value': {_renamed(f'{e}.value', value, below, depth + 1)}}}"
+            return f"map_from_entries(list_transform(map_entries({x}), lambda {e}: {entry}))"
+        case "uuid" | "json":
+            return f"CAST({x} AS VARCHAR)"
+        case "uint8":
+            return f"CAST({x} AS SMALLINT)"
+        case "uint16":
+            return f"CAST({x} AS INTEGER)"
+        case "uint32":
+            return f"CAST({x} AS BIGINT)"
+        case "uint64":
+            return f"CAST({x} AS DECIMAL(20,0))"
+        case "timestamp_s" | "timestamp_ms":
+            return f"CAST({x} AS TIMESTAMP)"
+        case _:
+            return x
+
+
+def duckdb_type(row: ColumnRow, below: dict[int | None, list[ColumnRow]]) -> str:
+    """The column's type in DuckDB's SQL."""
+    inner = below.get(row.id, [])
+    match row.type.lower():
+        case "struct":
+            return f"STRUCT({', '.join(f'{_quoted(f.name)} {duckdb_type(f, below)}' for f in inner)})"
+        case "list":
+            return f"{duckdb_type(inner[0], below)}[]"
+        case "map":
+            key, value = sorted(inner, key=lambda f: f.name != "key")
+            return f"MAP({duckdb_type(key, below)}, {duckdb_type(value, below)})"
+        case name:
+            return _DUCKDB.get(name, name.upper())
+
+
+def new_inlined_table(connection: Connection, table: int, version: int, columns: Sequence[ColumnRow]) -> None:
+    """A place for DuckDB's few rows in the table's new form, where it had one in an earlier form: DuckDB would
+    else go on writing into that."""
+    if not connection.rows("SELECT 1 FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]):
+        return
+    name = f"ducklake_inlined_data_{table}_{version}"
+    below = _below(columns)
+    listed = ", ".join(f"{_quoted(row.name)} {_stored(row, below, connection.kind)}" for row in below[None])
+    connection.execute(
+        f"CREATE TABLE meta.{_quoted(name)}(row_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, {listed})"
+    )
+    connection.insert(
+        "ducklake_inlined_data_tables",
+        [{"table_id": table, "table_name": name, "schema_version": version}],
+    )
+
+
+def _stored(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str) -> str:
+    """The type in which a catalog of this kind keeps the column."""
+    if kind == "duckdb":
+        return duckdb_type(row, below)
+    if row.id in below:
+        return "VARCHAR"
+    own = _SQLITE if kind == "sqlite" else _POSTGRES
+    return own.get(row.type.lower()) or duckdb_type(row, below)
+
+
+def _below(columns: Sequence[ColumnRow]) -> dict[int | None, list[ColumnRow]]:
+    out: dict[int | None, list[ColumnRow]] = {None: []}
+    for row in sorted(columns, key=lambda r: (r.order, r.id)):
+        out.setdefault(row.parent, []).append(row)
+    return out
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

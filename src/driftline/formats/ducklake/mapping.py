@@ -1,0 +1,90 @@
+"""Name mappings: how the columns of a file that is not DuckDB's find their ids.
+
+Spark writes no field ids for the elements of lists and the keys and values of maps, and DuckDB's reader fails
+without them. Files of a schema that has any are therefore registered with a mapping, as DuckLake has it for files
+that came from elsewhere; files of a flat one need none.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from driftline.core.types import List, Map, Schema, Type, children
+from driftline.formats.ducklake.snapshot import MAPPING
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
+
+Row = tuple[int, str, int, int | None]  # own number, name in the file, field id, number of the parent
+
+
+def mapping_of(
+    connection: Connection, table: int, schema: Schema, snapshot: int, free: int
+) -> tuple[int | None, int]:
+    """The mapping of files that are written with this schema, made if there is none; and the next free id.
+
+    None for a schema whose files need none.
+    """
+    if not any(isinstance(f.type, List | Map) for _, f in schema.walk()):
+        return None, free
+    rows = _rows(schema)
+    print_ = sha256(repr(rows).encode()).hexdigest()[:16]
+    for (value,) in connection.rows(
+        "SELECT value FROM meta.ducklake_tag WHERE object_id = ? AND key = ? AND end_snapshot IS NULL",
+        [table, MAPPING],
+    ):
+        known, _, of = str(value).partition(":")
+        if of == print_:
+            return int(known), free
+    connection.execute(
+        f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
+        f"WHERE object_id = {table} AND key = '{MAPPING}' AND end_snapshot IS NULL"
+    )
+    connection.insert(
+        "ducklake_tag",
+        [{"object_id": table, "begin_snapshot": snapshot, "key": MAPPING, "value": f"{free}:{print_}"}],
+    )
+    connection.insert(
+        "ducklake_column_mapping", [{"mapping_id": free, "table_id": table, "type": "map_by_name"}]
+    )
+    connection.insert(
+        "ducklake_name_mapping",
+        [
+            {
+                "mapping_id": free,
+                "column_id": number,
+                "source_name": name,
+                "target_field_id": id_,
+                "parent_column": parent,
+                "is_partition": False,
+            }
+            for number, name, id_, parent in rows
+        ],
+    )
+    return free, free + 1
+
+
+def own_mappings(connection: Connection, table: int) -> set[int]:
+    """The mappings of files that have field ids beside."""
+    return {
+        int(str(value).partition(":")[0])
+        for (value,) in connection.rows(
+            "SELECT value FROM meta.ducklake_tag WHERE object_id = ? AND key = ?", [table, MAPPING]
+        )
+    }
+
+
+def _rows(schema: Schema) -> list[Row]:
+    rows: list[Row] = []
+
+    def add(type_: Type, parent: int | None) -> None:
+        for child in children(type_):
+            number = len(rows)
+            # DuckDB names an element by the group around it.
+            name = "list" if isinstance(type_, List) else child.name
+            rows.append((number, name, child.id, parent))
+            add(child.type, number)
+
+    add(schema.struct, None)
+    return rows

@@ -1,0 +1,356 @@
+"""A DuckLake table as a DataFrame: by field id, whatever names and types the files have.
+
+Spark's own reader by field id answers wrong where names were swapped, and where a filter or a nested selection meets
+them. So the files are read under names that nobody has, ``__f`` and the id, and get their names by a cast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.types import Field, List, Map, Primitive, Struct, Type, children
+from driftline.errors import DataError
+from driftline.formats.ducklake.defaults import to_sql
+from driftline.formats.ducklake.files import unchanged
+from driftline.formats.ducklake.inlined import InlinedRows
+from driftline.formats.ducklake.scan import MapRow, Scan, Shelf
+from driftline.formats.ducklake.types import spark_name
+from driftline.formats.ducklake.write import FIELD_ID, parsed
+from driftline.route.sql import each, literal, name, variable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructField, StructType
+
+SNAPSHOT = "_ducklake_internal_snapshot_id"  # in files that hold rows of several snapshots
+_OPTIONS = {"datetimeRebaseMode": "CORRECTED", "recursiveFileLookup": "false"}
+_PATH, _ROW = "__path", "__row"
+_SCHEME = "^[a-z0-9+.-]+:/+"  # file:/ is file:/// in places
+
+
+def read(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
+    """The rows. Raises DataError where a registered file is not as it was registered."""
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    unchanged({**scan.files}, table)
+    columns = _Columns(table, {row.id: row.initial_default for row in scan.state.columns})
+    struct = scan.state.schema.struct
+    frames = [
+        _of_files(spark, scan, shelf, paths, columns).select(*columns.all(struct, shelf.missing))
+        if shelf.mapping is None
+        else _of_mapped(spark, scan, shelf, paths, columns)
+        for shelf, paths in scan.shelves.items()
+    ]
+    frames += [_of_inlined(spark, rows, struct, columns) for rows in scan.inlined]
+    if not frames:
+        return spark.createDataFrame([], _target(struct, table))
+    return reduce(lambda a, b: a.unionAll(b), frames)
+
+
+def _of_files(
+    spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], columns: _Columns
+) -> DataFrame:
+    """Files with field ids, their columns named by them."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    struct = columns.by_id(scan.state.schema.struct, shelf.missing)
+    if shelf.partial:
+        struct = StructType([*struct.fields, StructField(SNAPSHOT, LongType())])
+    return _live(spark, _loaded(spark, struct, paths), scan, shelf, paths)
+
+
+def _of_mapped(
+    spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], columns: _Columns
+) -> DataFrame:
+    """Files whose columns are found by the names that they had when they were registered."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    assert shelf.mapping is not None
+    rows = scan.mappings[shelf.mapping]
+    names = {row.id: row for row in rows}
+    struct = scan.state.schema.struct
+    present = [f for f in struct.fields if f.id in names]
+    inside = [f for f in present if not names[f.id].hive and not columns.refused(f.type, "")]
+    schema = StructType([columns.by_name(f, names) for f in inside])
+    frame = _live(spark, _loaded(spark, schema, paths), scan, shelf, paths)
+    source: dict[int, str] = {f.id: name(names[f.id].name) for f in inside}
+    for f in present:
+        if names[f.id].hive:
+            key = literal(f"/{names[f.id].name}=([^/]*)/".replace("\\", "\\\\"))
+            value = f"url_decode(regexp_extract(_metadata.file_path, {key}, 1))"
+            source[f.id] = f"nullif({value}, '__HIVE_DEFAULT_PARTITION__')"
+    made = []
+    for f in struct.fields:
+        lost = columns.missing(f) if f.id not in names else None
+        x = lost or columns.rebuilt(f.type, source.get(f.id, ""), shelf.missing, names, f.name)
+        made.append(F.expr(x).cast(columns.spark(f.type, f.name)).alias(f.name))
+    return frame.select(*made)
+
+
+def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns: _Columns) -> DataFrame:
+    """Rows out of the catalog. They have all columns of their form; of later ones they have the default."""
+    from pyspark.sql import functions as F
+
+    has = {row.id for row in rows.columns}
+    frame = spark.createDataFrame(rows.rows)
+    missing = frozenset(i for i in columns.defaults if i not in has)
+    made = []
+    for f in struct.fields:
+        x = (
+            columns.rebuilt(f.type, f"__f{f.id}", missing, None, f.name, has)
+            if f.id in has
+            else columns.missing(f)
+        )
+        made.append(F.expr(x).cast(columns.spark(f.type, f.name)).alias(f.name))
+    return frame.select(*made)
+
+
+def _loaded(spark: SparkSession, schema: StructType, paths: list[str]) -> DataFrame:
+    escaped = ["".join(f"\\{c}" if c in "\\*?[]{}" else c for c in path) for path in paths]
+    return spark.read.options(**_OPTIONS).schema(schema).parquet(*escaped)
+
+
+def _live(spark: SparkSession, frame: DataFrame, scan: Scan, shelf: Shelf, paths: list[str]) -> DataFrame:
+    """The rows that are not deleted, nor later than the snapshot."""
+    from pyspark.sql import functions as F
+
+    if shelf.partial:
+        frame = frame.where(F.col(SNAPSHOT) <= F.lit(scan.state.snapshot))
+    if not shelf.deletes:
+        return frame
+    gone = _deleted(spark, scan, paths)
+    kept = frame.columns
+    numbered = frame.select("*", _bare_path().alias(_PATH), F.col("_metadata.row_index").alias(_ROW))
+    # The columns that follow from the path are still asked for, behind the join.
+    return numbered.join(F.broadcast(gone), [_PATH, _ROW], "left_anti").select(*(F.col(c) for c in kept))
+
+
+def _deleted(spark: SparkSession, scan: Scan, paths: list[str]) -> DataFrame:
+    """Path and number of each deleted row; the path as Spark says it."""
+    from pyspark.sql import functions as F
+
+    said = _as_spark_says(spark)
+    schema = f"{_PATH} string, {_ROW} bigint"
+    parts = []
+    inlined = [(said(path), row) for path in paths for row in scan.deleted.get(path, ())]
+    if inlined:
+        parts.append(spark.createDataFrame(inlined, schema))
+    of = {said(scan.deletes[path]): said(path) for path in paths if path in scan.deletes}
+    if of:
+        files = _delete_files(spark, sorted({scan.deletes[path] for path in paths if path in scan.deletes}))
+        which = spark.createDataFrame(list(of.items()), "delete_path string, data_path string")
+        rows = files.select("pos", SNAPSHOT, _bare_path().alias("delete_path")).join(
+            F.broadcast(which), "delete_path"
+        )
+        now = F.col(SNAPSHOT).isNull() | (F.col(SNAPSHOT) <= F.lit(scan.state.snapshot))
+        parts.append(rows.where(now).select(F.col("data_path").alias(_PATH), F.col("pos").alias(_ROW)))
+    return reduce(lambda a, b: a.unionAll(b), parts)
+
+
+def _delete_files(spark: SparkSession, paths: list[str]) -> DataFrame:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    return _loaded(
+        spark, StructType([StructField("pos", LongType()), StructField(SNAPSHOT, LongType())]), paths
+    )
+
+
+def _bare_path() -> Column:
+    """The row's file, as `_as_spark_says` has it."""
+    from pyspark.sql import functions as F
+
+    return F.regexp_replace(F.col("_metadata.file_path"), _SCHEME, "/")
+
+
+def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    conf = session.sessionState().newHadoopConf()
+
+    def said(path: str) -> str:
+        java = jvm.org.apache.hadoop.fs.Path(path)
+        whole = str(java.getFileSystem(conf).makeQualified(java).toUri().toString())
+        return re.sub(_SCHEME, "/", whole)
+
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Expressions of columns. ``defaults``: DuckLake's text of what files without the column read as, by id."""
+
+    table: str
+    defaults: Mapping[int, str | None]
+
+    def all(self, struct: Struct, missing: frozenset[int]) -> list[Column]:
+        """The columns of a scan by id, under their names and types."""
+        from pyspark.sql import functions as F
+
+        out = []
+        for f in struct.fields:
+            target = self.spark(f.type, f.name)
+            if f.id in missing:
+                column = F.expr(self.missing(f))
+            elif self.plain(f.type, missing):
+                column = F.col(f"__f{f.id}")
+            else:
+                column = F.expr(self.rebuilt(f.type, f"__f{f.id}", missing, None, f.name))
+            out.append(column.cast(target).alias(f.name))
+        return out
+
+    def plain(self, type_: Type, missing: frozenset[int]) -> bool:
+        """Whether a cast is all that it takes."""
+        return not (isinstance(type_, Primitive) and self.special(type_)) and all(
+            child.id not in missing and self.plain(child.type, missing) for child in children(type_)
+        )
+
+    def special(self, type_: Primitive) -> bool:
+        return type_.name == "duckdb_uuid" or self.refused(type_, "") is not None
+
+    def refused(self, type_: Type, where: str) -> str | None:
+        """Why Spark cannot read the type; None where it can, or some fields of it."""
+        if isinstance(type_, Struct):
+            whys = [self.refused(f.type, f"{where}.{f.name}") for f in type_.fields]
+            return whys[0] if whys and all(whys) else None
+        if not isinstance(type_, Primitive):
+            return next((why for c in children(type_) if (why := self.refused(c.type, where))), None)
+        try:
+            spark_name(type_, f"{self.table}.{where}")
+        except DataError as error:
+            return error.message
+        return None
+
+    def missing(self, field: Field) -> str:
+        """What files without the column read as."""
+        text = self.defaults.get(field.id)
+        if text is None or not isinstance(field.type, Primitive):
+            return "null"
+        return to_sql(text, field.type, f"{self.table}.{field.name}")
+
+    def rebuilt(
+        self,
+        type_: Type,
+        x: str,
+        missing: frozenset[int],
+        names: Mapping[int, MapRow] | None,
+        where: str,
+        has: set[int] | None = None,
+    ) -> str:
+        """A value built anew, field by field. ``names``: those in the file, where it has no ids; ``has``: the ids
+        that are there at all."""
+
+        def child(f: Field, x: str) -> str:
+            there = (
+                f.id in names if names is not None else (has is None or f.id in has) and f.id not in missing
+            )
+            if not there:
+                return self.missing(f)
+            inner = name(names[f.id].name) if names is not None else f"__f{f.id}"
+            return self.rebuilt(f.type, f"{x}.{inner}", missing, names, f"{where}.{f.name}", has)
+
+        if why := self.refused(type_, where):
+            return f"raise_error({literal(why)})"
+        match type_:
+            case Struct(fields):
+                made = ", ".join(f"{child(f, x)} as {name(f.name)}" for f in fields)
+                return f"if({x} is null, null, struct({made}))"
+            case List(element):
+                return each(x, lambda e: self.rebuilt(element, e, missing, names, where, has))
+            case Map(key, value):
+                k, v = variable("k"), variable("v")
+                made_key = self.rebuilt(key, f"{k}", missing, names, where, has)
+                made_value = self.rebuilt(value, f"{v}", missing, names, where, has)
+                x = x if made_value == v else f"transform_values({x}, ({k}, {v}) -> {made_value})"
+                return x if made_key == k else f"transform_keys({x}, ({k}, {v}) -> {made_key})"
+            case Primitive():
+                return self.leaf(type_, x, text=has is not None)
+
+    def leaf(self, type_: Primitive, x: str, *, text: bool) -> str:
+        if type_.name == "duckdb_uuid" and not text:
+            h = f"lower(hex({x}))"
+            cuts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+            joined = ", ".join(f"substr({h}, {start}, {size})" for start, size in cuts)
+            return f"if({x} is null, null, concat_ws('-', {joined}))"
+        return x
+
+    def spark(self, type_: Type, where: str) -> DataType:
+        return _readable(type_, f"{self.table}.{where}")
+
+    def by_id(self, struct: Struct, missing: frozenset[int]) -> StructType:
+        """The struct as it is asked of the files: names and metadata by id, without what is missing."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        there = [
+            self.field(f, missing)
+            for f in struct.fields
+            if f.id not in missing and not self.refused(f.type, "")
+        ]
+        # A struct of which nothing can be read is still null or not.
+        return StructType(there or [StructField("__none", StringType())])
+
+    def field(self, f: Field, missing: frozenset[int]) -> StructField:
+        from pyspark.sql.types import StructField
+
+        return StructField(f"__f{f.id}", self.asked(f.type, missing), True, {FIELD_ID: f.id})
+
+    def asked(self, type_: Type, missing: frozenset[int]) -> DataType:
+        from pyspark.sql.types import ArrayType, BinaryType, MapType
+
+        match type_:
+            case Struct():
+                return self.by_id(type_, missing)
+            case List(element):
+                return ArrayType(self.asked(element, missing), True)
+            case Map(key, value):
+                return MapType(self.asked(key, missing), self.asked(value, missing), True)
+            case Primitive("duckdb_uuid"):
+                return BinaryType()
+            case Primitive():
+                return parsed(spark_name(type_, self.table))
+
+    def by_name(self, f: Field, names: Mapping[int, MapRow]) -> StructField:
+        """A column as a mapped file has it."""
+        from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+
+        def of(type_: Type) -> DataType:
+            match type_:
+                case Struct(fields):
+                    there = [g for g in fields if g.id in names and not self.refused(g.type, "")]
+                    none = [StructField("__none", StringType())]
+                    return StructType([self.by_name(g, names) for g in there] or none)
+                case List(element):
+                    return ArrayType(of(element), True)
+                case Map(key, value):
+                    return MapType(of(key), of(value), True)
+                case _:
+                    return self.asked(type_, frozenset())
+
+        return StructField(names[f.id].name, of(f.type))
+
+
+def _target(struct: Struct, table: str) -> StructType:
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(f.name, _readable(f.type, f"{table}.{f.name}")) for f in struct.fields])
+
+
+def _readable(type_: Type, where: str) -> DataType:
+    """The type as Spark has it; text for what it cannot read, which fails when it is asked for."""
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+
+    match type_:
+        case Struct(fields):
+            return StructType([StructField(f.name, _readable(f.type, where)) for f in fields])
+        case List(element):
+            return ArrayType(_readable(element, where), True)
+        case Map(key, value):
+            return MapType(_readable(key, where), _readable(value, where), True)
+        case Primitive():
+            try:
+                return parsed(spark_name(type_, where))
+            except DataError:
+                return StringType()

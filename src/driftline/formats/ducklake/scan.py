@@ -1,0 +1,170 @@
+"""What there is to read of a table at a snapshot: files, deletes, rows in the catalog, and what each file lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftline.errors import DataError
+from driftline.formats.ducklake.inlined import InlinedRows, inlined_rows
+from driftline.formats.ducklake.mapping import own_mappings
+from driftline.formats.ducklake.snapshot import LIVE, LakeState, live
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class MapRow:
+    """Of a name mapping: the column ``name`` of the file has the id ``id``. ``hive``: its value is in the path."""
+
+    number: int
+    name: str
+    id: int
+    parent: int | None
+    hive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Files that are read the same way. ``missing``: ids of columns that they lack, which have a default.
+
+    ``mapping``: None where the files have field ids. ``partial``: only rows up to the snapshot count.
+    """
+
+    mapping: int | None
+    missing: frozenset[int]
+    partial: bool
+    deletes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Paths are whole; ``files``: path to size. ``deletes``: data file to delete file; ``deleted``: rows of it."""
+
+    state: LakeState
+    shelves: Mapping[Shelf, list[str]]
+    files: Mapping[str, int]
+    deletes: Mapping[str, str]
+    deleted: Mapping[str, list[int]]
+    mappings: Mapping[int, list[MapRow]]
+    inlined: list[InlinedRows]
+
+
+def scan(connection: Connection, state: LakeState) -> Scan:
+    """All that is to be read. Raises DataError for files that Spark cannot read."""
+    table, at = state.table, state.snapshot
+    assert table is not None
+    assert at is not None
+    lacking = _lacking(connection, state)
+    own = own_mappings(connection, table.id)
+    deleted_rows = _inlined_deletes(connection, table.id, at)
+    shelves: dict[Shelf, list[str]] = {}
+    files, deletes, deleted = {}, {}, {}
+    used: set[int] = set()
+    for id_, path, relative, size, partial, mapping, key, delete, delete_relative, format_ in connection.rows(
+        f"""SELECT f.data_file_id, f.path, CAST(f.path_is_relative AS BOOLEAN), f.file_size_bytes, f.partial_max,
+            f.mapping_id, f.encryption_key, d.path, CAST(d.path_is_relative AS BOOLEAN), d.format
+            FROM meta.ducklake_data_file f LEFT JOIN (
+                SELECT * FROM meta.ducklake_delete_file WHERE table_id = ? AND {LIVE}) d
+            ON d.data_file_id = f.data_file_id
+            WHERE f.table_id = ? AND {live("f")} ORDER BY f.data_file_id""",
+        [table.id, at, at, table.id, at, at],
+    ):
+        if key is not None:
+            raise DataError(f"the file {path} is encrypted: Spark cannot read it")
+        whole = table.folder + path if relative else str(path)
+        files[whole] = int(size)
+        if delete is not None:
+            if format_ != "parquet":
+                raise DataError(
+                    f"the deleted rows of {path} are in a deletion vector, which Spark does not read",
+                    hint="CALL ducklake_rewrite_data_files in DuckDB writes the file anew",
+                )
+            deletes[whole] = table.folder + delete if delete_relative else str(delete)
+        if id_ in deleted_rows:
+            deleted[whole] = deleted_rows[id_]
+        foreign = None if mapping is None or mapping in own else int(mapping)
+        used |= {foreign} if foreign is not None else set()
+        shelf = Shelf(
+            foreign,
+            lacking.get(int(id_), frozenset()),
+            partial is not None and int(partial) > at,
+            whole in deletes or whole in deleted,
+        )
+        shelves.setdefault(shelf, []).append(whole)
+    return Scan(
+        state,
+        shelves,
+        files,
+        deletes,
+        deleted,
+        {i: _mapping(connection, i) for i in used},
+        inlined_rows(connection, table.id, at),
+    )
+
+
+def _lacking(connection: Connection, state: LakeState) -> dict[int, frozenset[int]]:
+    """For each file the columns with a default that it does not have: it is older, and has no statistics of them."""
+    assert state.table is not None
+    table = state.table.id
+    since = {row.id: row.since for row in state.columns if row.initial_default is not None}
+    if not since:
+        return {}
+    listed = ", ".join(map(str, since))
+    has = {
+        (int(file), int(column))
+        for file, column in connection.rows(
+            "SELECT data_file_id, column_id FROM meta.ducklake_file_column_stats "
+            f"WHERE table_id = ? AND column_id IN ({listed})",
+            [table],
+        )
+    }
+    mapped = set(
+        connection.rows(
+            "SELECT m.mapping_id, n.target_field_id FROM meta.ducklake_column_mapping m "
+            f"JOIN meta.ducklake_name_mapping n USING (mapping_id) WHERE m.table_id = ? AND n.target_field_id IN ({listed})",
+            [table],
+        )
+    )
+    out = {}
+    for file, begin, mapping in connection.rows(
+        "SELECT data_file_id, begin_snapshot, mapping_id FROM meta.ducklake_data_file WHERE table_id = ?",
+        [table],
+    ):
+        missing = frozenset(
+            column
+            for column, first in since.items()
+            if (
+                begin < first and (file, column) not in has
+                if mapping is None
+                else (mapping, column) not in mapped
+            )
+        )
+        if missing:
+            out[int(file)] = missing
+    return out
+
+
+def _inlined_deletes(connection: Connection, table: int, at: int) -> dict[int, list[int]]:
+    name = f"ducklake_inlined_delete_{table}"
+    if name not in connection.tables():
+        return {}
+    out: dict[int, list[int]] = {}
+    for file, row in connection.rows(
+        f"SELECT file_id, row_id FROM meta.{name} WHERE begin_snapshot <= ?", [at]
+    ):
+        out.setdefault(int(file), []).append(int(row))
+    return out
+
+
+def _mapping(connection: Connection, mapping: int) -> list[MapRow]:
+    return [
+        MapRow(int(number), str(name), int(id_), None if parent is None else int(parent), bool(hive))
+        for number, name, id_, parent, hive in connection.rows(
+            "SELECT column_id, source_name, target_field_id, parent_column, CAST(is_partition AS BOOLEAN) "
+            "FROM meta.ducklake_name_mapping WHERE mapping_id = ? ORDER BY column_id",
+            [mapping],
+        )
+    ]

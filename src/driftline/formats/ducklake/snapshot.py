@@ -1,0 +1,163 @@
+"""A table as the catalog describes it at one snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftline.core.types import Schema
+from driftline.errors import DataError, UsageError
+from driftline.formats.base import State
+from driftline.formats.ducklake.columns import COMMENT, ColumnRow, schema_of
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
+
+MAPPING = "driftline.mapping"  # the tag that `mapping` keeps its own book in
+# Rows that a snapshot sees, with the snapshot as the parameter, twice.
+LIVE = "begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)"
+
+
+def live(alias: str) -> str:
+    """`LIVE` of one table of a join."""
+    return f"{alias}.begin_snapshot <= ? AND ({alias}.end_snapshot IS NULL OR {alias}.end_snapshot > ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """Which table. ``folder``: where its files are, absolute, with a slash at its end."""
+
+    id: int
+    schema_id: int
+    uuid: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class LakeState(State):
+    """A DuckLake table as it was loaded."""
+
+    table: TableRow | None = None
+    columns: tuple[ColumnRow, ...] = ()
+
+
+def latest(connection: Connection) -> int:
+    """The lake's newest snapshot."""
+    row = connection.one("SELECT max(snapshot_id) FROM meta.ducklake_snapshot")
+    return int(row[0]) if row else 0
+
+
+def split(name: str) -> tuple[str, str]:
+    """``namespace.table`` in its two parts. Raises UsageError for a name of other parts."""
+    parts = name.split(".")
+    if len(parts) != 2 or not all(parts):
+        raise UsageError(
+            f"{name!r} is not a DuckLake table's name", hint="write namespace.table, as in shop.orders"
+        )
+    return parts[0], parts[1]
+
+
+def load(connection: Connection, name: str, snapshot: int | None = None) -> LakeState:
+    """The table ``namespace.table`` at a snapshot, the newest if none is named.
+
+    Raises DataError where only the letter case is another, and for a snapshot that is not there.
+    """
+    at = latest(connection) if snapshot is None else snapshot
+    if snapshot is not None and not connection.rows(
+        "SELECT 1 FROM meta.ducklake_snapshot WHERE snapshot_id = ?", [snapshot]
+    ):
+        raise DataError(f"{name}: there is no snapshot {snapshot}", hint="it may have been expired")
+    table = find(connection, name, at)
+    if table is None:
+        return LakeState(Schema(), {}, at, False)
+    columns = columns_of(connection, table.id, at)
+    docs = {
+        int(column): str(text)
+        for column, text in connection.rows(
+            f"SELECT column_id, value FROM meta.ducklake_column_tag WHERE table_id = ? AND key = ? AND {LIVE}",
+            [table.id, COMMENT, at, at],
+        )
+    }
+    properties = {
+        str(key): str(value)
+        for key, value in connection.rows(
+            f"SELECT key, value FROM meta.ducklake_tag WHERE object_id = ? AND {LIVE}", [table.id, at, at]
+        )
+        if key != MAPPING
+    }
+    last = connection.one("SELECT max(column_id) FROM meta.ducklake_column WHERE table_id = ?", [table.id])
+    version = connection.one(
+        "SELECT max(schema_version) FROM meta.ducklake_schema_versions WHERE table_id = ? AND begin_snapshot <= ?",
+        [table.id, at],
+    )
+    schema = schema_of(columns, docs)
+    return LakeState(
+        Schema(schema.struct, int(version[0] or 0) if version else 0),
+        properties,
+        at,
+        True,
+        table.uuid,
+        int(last[0] or 0) if last else 0,
+        str(at),
+        table,
+        tuple(columns),
+    )
+
+
+def find(connection: Connection, name: str, at: int) -> TableRow | None:
+    """The table of this name, None where there is none."""
+    namespace, table = split(name)
+    found = connection.rows(
+        f"""SELECT t.table_id, s.schema_id, CAST(t.table_uuid AS VARCHAR), s.schema_name, t.table_name,
+            s.path, CAST(s.path_is_relative AS BOOLEAN), t.path, CAST(t.path_is_relative AS BOOLEAN)
+            FROM meta.ducklake_table t JOIN meta.ducklake_schema s ON t.schema_id = s.schema_id
+            WHERE lower(s.schema_name) = lower(?) AND lower(t.table_name) = lower(?)
+            AND {live("t")}
+            AND {live("s")}""",
+        [namespace, table, at, at, at, at],
+    )
+    if not found:
+        return None
+    table_id, schema_id, uuid, schema_name, table_name, schema_path, schema_rel, path, rel = found[0]
+    if (schema_name, table_name) != (namespace, table):
+        raise DataError(
+            f"there is a table {schema_name}.{table_name}: DuckLake takes {name} for the same name",
+            hint="write it as it is, or choose another",
+        )
+    base = schema_path if not schema_rel else data_path(connection) + schema_path
+    return TableRow(int(table_id), int(schema_id), uuid, path if not rel else base + path)
+
+
+def data_path(connection: Connection) -> str:
+    """The lake's folder of files, with a slash at its end."""
+    row = connection.one("SELECT value FROM meta.ducklake_metadata WHERE key = 'data_path' AND scope IS NULL")
+    path = str(row[0]) if row else ""
+    return path if path.endswith("/") else path + "/"
+
+
+def columns_of(connection: Connection, table: int, at: int) -> list[ColumnRow]:
+    rows = connection.rows(
+        f"""SELECT c.column_id, c.column_order, c.column_name, c.column_type, c.parent_column,
+            CAST(c.nulls_allowed AS BOOLEAN), c.initial_default, c.default_value, c.default_value_type, f.since
+            FROM meta.ducklake_column c JOIN (
+                SELECT column_id, min(begin_snapshot) AS since FROM meta.ducklake_column
+                WHERE table_id = ? GROUP BY column_id) f ON c.column_id = f.column_id
+            WHERE c.table_id = ? AND {live("c")}
+            ORDER BY c.column_order, c.column_id""",
+        [table, table, at, at],
+    )
+    return [
+        ColumnRow(
+            int(row[0]),
+            int(row[1]),
+            str(row[2]),
+            str(row[3]),
+            None if row[4] is None else int(row[4]),
+            bool(row[5]),
+            row[6],
+            row[7],
+            row[8] or "",
+            int(row[9]),
+        )
+        for row in rows
+    ]

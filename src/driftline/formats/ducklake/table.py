@@ -1,0 +1,87 @@
+"""One table of a DuckLake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from driftline.core.types import Schema
+from driftline.errors import UsageError
+from driftline.formats.base import CommitConflict, State
+from driftline.formats.ducklake.catalog import Catalog, Connection
+from driftline.formats.ducklake.commit import folder_of, quoted
+from driftline.formats.ducklake.snapshot import LakeState, load, split
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class DuckLakeTable:
+    """One table of one DuckLake. ``name`` is ``namespace.table``; nothing is made before the first commit."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, name: str) -> None:
+        split(name)
+        self.spark = spark
+        self.catalog = catalog
+        self.name = name
+
+    def sibling(self, name: str) -> DuckLakeTable:
+        """Another table of the same lake."""
+        return DuckLakeTable(self.spark, self.catalog, name)
+
+    def load(self, snapshot: int | None = None) -> LakeState:
+        """The table as it is now, or was at a snapshot; an empty schema where it does not exist."""
+        if not self.catalog.exists():
+            return LakeState(Schema(), {}, None, False)
+        return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
+
+    def transaction(
+        self, state: State, schema: Schema | None = None, *, pinned: bool = False
+    ) -> DuckLakeTransaction:
+        """A transaction on the table; for one that does not exist, ``schema`` is what it is made with."""
+        assert isinstance(state, LakeState)
+        if state.exists:
+            assert state.table is not None
+            now = self.load()
+            if not state.fits(now):
+                raise CommitConflict(f"table {self.name} was changed meanwhile")
+            return DuckLakeTransaction(self, now, now.schema, state.table.folder, pinned=pinned)
+        assert schema is not None
+        self.catalog.make()
+        folder = self.catalog.read(lambda connection: folder_of(connection, self.name))
+        return DuckLakeTransaction(self, None, schema, folder)
+
+    def read(self, snapshot: int | None = None) -> DataFrame:
+        """The table's rows, as they are now or were at a snapshot."""
+        from driftline.formats.ducklake.read import read
+        from driftline.formats.ducklake.scan import Scan, scan
+
+        def look(connection: Connection) -> Scan:
+            state = load(connection, self.name, snapshot)
+            if not state.exists:
+                raise UsageError(f"there is no table {self.name}", hint="it is made by its first ingest")
+            return scan(connection, state)
+
+        return read(self.spark, self.catalog.read(look), self.name)
+
+    def delete(self, column: str, value: str) -> None:
+        """Deletes the rows whose ``column`` holds this text."""
+        namespace, table = (quoted(part) for part in split(self.name))
+        self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])
+
+    def holds(self, paths: Sequence[str]) -> bool:
+        """Whether the table has all of these files now."""
+        state = self.load()
+        if state.table is None:
+            return not paths
+        listed = ", ".join("?" * len(paths))
+        table = state.table.id
+        found = self.catalog.read(
+            lambda connection: connection.rows(
+                f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table} AND end_snapshot IS NULL "
+                f"AND path IN ({listed})",
+                paths,
+            )
+        )
+        return len(found) == len(paths)

@@ -1,0 +1,135 @@
+"""One batch's changes to a DuckLake table: files first, unseen, then one snapshot with all that belongs to them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from driftline.core.changes import Change
+from driftline.core.changes.apply import Draft
+from driftline.core.types import Schema
+from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake.commit import Message, Wanted, commit
+from driftline.formats.ducklake.files import removed
+from driftline.formats.ducklake.snapshot import LakeState
+from driftline.formats.ducklake.write import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from driftline.formats.ducklake.table import DuckLakeTable
+
+AUTHOR = "driftline"
+
+
+class DuckLakeTransaction:
+    """Changes of one batch, visible together when committed; with those of the transactions that it includes."""
+
+    def __init__(
+        self,
+        table: DuckLakeTable,
+        base: LakeState | None,
+        schema: Schema,
+        folder: str,
+        *,
+        pinned: bool = False,
+    ) -> None:
+        self.table = table
+        self.base = base
+        self.committed = False
+        self.snapshot: int | None = None
+        self._wanted = Wanted(table.name, base, schema, folder, pinned)
+        self._summary: Mapping[str, str] = {}
+        self._said: list[str] = []
+        self._folders: list[str] = []
+        self._with: list[DuckLakeTransaction] = []
+
+    @property
+    def schema(self) -> Schema:
+        """The schema inside the transaction."""
+        return self._wanted.schema
+
+    def evolve(self, changes: Iterable[Change]) -> None:
+        """Applies the changes. Raises DataError where DuckLake has no such column."""
+        base = self.base
+        draft = Draft(self.schema, base.last_id if base is not None else self.schema.highest_id())
+        for change in changes:
+            draft.make(change)
+            self._said.append(f"{change.action} {'.'.join(change.path)}")
+        self._wanted.schema = draft.schema
+
+    def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+        """Writes the frame's rows, which must have the table's columns; returns how many were written."""
+        folder = f"{uuid.uuid4().hex}/"
+        self._folders.append(self._wanted.folder + folder)
+        files = write(frame, self.schema, self._wanted.folder, folder, self.table.name)
+        self._summary = {**self._summary, **summary}
+        self._wanted.files += files
+        return sum(file.rows for file in files)
+
+    def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+        """Writes the frame's rows in place of all that are there; returns how many."""
+        self._wanted.replaces = self._wanted.pinned = True
+        return self.append(frame, summary)
+
+    def set(self, properties: Mapping[str, str]) -> None:
+        """Sets properties: tags of the table, which outlive its snapshots."""
+        self._wanted.properties |= properties
+
+    def include(self, other: DuckLakeTransaction) -> bool:
+        """Has the other transaction, of the same lake, commit with this one. True: it does, and is not to be
+        committed by itself."""
+        self._with.append(other)
+        return True
+
+    def commit(self) -> None:
+        """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
+        parts = [self, *self._with]
+        wanted = [part._wanted for part in parts]
+        snapshot = self.table.catalog.write(lambda connection: commit(connection, wanted, self._message()))
+        for part in parts:
+            part.committed, part.snapshot = True, snapshot
+
+    def again(self) -> DuckLakeTransaction:
+        """After a conflict: the same changes and files on the table as it is now.
+
+        Raises CommitConflict where the batch must be planned anew.
+        """
+        now = self.table.load()
+        if self.base is None or self._wanted.replaces or not self.base.fits(now):
+            raise CommitConflict(f"{self.table.name} has changed since the batch was planned")
+        other = DuckLakeTransaction(
+            self.table, now, self.schema, self._wanted.folder, pinned=self._wanted.pinned
+        )
+        other._wanted.files, other._wanted.properties = self._wanted.files, self._wanted.properties
+        other._summary, other._said, other._folders = self._summary, self._said, self._folders
+        other._with = [part.again() for part in self._with]
+        return other
+
+    def abandon(self) -> None:
+        """Deletes the files that were written; the table was never touched. Nothing once it is committed."""
+        if not self.committed:
+            for folder in self._folders:
+                removed(self.table.spark, folder)
+
+    def undo(self) -> bool:
+        """Takes the files of a committed transaction out of the table again; False where they are no longer there."""
+        now = self.table.load()
+        if not now.exists:
+            return True
+        paths = tuple(file.path for file in self._wanted.files)
+        if not self.table.holds(paths):
+            return False
+        wanted = Wanted(self.table.name, now, now.schema, self._wanted.folder, dropped=paths)
+        said = Message(AUTHOR, "takes a failed batch out again", json.dumps(dict(self._summary)))
+        self.table.catalog.write(lambda connection: commit(connection, [wanted], said))
+        return True
+
+    def _message(self) -> Message:
+        rows = sum(file.rows for file in self._wanted.files)
+        batch = self._summary.get("driftline.batch", "")
+        text = "; ".join([f"batch {batch}: {rows} rows" if batch else f"{rows} rows", *self._said])
+        extra = {**self._summary, "changes": self._said}
+        return Message(AUTHOR, text[:10_000], json.dumps(extra, ensure_ascii=False))

@@ -1,0 +1,72 @@
+"""Partition specs and sort orders as Iceberg's own updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driftline.core.definition import Definition
+from driftline.core.layout import PartitionField, SortField, Transform
+from driftline.core.types import dotted
+
+
+def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:
+    """Makes the layout of ``after`` inside a Java transaction whose table is as ``now`` says, as far as the columns are
+    there; returns what the table is then. The rest waits until they are."""
+    there = {f.id for _, f in now.schema.walk()}
+    spec = _update_spec(jvm, transaction, now, after, there)
+    sort = now.sort
+    if now.sort != after.sort:
+        possible = all(f.source in there for f in after.sort)
+        sort = after.sort if possible else ()
+        _replace_sort_order(jvm, transaction, now, sort)
+    return Definition(now.schema, spec, sort, now.properties, now.format_version, now.last_column)
+
+
+def _update_spec(
+    jvm: Any, transaction: Any, now: Definition, after: Definition, there: set[int]
+) -> tuple[PartitionField, ...]:
+    wanted = {(f.source, f.transform): f for f in after.partition}
+    have = {(f.source, f.transform): f for f in now.partition}
+    gone = [f for key, f in have.items() if key not in wanted]
+    new = [f for key, f in wanted.items() if key not in have and f.source in there]
+    renamed = [(have[key], f) for key, f in wanted.items() if key in have and have[key].name != f.name]
+    if gone or new or renamed:
+        update = transaction.updateSpec()
+        for f in gone:
+            update.removeField(f.name)
+        for old, f in renamed:
+            update.renameField(old.name, f.name)
+        for f in new:
+            update.addField(f.name, _term(jvm, f.transform, _name(now, f.source)))
+        update.commit()
+    kept = tuple(wanted[key] for key in have if key in wanted)
+    return (*kept, *new)
+
+
+def _replace_sort_order(jvm: Any, transaction: Any, now: Definition, order: tuple[SortField, ...]) -> None:
+    update = transaction.replaceSortOrder()
+    nulls = jvm.org.apache.iceberg.NullOrder
+    for f in order:
+        place = nulls.NULLS_FIRST if f.nulls_first else nulls.NULLS_LAST
+        term = _term(jvm, f.transform, _name(now, f.source))
+        update.desc(term, place) if f.descending else update.asc(term, place)
+    update.commit()
+
+
+def _name(now: Definition, source: int) -> str:
+    path = now.path_of(source)
+    assert path is not None
+    return dotted(path)
+
+
+def _term(jvm: Any, transform: Transform, column: str) -> Any:
+    expressions = jvm.org.apache.iceberg.expressions.Expressions
+    match transform.name:
+        case "identity":
+            return expressions.ref(column)
+        case "bucket" | "truncate":
+            return getattr(expressions, transform.name)(column, transform.n)
+        case "void":
+            return expressions.transform(column, jvm.org.apache.iceberg.transforms.Transforms.alwaysNull())
+        case name:
+            return getattr(expressions, name)(column)

@@ -1,0 +1,75 @@
+"""A session on a real cluster, as a user would make it: nothing of it is driftline's but the class path.
+
+One process has one Spark, so these tests have a process of their own: `make test-all`, or `pytest tests/cluster`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from driftline.lake import Lake
+from driftline.session import find_jars
+from servers.cluster import Cluster
+from servers.fixtures import cluster, kafka, rest  # noqa: F401
+from servers.rest import Rest
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse of the JDBC catalog."""
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="session")
+def spark(cluster: Cluster, rest: Rest, folder: Path) -> Iterator[SparkSession]:  # noqa: F811
+    if SparkContext._active_spark_context is not None:
+        pytest.exit("This process has a Spark already: run tests/cluster in one of its own.", returncode=4)
+    jars = os.pathsep.join(map(str, find_jars()))
+    lake, elsewhere = "spark.sql.catalog.jdbc", "spark.sql.catalog.rest"
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "1g",
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.extraClassPath": jars,
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "America/New_York",
+        lake: "org.apache.iceberg.spark.SparkCatalog",
+        f"{lake}.type": "jdbc",
+        f"{lake}.uri": f"jdbc:sqlite:{folder}/catalog.db",
+        f"{lake}.warehouse": str(folder),
+        elsewhere: "org.apache.iceberg.spark.SparkCatalog",
+        f"{elsewhere}.type": "rest",
+        f"{elsewhere}.uri": rest.uri,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+        session = SparkSession.builder.master(cluster.url).config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["jdbc", "rest"])
+def lake(spark: SparkSession, request: pytest.FixtureRequest) -> Lake:
+    """The lake, on each of two catalogs; both cache, as Spark's catalogs of Iceberg do if not told otherwise."""
+    return Lake.attach(spark, catalog=request.param)
+
+
+@pytest.fixture
+def table_name() -> str:
+    """A name that no other test uses."""
+    return f"t.t{next(_COUNT)}"
+
+
+_COUNT = itertools.count()

@@ -1,0 +1,102 @@
+"""`python -m servers kafka|rest|cluster`: starts one in the foreground, says how to use it, stops it on Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from servers.cluster import Cluster
+from servers.kafka import Kafka
+from servers.process import Server
+from servers.rest import Rest
+
+DOC = Path(__file__).parents[2] / "docs" / "cluster.md"
+
+
+def example(url: str) -> str:
+    """The Python example of docs/cluster.md, for the cluster at ``url``."""
+    code = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)[0]
+    return code.replace("spark://127.0.0.1:7077", url)
+
+
+def _kafka(folder: Path) -> tuple[Server, Callable[[], str]]:
+    kafka = Kafka(folder, _port(9092))
+    return (
+        kafka,
+        lambda: (
+            f"""\
+A Kafka broker at {kafka.address}. Topics are made when they are first written to.
+
+  .venv/bin/driftline capture kafka://{kafka.address}/TOPIC --into shop.events --name events
+"""
+        ),
+    )
+
+
+def _rest(folder: Path) -> tuple[Server, Callable[[], str]]:
+    rest = Rest(folder, _port(8181))
+    return (
+        rest,
+        lambda: (
+            f"""\
+An Iceberg REST catalog at {rest.uri}. In driftline.toml:
+
+  [catalog]
+  type = "rest"
+  uri = "{rest.uri}"
+"""
+        ),
+    )
+
+
+def _cluster(folder: Path) -> tuple[Server, Callable[[], str]]:
+    cluster = Cluster(folder, _port(7077))
+    return (
+        cluster,
+        lambda: (
+            f"""\
+A Spark cluster at {cluster.url}: a master and two workers of one core each. Its page: {cluster.page}
+Save this as try.py, and run it with .venv/bin/python try.py:
+
+{example(cluster.url)}"""
+        ),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="servers", description=__doc__)
+    servers = {"kafka": _kafka, "rest": _rest, "cluster": _cluster}
+    parser.add_argument("server", choices=servers)
+    parser.add_argument("--folder", type=Path, help="where its files are kept; a temporary one if not named")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix=f"{args.server}-") as temporary:
+        folder = args.folder or Path(temporary)
+        print(f"Starting (the first time, some minutes of downloads). Files and logs: {folder}", flush=True)
+        try:
+            server, text = servers[args.server](folder)
+            with server:
+                print(f"\n{text()}\nCtrl-C stops it.", flush=True)
+                signal.pause()
+        except KeyboardInterrupt:
+            print("\nStopped.")
+
+
+def _port(usual: int) -> int:
+    """The usual port, or 0 if somebody has it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", usual))
+        except OSError:
+            return 0
+    return usual
+
+
+if __name__ == "__main__":
+    main()

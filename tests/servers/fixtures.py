@@ -1,0 +1,29 @@
+"""The servers as fixtures: each is started by the first test that asks for it, and once in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from servers.cluster import Cluster
+from servers.kafka import Kafka
+from servers.rest import Rest
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    with Kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
+    with Rest(tmp_path_factory.mktemp("rest")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running

@@ -1,0 +1,104 @@
+"""A Kafka broker: one node, KRaft."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from servers.jars import class_path, java
+from servers.process import Process, Server, free_port
+
+_CLUSTER = "ZHJpZnRsaW5lLXRlc3RzMQ"  # 16 bytes in base64, as Kafka wants its ids
+
+Record = (
+    bytes | None | tuple[bytes | None, bytes | None]
+)  # a value, or a key and a value; None is a tombstone
+
+
+class Kafka(Server):
+    """A broker that keeps its topics in ``folder``; topics are made when they are first written to.
+
+    It can be stopped, or killed, and started again: address and records stay.
+    """
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self.folder = folder
+        self.port = port or free_port()
+        self._java = [java(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", class_path("kafka")]
+        self._process: Process | None = None
+        self._format()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "kafka.log"
+
+    def start(self) -> None:
+        """Starts the broker, and returns when it takes records."""
+        command = [*self._java, "-Dorg.apache.logging.log4j.level=INFO", "kafka.Kafka", str(self._settings)]
+        self._process = Process(command, self.log, ready="Kafka Server started")
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """Ends the broker at once, as a crash would."""
+        if self._process:
+            self._process.kill()
+
+    def send(self, topic: str, records: Iterable[Record], partition: int = -1) -> None:
+        """Writes records, in order, and returns when the broker has them. RuntimeError if it does not take them."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.address})
+        refused: list[object] = []
+
+        def told(error: object, _: object) -> None:
+            if error is not None:
+                refused.append(error)
+
+        for record in records:
+            key, value = record if isinstance(record, tuple) else (None, record)
+            producer.produce(topic, value, key, partition, on_delivery=told)
+            producer.poll(0)
+        if (left := producer.flush(30)) or refused:
+            raise RuntimeError(f"{topic}: {left + len(refused)} records were not taken: {refused[:3]}")
+
+    @property
+    def _settings(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _format(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        controller = free_port()
+        settings = {
+            "node.id": 1,
+            "process.roles": "broker,controller",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": self.folder.absolute() / "topics",
+            "num.partitions": 2,
+            # One node keeps each record once, and needs no 50 partitions for its own books.
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            # After a crash the node waits this long for itself; 9 seconds if not told otherwise.
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
+        }
+        self._settings.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        storage = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c"]
+        done = subprocess.run(
+            [*self._java, *storage, str(self._settings)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"Kafka's folder could not be made:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,73 @@
+"""An Iceberg REST catalog: the parts of Iceberg's own test server, put together through py4j.
+
+Its own `main` would listen on all interfaces, and would need the libraries of three clouds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from servers.jars import class_path, java
+from servers.process import Server
+
+
+class Rest(Server):
+    """A catalog that keeps its tables in ``folder``."""
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self.folder = folder
+        self.port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        """Starts the server, and returns when it answers."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "rest.log").open("w") as log:
+            port, token, self._process = launch_gateway(
+                classpath=class_path("rest"),
+                java_path=java(),
+                javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
+                redirect_stdout=log,
+                redirect_stderr=log,
+                die_on_exit=True,
+                enable_auth=True,
+                return_proc=True,
+            )
+        parameters = GatewayParameters(
+            port=port, auth_token=token, auto_convert=True, enable_memory_management=False
+        )
+        with closing(JavaGateway(gateway_parameters=parameters)) as gateway:
+            server = _server(gateway, self.folder.absolute(), self.port)
+            server.start()
+            self.port = int(server.getURI().getPort())
+
+    def stop(self) -> None:
+        if self._process and self._process.stdin:
+            self._process.stdin.close()  # which ends it
+            self._process.wait(20)
+
+
+def _server(gateway: JavaGateway, folder: Path, port: int):
+    java, iceberg, jetty = gateway.jvm.java, gateway.jvm.org.apache.iceberg, gateway.jvm.org.eclipse.jetty
+    catalog = iceberg.jdbc.JdbcCatalog()
+    catalog.setConf(gateway.jvm.org.apache.hadoop.conf.Configuration())
+    tables = {
+        "uri": f"jdbc:sqlite:{folder}/catalog.db",
+        "jdbc.schema-version": "V1",
+        "warehouse": str(folder),
+    }
+    catalog.initialize("rest", tables)
+    adapter = iceberg.rest.RESTCatalogAdapter(catalog)
+    handler = jetty.ee10.servlet.ServletContextHandler()
+    handler.addServlet(jetty.ee10.servlet.ServletHolder(iceberg.rest.RESTCatalogServlet(adapter)), "/*")
+    server = jetty.server.Server(java.net.InetSocketAddress("127.0.0.1", port))
+    server.setHandler(handler)
+    return server
