@@ -12,13 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import UsageError
-from driftline.settings import as_properties
+from driftline.settings import as_properties, flattened
 
 FILE = "driftline.toml"
 DEFAULT = Path("lake")
 
 _KEYS = ("lake", "format", "catalog", "tables")
 _FORMATS = ("iceberg", "ducklake")
+_DUCKLAKE = "duckdb"
+_INSIDE = {
+    "duckdb": "catalog.ducklake",
+    "sqlite": "catalog.sqlite",
+}  # the catalog of a DuckLake in its folder
 _SECRET = re.compile(r"token|secret|passw|credential|access.?key|private|account.?key|sas", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 _PASSWORD = re.compile(r"password\s*=\s*'?([^'\s]+)", re.IGNORECASE)
@@ -57,16 +62,17 @@ def load(
     """What flags, the environment and the file say, in this order of precedence.
 
     ``lake`` and ``file`` are flags; without ``file``, the `driftline.toml` in ``here``, the working directory, counts if
-    it is there. A lake named by flag or environment is a folder, whatever catalog the file names. Raises UsageError.
+    it is there. A lake named by flag or environment is a folder, whatever catalog the file names; a DuckLake if there
+    is one in it, or if the file says so. Raises UsageError.
     """
     path = file or (here or Path()) / FILE
     read = _read(path) if file or path.is_file() else Config()
     named = lake or (Path(env["DRIFTLINE_LAKE"]) if env.get("DRIFTLINE_LAKE") else None)
     if named is None:
         return read
-    return Config(
-        named, {key: value for key, value in read.catalog.items() if key.startswith("spark.")}, read.tables
-    )
+    spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
+    inside = next((kind for kind, name in _INSIDE.items() if (named / name).is_file()), None)
+    return Config(named, spark, read.tables, inside or (_DUCKLAKE if read.ducklake else None))
 
 
 def _read(path: Path) -> Config:
@@ -81,6 +87,7 @@ def _read(path: Path) -> Config:
     for key in data:
         if key not in _KEYS:
             raise UsageError(f"{path}: there is no {key!r}", hint=nearest(key, _KEYS))
+    ducklake = _ducklake(data, path)
     catalog = dict(_flat(_table(data, "catalog", path), "", path))
     if "lake" in data:
         if not isinstance(data["lake"], str):
@@ -89,7 +96,29 @@ def _read(path: Path) -> Config:
             raise UsageError(f"{path}: lake and [catalog] each name a lake", hint="leave one of them out")
     lake = path.parent / Path(data["lake"]).expanduser() if "lake" in data else DEFAULT
     tables = {name: _settings(name, given, path) for name, given in _table(data, "tables", path).items()}
-    return Config(lake, catalog, tables)
+    return Config(lake, catalog, tables, ducklake)
+
+
+def _ducklake(data: dict[str, Any], path: Path) -> str | None:
+    """The catalog of a DuckLake, taken out of the settings: ``catalog = "sqlite"``, or ``uri`` of a table of it."""
+    format_ = data.get("format", "iceberg")
+    if format_ not in _FORMATS:
+        raise UsageError(
+            f"{path}: format = {format_!r} is not possible", hint=f"one of {', '.join(_FORMATS)}"
+        )
+    if format_ == "iceberg":
+        return None
+    named = data.get("catalog", {})
+    if isinstance(named, str):
+        return str(data.pop("catalog"))
+    given = _table(data, "catalog", path)
+    for key in given:
+        if key not in ("uri", "spark"):
+            raise UsageError(
+                f"{path}: the catalog of a DuckLake has no {key!r}",
+                hint='uri = "duckdb", "sqlite" or "postgres:…"',
+            )
+    return _text(given.pop("uri", _DUCKLAKE), "catalog.uri", path)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -127,7 +156,7 @@ def _settings(name: str, given: Any, path: Path) -> dict[str, str]:
         )
     if not isinstance(given, dict):
         raise UsageError(f'{path}: tables."{name}" is no table', hint=f'write [tables."{name}"]')
-    settings = {key: _text(value, f'tables."{name}".{key}', path) for key, value in given.items()}
+    settings = dict(flattened(given))
     try:
         as_properties(settings)
     except UsageError as error:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline import ingest as road
 from driftline import quarantine
+from driftline.core.exclude import excluded_paths
+from driftline.core.naming import is_metadata
 from driftline.core.schema_json import to_json
-from driftline.core.types import Schema
+from driftline.core.types import Schema, Struct, dotted
 from driftline.errors import UsageError
 from driftline.formats.iceberg import IcebergTable, State
 from driftline.report.result import Result
+from driftline.settings import from_properties
 from driftline.source import open_source
 
 if TYPE_CHECKING:
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.core.changes import TableChange
     from driftline.formats.ducklake import Catalog
+    from driftline.history import History
+    from driftline.layout import Layout
+    from driftline.undo import Undone
     from driftline.verify import Verdict
 
 DEFAULT = "lake"
@@ -74,7 +81,7 @@ class Lake:
     def warehouse(self) -> str | None:
         """The folder of the lake's files; None where the catalog tells none."""
         if self.ducklake is not None:
-            return self.ducklake.data.rstrip("/")
+            return self.ducklake.data.rstrip("/").rpartition("/")[0]
         return self.spark.conf.get(f"spark.sql.catalog.{self.catalog}.warehouse", None)
 
     def table(self, name: str) -> Table:
@@ -181,18 +188,40 @@ class Table:
             strings=strings, max_files=max_files, settings=settings or {}, progress=progress, on_batch=on_batch,
         )  # fmt: skip
 
+    def history(self) -> History:
+        """What happened to the table's schema, partitioning and sort order, and by whom. Raises UsageError."""
+        from driftline.history import history
+
+        return history(self.format)
+
+    def layout(self) -> Layout:
+        """Which files follow which partitioning. Raises UsageError."""
+        from driftline.layout import layout
+
+        return layout(self.format)
+
+    def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:
+        """Takes the last change of the table's definition back, or all since schema version ``to``, in metadata only.
+
+        ``yes``: also where that hides values. Raises UsageError, DataError with the reason.
+        """
+        from driftline.undo import undo
+
+        return undo(self.format, to=to, yes=yes)
+
     def schema(self) -> TableSchema:
         """The schema: ids, types, docs. Raises UsageError where the table does not exist."""
         return TableSchema(self.state().schema)
 
     def state(self) -> State:
-        state = self.format.load()
+        state: State = self.format.load()
         if not state.exists:
             raise UsageError(f"there is no table {self.name}", hint="it is made by its first ingest")
         return state
 
     def read(self) -> DataFrame:
-        return self.format.read()
+        frame: DataFrame = self.format.read()
+        return frame
 
     def verify(self, files: Sequence[str], format: str) -> Verdict:  # noqa: A002
         """Whether every record of the files is in the table or its quarantine: an independent check, value by value.
@@ -203,14 +232,20 @@ class Table:
 
         state = self.state()
         kept = quarantine.of(self.format)
+        left_out = excluded_paths(from_properties(state.properties).contract)
+        columns = state.schema.struct.fields
+        beside = [f.name for f in columns if is_metadata(f.doc)]
+        data = Struct(tuple(f for f in columns if f.name not in beside))
         return verify(
             self.lake.spark,
-            self.format.read(),
-            state.schema,
+            self.format.read().drop(*beside),
+            replace(state.schema, struct=data),
             files,
             format,
             quarantine=kept.read() if kept.load().exists else None,
             properties=state.properties,
+            # Elements of lists are no steps there.
+            ignore=[dotted(tuple(step for step in path if step != "element")) for path in left_out],
         )
 
 

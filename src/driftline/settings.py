@@ -45,13 +45,14 @@ def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
 
     Raises UsageError for an unknown name, with the nearest right one, or a wrong value.
     """
-    return {_property(key): _checked(key, value) for key, value in _flat(given)}
+    return {_property(key): _checked(key, value) for key, value in flattened(given)}
 
 
-def _flat(given: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def flattened(given: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Settings with dotted names; a list names the paths for which the setting is true."""
     for key, value in given.items():
         if isinstance(value, Mapping):
-            yield from ((f"{key}.{path}", text) for path, text in _flat(value))
+            yield from ((f"{key}.{path}", text) for path, text in flattened(value))
         elif isinstance(value, (list, tuple)):
             yield from ((f"{key}.{path}", "true") for path in value)
         else:

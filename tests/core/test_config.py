@@ -71,7 +71,7 @@ def test_settings_may_be_numbers(write, tmp_path):
     [
         ("lakes = 'x'", "there is no 'lakes'", "did you mean 'lake'?"),
         ("[table]", "there is no 'table'", "did you mean 'tables'?"),
-        ("zzz = 1", "there is no 'zzz'", "there are lake, catalog, tables"),
+        ("zzz = 1", "there is no 'zzz'", "there are lake, format, catalog, tables"),
         ("lake = 1", "lake = 1 is not a path", ""),
         ("catalog = 1", "catalog is not a table", "write [catalog]"),
         ("[catalog]\nuri = ['a']", "catalog.uri is not one value", "a text, a number, true or false"),
@@ -93,6 +93,43 @@ def test_what_is_wrong_is_said_with_the_file_and_what_to_do(write, tmp_path, tex
     assert failed.value.message.startswith(f"{file}: ")
     assert says in failed.value.message
     assert todo in (failed.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "catalog"),
+    [
+        ("format = 'ducklake'", "duckdb"),
+        ("format = 'ducklake'\ncatalog = 'sqlite'", "sqlite"),
+        ("format = 'ducklake'\nlake = 'x'\n[catalog]\nuri = 'postgres:dbname=x'", "postgres:dbname=x"),
+        ("format = 'iceberg'", None),
+    ],
+)
+def test_a_ducklake_has_one_catalog(write, tmp_path, text, catalog):
+    write(text)
+    assert at(tmp_path).ducklake == catalog
+
+
+def test_a_ducklake_in_the_folder_that_a_flag_names_is_found(tmp_path):
+    assert at(tmp_path, lake=tmp_path).ducklake is None
+    (tmp_path / "catalog.sqlite").touch()
+    assert at(tmp_path, lake=tmp_path).ducklake == "sqlite"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("format = 'delta'", "format = 'delta' is not possible"),
+        ("format = 'ducklake'\n[catalog]\ntype = 'rest'", "has no 'type'"),
+    ],
+)
+def test_a_format_is_one_of_two(write, tmp_path, text, says):
+    write(text)
+    with pytest.raises(UsageError, match=says):
+        at(tmp_path)
+
+
+def test_a_password_of_postgres_is_hidden():
+    assert Config(ducklake="postgres:host=h password=s3cret").redact("no s3cret here") == "no *** here"
 
 
 def test_secrets_are_hidden():

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli import interrupt
-from driftline.cli.options import Conflict, FormatOption, Into, Json, Policy, PolicyOption, Sets, Strings
+from driftline.cli.options import (
+    Conflict,
+    Excludes,
+    FormatOption,
+    Hints,
+    Into,
+    Json,
+    PolicyOption,
+    Sets,
+    Strings,
+    table_settings,
+)
 from driftline.cli.scope import Scope
 from driftline.errors import UsageError
 
@@ -41,7 +52,7 @@ def capture(
         str | None,
         typer.Option(metavar="TIME", help="Keep on, and look for more each 10s, 5m, ...", show_default=False),
     ] = None,
-    policy: PolicyOption = Policy.preserve,
+    policy: PolicyOption = None,
     on_conflict: Conflict = None,
     format: FormatOption = None,  # noqa: A002
     max_files: Annotated[int, typer.Option(min=1, help="At most so many files a batch.")] = 1000,
@@ -49,6 +60,8 @@ def capture(
         str | None,
         typer.Option(metavar="DIR", help="What it remembers. [default: in the lake]", show_default=False),
     ] = None,
+    hint: Hints = None,
+    exclude: Excludes = None,
     set_: Sets = None,
     strings: Strings = False,
     json: Json = False,
@@ -57,13 +70,11 @@ def capture(
 
     Ends when it has caught up; with --every it keeps on until Ctrl-C.
     """
-    from driftline.cli import commands
     from driftline.cli.terminal import Progress
 
     scope: Scope = context.obj
-    commands._only_preserve(policy, on_conflict)
     pause = None if every is None else seconds(every)
-    settings = commands._settings(scope, into, set_ or [])
+    settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude)
     with Progress() as progress:
         lake = scope.open(progress)
     shown = _Shown(lake, name, json=json)

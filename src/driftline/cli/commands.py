@@ -11,25 +11,25 @@ from typing import Annotated
 
 import typer
 
-from driftline.cli.capture import capture
-from driftline.cli.history import history, undo
 from driftline.cli.alter import alter
+from driftline.cli.capture import capture
+from driftline.cli.history import history, show_layout, undo
 from driftline.cli.options import (
     Conflict,
+    Excludes,
     FormatOption,
+    Hints,
     Into,
     Json,
-    OnConflict,
     PerFile,
-    Policy,
     PolicyOption,
     Sets,
     Sources,
     Strings,
     TableName,
+    table_settings,
 )
 from driftline.cli.scope import Scope
-from driftline.errors import UsageError
 
 app = typer.Typer(
     name="driftline",
@@ -80,17 +80,18 @@ def ingest(
     sources: Sources,
     into: Into,
     batch_per_file: PerFile = False,
-    policy: PolicyOption = Policy.preserve,
+    policy: PolicyOption = None,
     on_conflict: Conflict = None,
     format: FormatOption = None,  # noqa: A002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, write nothing.")] = False,
+    hint: Hints = None,
+    exclude: Excludes = None,
     set_: Sets = None,
     strings: Strings = False,
     json: Json = False,
 ) -> None:
     """Take files into a table, as one batch."""
-    _only_preserve(policy, on_conflict)
-    settings = _settings(context.obj, into, set_ or [])
+    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude)
     with _files(sources, format) as (kind, files):
         batches = [[file] for file in sorted(files)] if batch_per_file else [files]
         _ingest(context.obj, batches, into, kind, settings, strings=strings, dry_run=dry_run, json=json)
@@ -108,20 +109,35 @@ def plan(
     sources: Sources,
     into: Into,
     batch_per_file: PerFile = False,
-    policy: PolicyOption = Policy.preserve,
+    policy: PolicyOption = None,
     on_conflict: Conflict = None,
     format: FormatOption = None,  # noqa: A002
+    hint: Hints = None,
+    exclude: Excludes = None,
     set_: Sets = None,
     strings: Strings = False,
     json: Json = False,
 ) -> None:
     """Show what ingest would change: ingest --dry-run."""
-    ingest(context, sources, into, batch_per_file, policy, on_conflict, format, True, set_, strings, json)
+    ingest(
+        *(context, sources, into, batch_per_file, policy, on_conflict, format),
+        *(True, hint, exclude, set_, strings, json),
+    )
 
 
 @app.command()
-def schema(context: typer.Context, table: TableName, json: Json = False) -> None:
+def schema(
+    context: typer.Context,
+    table: TableName,
+    layout: Annotated[
+        bool, typer.Option("--layout", help="Which files follow which partitioning, instead.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Print a table's schema; --json: Iceberg's form of it."""
+    if layout:
+        show_layout(context.obj, table, json=json)
+        return
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import text
     from driftline.settings import from_properties
@@ -275,28 +291,3 @@ def _spooled(file: str) -> bool:
     """Whether the file is what `source.files` made of standard input."""
     path = Path(file)
     return path.name.startswith("stdin-") and path.parent == Path(tempfile.gettempdir())
-
-
-def _settings(scope: Scope, table: str, given: Sequence[str]) -> dict[str, str]:
-    """The table's settings of the file, and of --set before those."""
-    from driftline.settings import as_properties
-
-    flags = {}
-    for pair in given:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--set {pair}: there is no value", hint="write --set key=value")
-        flags[key.strip()] = value.strip()
-    as_properties(flags)  # what is wrong with them is said before Spark starts
-    return {**scope.config.tables.get(table, {}), **flags}
-
-
-def _only_preserve(policy: Policy, on_conflict: OnConflict | None) -> None:
-    if policy is not Policy.preserve:
-        raise UsageError(
-            f"--policy {policy} is not there yet", hint="preserve, the default, takes all that comes"
-        )
-    if on_conflict is OnConflict.fail:
-        raise UsageError(
-            "--on-conflict fail is not there yet", hint="what is no record goes to quarantine, whole"
-        )

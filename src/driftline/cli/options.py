@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from driftline.errors import UsageError
+
+if TYPE_CHECKING:
+    from driftline.cli.scope import Scope
 
 
 class Format(StrEnum):
@@ -34,7 +40,10 @@ Sources = Annotated[
 Into = Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", help="The table; made if it is not there.")]
 TableName = Annotated[str, typer.Argument(metavar="NAMESPACE.TABLE", show_default=False)]
 PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
-PolicyOption = Annotated[Policy, typer.Option(help="What drift does to the table.")]
+PolicyOption = Annotated[
+    Policy | None,
+    typer.Option(help="What drift does to the table. [default: the table's; preserve]", show_default=False),
+]
 Conflict = Annotated[
     OnConflict | None, typer.Option(help="What becomes of records that cannot be taken.", show_default=False)
 ]
@@ -45,5 +54,48 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting of the table.", show_default=False),
 ]
+Hints = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hint",
+        metavar="PATH=TYPE",
+        help="The type of a field before any data: amount=decimal(18,2).",
+        show_default=False,
+    ),
+]
+Excludes = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="PATH", help="A field that is left out.", show_default=False),
+]
 Strings = Annotated[bool, typer.Option("--strings", help="CSV cells stay text.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
+
+
+def table_settings(
+    scope: Scope,
+    table: str,
+    sets: Sequence[str] | None,
+    policy: Policy | None,
+    on_conflict: OnConflict | None,
+    hints: Sequence[str] | None,
+    excludes: Sequence[str] | None,
+) -> dict[str, str]:
+    """The table's settings: those of the file, and of flags before those. Raises UsageError for what is wrong."""
+    from driftline.settings import as_properties
+
+    flags = dict(_pair(pair, "--set", "key=value") for pair in sets or ())
+    flags |= {
+        f"hints.{path}": type_ for path, type_ in (_pair(h, "--hint", "path=type") for h in hints or ())
+    }
+    flags |= {f"exclude.{path}": "true" for path in excludes or ()}
+    flags |= {"policy": str(policy)} if policy else {}
+    flags |= {"on_conflict": str(on_conflict)} if on_conflict else {}
+    as_properties(flags)  # what is wrong with them is said before Spark starts
+    return {**scope.config.tables.get(table, {}), **flags}
+
+
+def _pair(text: str, flag: str, form: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"{flag} {text}: there is no value", hint=f"write {flag} {form}")
+    return key.strip(), value.strip()

@@ -10,19 +10,19 @@ from typing import Any
 from driftline.core.changes import ColumnChange, DropColumn, WidenColumn, details, diff
 from driftline.core.definition import Definition
 from driftline.core.layout import PartitionField, SortField
-from driftline.core.record import Record, Rule, read
+from driftline.core.record import Record, Rule
 from driftline.core.schema_json import type_name
 from driftline.core.types import Schema, dotted
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a table: ``at`` in milliseconds, the snapshot that was current."""
+    """One version of a table: ``at`` in milliseconds, the snapshot that was current, who made it, if it tells."""
 
     at: int
     definition: Definition
     snapshot: int | None = None
-    location: str = ""
+    record: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,9 @@ def entries(versions: Sequence[Version], known: Mapping[int, Schema], *, whole: 
 
 def _entry(before: Version | None, after: Version, *, made: bool = False) -> Entry:
     old = before.definition if before else Definition()
-    record = read(after.definition.properties, old.properties)
     changes = diff(old.schema, after.definition.schema)
-    by = record.by if record else "outside"
-    return Entry(after.at, by, before, after, changes, record or Record(""), made)
+    by = after.record.by if after.record else "outside"
+    return Entry(after.at, by, before, after, changes, after.record or Record(""), made)
 
 
 def _unknown(first: Version, known: Mapping[int, Schema]) -> Iterator[Entry]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from driftline.core.exclude import without_excluded
 from driftline.core.plan import plan
 from driftline.core.routes import Conflict, Settings, facet_of
 from driftline.core.schema_json import type_name
@@ -22,6 +23,7 @@ class Judge:
 
     def conflict(self, shape: RecordShape) -> Conflict | None:
         """Why a record of this shape is not accepted; None if it is."""
+        shape = without_excluded(shape, self.settings.contract)
         for schema in self.schemas:
             planned = plan(schema, shape, self.settings, self.kept)
             if planned.conflicts:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from driftline.core.types import Map, Primitive, Struct, Type, peel
 
-METADATA = "driftline_metadata:"  # begins the doc of a column that no key of the data is routed to
+METADATA = "driftline_metadata:"  # begins the doc of such a column: see `is_metadata`
 MARK = "upsolver_evolved_from:"
 MAX_NAME_BYTES = 255
 
@@ -30,6 +30,11 @@ METADATA_NAMES = frozenset(
         "_metadata",
     }
 )
+
+
+def is_metadata(doc: str | None) -> bool:
+    """Whether a column of this doc is no field of the data: no key is routed to it."""
+    return doc is not None and doc.startswith(METADATA)
 
 
 def suffix(type_: Type) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from driftline.core.changes import AddColumn, Change, Reason, RelaxColumn, RewriteColumn, WidenColumn
+from driftline.core.changes import AddColumn, Change, Reason, RewriteColumn, WidenColumn
 from driftline.core.contract import Contract
 from driftline.core.data_keys import keys_are_data
-from driftline.core.naming import METADATA, Names, mark, marked_key, safe, suffix
+from driftline.core.naming import is_metadata, marked_key
+from driftline.core.nulls import Nulls
 from driftline.core.policies import preserve, strict, widen
 from driftline.core.policies.decision import Decision, Refusal, Retyped
 from driftline.core.routes import (
@@ -25,63 +26,21 @@ from driftline.core.routes import (
 )
 from driftline.core.settle import settled
 from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, merge_all
+from driftline.core.slots import Draft, Slot, declared, in_order, name_drafts
 from driftline.core.stubs import hollow, inside, stub_of, value_of, with_inner, with_value
 from driftline.core.types import (
-    STRING,
     VARIANT,
     Field,
-    List,
     Map,
     Path,
     Primitive,
     Schema,
     Struct,
     Type,
-    children,
     dotted,
     peel,
-    with_child,
     wrap,
 )
-
-
-@dataclass(slots=True)
-class _Slot:
-    """A place that holds a value: a field, or a map's value. Its types, what was seen, the types to be made."""
-
-    types: list[Type]
-    shape: FieldShape
-    contract: Contract
-    policy: str
-    new: list[tuple[Type, Reason]] = field(default_factory=list)
-    original: Type | None = None
-    values: dict[MapOf, _Slot] = field(default_factory=dict)
-
-    @property
-    def unit(self) -> str:
-        return self.contract.epoch_unit or "ms"
-
-    def takes(self, column: Facet, facet: Facet) -> bool:
-        """Whether values of the facet are routed to the column."""
-        if self.policy == "widen":
-            return widen.takes(column, facet, self.shape.facets[facet])
-        return preserve.takes(column, facet)
-
-    def accepts(self, column: Facet, facet: Facet) -> bool:
-        """Whether the column takes every value of the facet, exactly."""
-        by = widen.accepts if self.policy == "widen" else preserve.accepts
-        return by(column, facet, self.shape.facets[facet], self.unit)
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A column to be made: its type without what is nested, its cause, and the name it got."""
-
-    key: str
-    stub: Type
-    reason: Reason
-    natural: bool
-    column: Field = field(default_factory=lambda: Field("", STRING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +66,10 @@ class Planner:
     hints: list[str] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
 
+    @property
+    def nulls(self) -> Nulls:
+        return Nulls(self.schema, self.changes, self.conflicts)
+
     def record(
         self,
         struct: Struct,
@@ -122,17 +85,17 @@ class Planner:
         """
         here = len(self.changes)
         known = self.known(struct)
-        slots: dict[str, _Slot] = {}
-        drafts: dict[str, list[_Draft]] = {}
-        for key, seen in _in_order(shape, contract):
+        slots: dict[str, Slot] = {}
+        drafts: dict[str, list[Draft]] = {}
+        for key, seen in in_order(shape, contract):
             mine, of = known.get(key, []), contract.of(key)
-            drafts[key] = _declared(key, mine, of, (*keys, key))
+            drafts[key] = declared(key, mine, of, (*keys, key))
             paths = [(*at, c.name) for c in mine] + [(*at, key)] * len(drafts[key])
             types = [c.type for c in mine] + [draft.stub for draft in drafts[key]]
             slot = slots[key] = self.slot(types, seen, paths, (*keys, key), of, within)
-            drafts[key] += [_Draft(key, stub, r, stub == slot.original) for stub, r in slot.new]
+            drafts[key] += [Draft(key, stub, r, stub == slot.original) for stub, r in slot.new]
         new = [draft for made in drafts.values() for draft in made]
-        _name(struct, new, self.settings.mark)
+        name_drafts(struct, new, self.settings.mark)
 
         fields = {column.name: column for column in struct.fields}
         routes = []
@@ -154,10 +117,10 @@ class Planner:
         ways = {column.name: (slots[r.key], r, column) for r in routes for column in r.columns}
         if not within and (at or shape.fields):
             for column in struct.fields:
-                if not _is_metadata(column):
+                if not is_metadata(column.doc):
                     way = ways.get(column.name)
                     below = (*keys, way[1].key if way else column.name)
-                    fields[column.name] = self.relaxed(
+                    fields[column.name] = self.nulls.relaxed(
                         fields[column.name], (*at, column.name), below, way, contract
                     )
 
@@ -173,7 +136,7 @@ class Planner:
         """The columns of a struct by the key that they belong to."""
         known: dict[str, list[Field]] = {}
         for column in struct.fields:
-            if not _is_metadata(column):
+            if not is_metadata(column.doc):
                 marked = marked_key(column.doc, self.settings.mark)
                 known.setdefault(column.name if marked is None else marked, []).append(column)
         return known
@@ -186,15 +149,16 @@ class Planner:
         keys: Path,
         contract: Contract,
         within: bool,
-    ) -> _Slot:
+    ) -> Slot:
         """What one field needs: ``types`` are its columns', at ``paths``."""
         columns = [facet_of(t) for t in types]
         # What is frozen inside a struct that is itself new is frozen as its first batch makes it.
         policy = "preserve" if within and contract.policy == "strict" else contract.policy
-        slot = _Slot(types, settled(seen, columns), contract, policy)
+        slot = Slot(types, settled(seen, columns), contract, policy)
         decision = self.decide(slot, columns, paths, keys)
+        have = [*columns, *(n.facet for n in decision.new)]
         for refusal in decision.refused:
-            self.refuse(slot, refusal, columns, keys)
+            self.refuse(slot, refusal, have, keys)
         slot.types = [
             t if change is None else self.retyped(t, path, change, keys)
             for t, path, change in zip(types, paths, decision.columns, strict=True)
@@ -209,7 +173,7 @@ class Planner:
         self.note(slot, columns, keys)
         return slot
 
-    def decide(self, slot: _Slot, columns: list[Facet], paths: list[Path], keys: Path) -> Decision:
+    def decide(self, slot: Slot, columns: list[Facet], paths: list[Path], keys: Path) -> Decision:
         """What the field's policy says."""
         facets = slot.shape.facets
         pinned = [t == slot.contract.hint for t in slot.types]
@@ -229,7 +193,7 @@ class Planner:
         kept = any(path[: len(k)] == k for path in paths for k in self.kept)
         return widen.decide(columns, pinned, facets, rewrite=self.settings.allow_rewrite and not kept)
 
-    def refuse(self, slot: _Slot, refusal: Refusal, columns: Sequence[Facet], keys: Path) -> None:
+    def refuse(self, slot: Slot, refusal: Refusal, columns: Sequence[Facet], keys: Path) -> None:
         """Takes a facet, or its inexact values, out of the plan."""
         seen = slot.shape.facets[refusal.facet]
         told = ", ".join(c.spelled() for c in columns) or "none"
@@ -254,9 +218,7 @@ class Planner:
             self.changes.append(WidenColumn(inside(path, type_), base, reason))
         return made
 
-    def maps(
-        self, slot: _Slot, columns: Sequence[Facet], paths: list[Path], keys: Path, within: bool
-    ) -> None:
+    def maps(self, slot: Slot, columns: Sequence[Facet], paths: list[Path], keys: Path, within: bool) -> None:
         """The map columns of a field, by type of key, for the largest dimension of such maps.
 
         The values are a slot of their own; what is a new column there is a new map here.
@@ -291,7 +253,7 @@ class Planner:
                 if not slot.types and not record and stub == value.original:
                     slot.original = made
 
-    def fill(self, slot: _Slot, columns: Sequence[tuple[Type, Path, bool]], keys: Path) -> list[ColumnRoute]:
+    def fill(self, slot: Slot, columns: Sequence[tuple[Type, Path, bool]], keys: Path) -> list[ColumnRoute]:
         """The routes of a slot's columns, each given with its path and whether it is new."""
         facets = [facet_of(t) for t, _, _ in columns]
         largest = max((f.dim for f in facets if f.base == RECORD), default=0)
@@ -314,7 +276,7 @@ class Planner:
             )
             record = None
             if not new and (slot.shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)):
-                type_ = self.opened(type_, path, slot.shape.place)
+                type_ = self.nulls.opened(type_, path, slot.shape.place)
             if facet.base == RECORD and (takes or slot.shape.empty_record or hollow(type_)):
                 shape = merge_all(r for f in takes if (r := slot.shape.facets[f].record) is not None)
                 dim, struct = peel(type_)
@@ -327,62 +289,7 @@ class Planner:
             out.append(ColumnRoute(path[-1], type_, takes, record, values.get(i), slot.contract.epoch_unit))
         return out
 
-    def relaxed(
-        self,
-        column: Field,
-        path: Path,
-        keys: Path,
-        way: tuple[_Slot, FieldRoute, ColumnRoute] | None,
-        contract: Contract,
-    ) -> Field:
-        """The column, made optional if it is required and some record has no value for it.
-
-        Not so where the policy forbids it, nor identifier fields and what they are in: such records are refused.
-        """
-        if not column.required or (way is not None and self.always(*way)):
-            return column
-        policy = contract.of(keys[-1]).policy
-        absent = way is None or way[1].shape.absent
-        why = ""
-        if any(f.id in self.schema.identifiers for _, f in Schema(Struct((column,))).walk()):
-            why = "an identifier field without a value"
-        elif policy == "strict":
-            why = "a required column without a value; the schema is frozen"
-        elif policy == "widen" and absent:
-            why = "a required column that no record of the batch has"
-        place = way[1].shape.place if way else Place()
-        if why:
-            self.conflicts.append(Conflict(keys, facet_of(column.type).spelled(), None, why, "", place))
-            return column
-        reason = Reason("relax", "some record has no value for it", path, "", place if way else None)
-        self.changes.append(RelaxColumn(path, column.type, reason))
-        return replace(column, required=False)
-
-    def always(self, slot: _Slot, field: FieldRoute, column: ColumnRoute) -> bool:
-        """Whether every record has a value of the field that the column holds."""
-        shape, facet = field.shape, column.facet
-        seen = shape.facets or shape.empty_lists or shape.empty_record
-        return (
-            bool(seen)
-            and not shape.missing
-            and shape.empty_lists <= facet.dim
-            and not (shape.empty_record and isinstance(facet.base, Primitive))
-            and all(f in column.takes and slot.accepts(facet, f) for f in shape.facets)
-        )
-
-    def opened(self, type_: Type, path: Path, place: Place) -> Type:
-        """A list or map column with elements or values that may be null: the data's own, and what does not fit."""
-        if not isinstance(type_, List | Map):
-            return type_
-        child = children(type_)[-1]
-        below = (*path, child.name)
-        if child.required:
-            why = "a list or map of the data may hold null, or what does not fit"
-            self.changes.append(RelaxColumn(below, child.type, Reason("relax", why, below, "", place)))
-        inner = self.opened(child.type, below, place) if isinstance(type_, List) else child.type
-        return with_child(type_, child.name, replace(child, type=inner, required=False))
-
-    def note(self, slot: _Slot, columns: Sequence[Facet], keys: Path) -> None:
+    def note(self, slot: Slot, columns: Sequence[Facet], keys: Path) -> None:
         """What a person should know of a field that needs no column: conversions, untyped values, hints."""
         made = [*columns, *(facet_of(t) for t, _ in slot.new)]
         for facet, seen in slot.shape.facets.items():
@@ -415,40 +322,3 @@ class Planner:
             self.hints.append(
                 f'{path} has {len(shape.fields)} keys that look like data: {path} = "{type_}" makes it a map'
             )
-
-
-def _in_order(shape: RecordShape, contract: Contract) -> list[tuple[str, FieldShape]]:
-    """The fields that were seen, in the order of the data, and those that are declared."""
-    fields = dict(sorted(shape.fields.items(), key=lambda f: (f[1].place, f[0])))
-    for key, of in contract.fields.items():
-        if of.hint is not None and not of.excluded:
-            fields.setdefault(key, FieldShape(Place(), absent=True, missing=True))
-    return list(fields.items())
-
-
-def _declared(key: str, columns: Sequence[Field], contract: Contract, keys: Path) -> list[_Draft]:
-    """The column that a hint declares, unless the field has it."""
-    hint = contract.hint
-    if hint is None or facet_of(hint) in [facet_of(c.type) for c in columns]:
-        return []
-    return [_Draft(key, hint, Reason("hint", "declared by a hint", keys), not columns)]
-
-
-def _is_metadata(column: Field) -> bool:
-    return column.doc is not None and column.doc.startswith(METADATA)
-
-
-def _name(struct: Struct, drafts: list[_Draft], prefix: str) -> None:
-    """Gives the new columns of a struct their names: natural ones first, in code point order (seed rules 4, 5)."""
-    names = Names.of(struct)
-    evolved = []
-    for draft in sorted(drafts, key=lambda d: d.key):
-        name = safe(draft.key)
-        if draft.natural and names.free(name):
-            names.take(name)
-            doc = None if name == draft.key else mark(draft.key, prefix)
-            draft.column = Field(name, draft.stub, doc=doc)
-        else:
-            evolved.append((draft, name, suffix(draft.stub)))
-    for draft, name, behind in sorted(evolved, key=lambda e: (e[0].key, e[2])):
-        draft.column = Field(names.take(name, behind), draft.stub, doc=mark(draft.key, prefix))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from driftline.core.definition import Definition
+from driftline.core.definition import DISTRIBUTION, Definition
 from driftline.core.schema_json import type_name
 from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
 
@@ -42,8 +42,9 @@ def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> R
     struct = _restored(struct, there)
     kept = {f.id for _, f in Schema(struct).walk() if f.required}
     schema = Schema(struct, then.schema.id, then.schema.identifiers & kept)
-    after = replace(then, schema=schema, properties=now.properties)
-    after = replace(after, format_version=now.format_version, last_column=now.last_column)
+    after = replace(
+        now, schema=schema, partition=then.partition, sort=then.sort, properties=_properties(now, then)
+    )
     ids = {f.id for _, f in schema.walk()}
     return Restoration(
         now,
@@ -52,6 +53,13 @@ def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> R
         tuple(_tops(schema, there.keys())),
         tuple(_stays(then.schema, schema)),
     )
+
+
+def _properties(now: Definition, then: Definition) -> dict[str, str]:
+    """How rows go to writers belongs to the sort order; all else stays as it is."""
+    kept = {key: value for key, value in now.properties.items() if key != DISTRIBUTION}
+    of = now if now.sort == then.sort else then
+    return kept | {key: value for key, value in of.properties.items() if key == DISTRIBUTION}
 
 
 class _Widest:

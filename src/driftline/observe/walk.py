@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driftline.core.contract import Contract
-from driftline.core.naming import METADATA, marked_key
+from driftline.core.naming import is_metadata, marked_key
 from driftline.core.routes import Settings
 from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
 from driftline.core.types import (
@@ -76,7 +76,7 @@ def expect(schema: Schema, settings: Settings | None = None) -> Expect:
 def _expected(columns: Iterable[Field], contract: Contract, mark: str) -> dict[str, Expect]:
     keys: dict[str, list[Field]] = {}
     for column in columns:
-        if not (column.doc or "").startswith(METADATA):
+        if not is_metadata(column.doc):
             key = marked_key(column.doc, mark)
             keys.setdefault(column.name if key is None else key, []).append(column)
     for key, of in contract.fields.items():

@@ -57,11 +57,8 @@ def batch(
     for name, count in result.dropped_names.items():
         yield _item("dropped", f'{count} values of the name "" in {clean(name) or "the record"}')
     for name, count in result.excluded.items():
-        yield _item("excluded", f"{count} values of {clean(name)}")
-    for reason in result.rejected:
-        yield _item("quarantine", clean(_from(reason, near)), style="yellow")
-    if result.rows_quarantined > len(result.rejected) > 0:
-        yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
+        yield _item("excluded", f"{clean(name)}, which {_count(count, 'record')} had")
+    yield from _set_aside(result, near)
     told = set() if told is None else told
     for hint in result.hints:
         if hint not in told:
@@ -171,6 +168,20 @@ def _heading(result: Result, title: str, dry_run: bool) -> Text:
     )
 
 
+def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
+    """What is in quarantine: each conflict with its cause, and what was no record at all."""
+    for c in result.conflicts:
+        types = f"{clean(dotted(c.path))}: {clean(c.incoming_type)} into {clean(c.table_type)}"
+        because = ": ".join(filter(None, [_seen(c.sample, c.place, near), clean(c.why)]))
+        yield _item("quarantine", types, because, style="yellow")
+    told = [str(conflict) for conflict in result.conflicts]
+    for reason in result.rejected:
+        if not any(conflict in reason for conflict in told):
+            yield _item("quarantine", clean(_from(reason, near)), style="yellow")
+    if not told and result.rows_quarantined > len(result.rejected) > 0:
+        yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
+
+
 def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
     """New columns in one item; what comes inside a new struct is named by its struct."""
     top = [c for c in added if not (isinstance(c, AddColumn) and c.within)]
@@ -274,6 +285,8 @@ def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) ->
             line.append("  identifier", "cyan")
         elif f.required:
             line.append("  required", "cyan")
+        if f.initial_default is not None or f.write_default is not None:
+            line.append(f"  {_defaults(f)}", "cyan")
         key, doc = marked_key(f.doc, mark), f.doc
         if key is not None:
             line.append(f"  ← {clean(key)}", "yellow")
@@ -283,6 +296,14 @@ def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) ->
         branch = tree.add(line)
         if inner is not None:
             _grow(branch, inner, identifiers, mark)
+
+
+def _defaults(f: Field) -> str:
+    """What records without a value get, and rows older than the column where that is another."""
+    new, old = (
+        "null" if value is None else clean(str(value)) for value in (f.write_default, f.initial_default)
+    )
+    return f"default {new}" + (f", in old rows {old}" if old != new else "")
 
 
 def _inner(type_: Type) -> Struct | None:

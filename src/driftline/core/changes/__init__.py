@@ -4,7 +4,7 @@
 from driftline.core.changes.apply import apply, fresh
 from driftline.core.changes.diff import diff, stages
 from driftline.core.changes.evolve import Refused, evolve
-from driftline.core.changes.text import details, in_words, to_dict
+from driftline.core.changes.text import details, in_words, to_dict, told
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
@@ -76,4 +76,5 @@ __all__ = [
     "in_words",
     "stages",
     "to_dict",
+    "told",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from driftline.core.changes.defaults import shown
@@ -9,11 +10,11 @@ from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
     Change,
+    ColumnChange,
     DropColumn,
     DropIdentifiers,
     DropPartitionField,
     MoveColumn,
-    Position,
     RelaxColumn,
     RenameColumn,
     RenameTable,
@@ -55,8 +56,8 @@ def to_dict(change: Change) -> dict[str, Any]:
 def in_words(change: TableChange) -> str:
     """The change, as short as it can be said.
 
-    >>> in_words(RenameColumn(("a", "b"), "c")), in_words(MoveColumn(("a",), Position("z")))
-    ('a.b is now c', 'a stands after z')
+    >>> in_words(RenameColumn(("a", "b"), "c")), in_words(DropColumn(("a",)))
+    ('a.b is now c', 'a dropped')
     """
     match change:
         case AddColumn(_, column):
@@ -90,6 +91,13 @@ def in_words(change: TableChange) -> str:
             return f"table renamed to {name}"
         case _:
             return _layout_in_words(change)
+
+
+def told(changes: Iterable[ColumnChange]) -> list[ColumnChange]:
+    """The changes that are worth telling: where a new column stands is not."""
+    changes = list(changes)
+    new = {c.path for c in changes if isinstance(c, AddColumn)}
+    return [c for c in changes if not (isinstance(c, MoveColumn) and c.path in new)]
 
 
 def _layout_in_words(change: TableChange) -> str:
@@ -178,6 +186,3 @@ def _quoted(text: str | None) -> str:
 
 def _json(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-__all__ = ["Position", "details", "in_words", "sort_term", "to_dict"]
