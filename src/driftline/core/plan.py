@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, apply
 from driftline.core.planner import Planner
 from driftline.core.routes import Plan, Settings
-from driftline.core.shape import Place, RecordShape
-from driftline.core.types import Path, Schema, Struct, dotted, leaves, peel
+from driftline.core.shape import Facet, Place, RecordShape
+from driftline.core.types import Path, Schema, Struct, leaves, peel
 
 
 def plan(
@@ -28,20 +27,19 @@ def plan(
     'struct<size: long>'
     """
     settings = settings or Settings()
-    refused: frozenset[Path] = frozenset()
+    refused: frozenset[tuple[Path, Facet]] = frozenset()
     while True:
-        made = _plan(schema, shape, settings, refused, kept)
-        more = _beyond(made, settings.max_columns) - refused
+        planner = Planner(settings, schema, refused, kept)
+        made = _planned(planner, shape)
+        more = _beyond(made, planner) - refused
         if not more:
             return made
         refused |= more
 
 
-def _plan(
-    schema: Schema, shape: RecordShape, settings: Settings, refused: frozenset[Path], kept: frozenset[Path]
-) -> Plan:
-    planner = Planner(settings, schema, refused, kept)
-    record = planner.record(schema.struct, shape, settings.contract)
+def _planned(planner: Planner, shape: RecordShape) -> Plan:
+    schema = planner.schema
+    record = planner.record(schema.struct, shape, planner.settings.contract)
     changes = tuple(_lifted(planner.changes, schema, record.struct))
     return Plan(
         schema,
@@ -55,30 +53,25 @@ def _plan(
     )
 
 
-def _beyond(made: Plan, limit: int) -> set[Path]:
-    """The fields whose new columns the table has no room for: those seen last."""
+def _beyond(made: Plan, planner: Planner) -> set[tuple[Path, Facet]]:
+    """For each field with a new column that the table has no room for, the type that was seen last."""
+    limit = planner.settings.max_columns
     total = leaves(made.schema.struct)
     if total <= limit:
         return set()
     added = sorted(_leaf_columns(made.changes), key=lambda c: c.reason.place or Place())
-    room = max(0, limit - (total - sum(leaves(c.type) for c in added)))
+    room = limit - (total - sum(leaves(c.type) for c in added))
     beyond = set()
     for column in added:
         room -= leaves(column.type)
-        if room < 0 and column.reason.field:
-            beyond.add(column.reason.field)
+        if room < 0 and (last := planner.last.get(column.reason.field)) is not None:
+            beyond.add((column.reason.field, last))
     return beyond
 
 
 def _leaf_columns(changes: Iterable[Change]) -> list[AddColumn]:
     """New columns that hold values themselves; what is inside a struct is listed apart."""
     return [c for c in changes if isinstance(c, AddColumn) and not isinstance(peel(c.type)[1], Struct)]
-
-
-def crowded(made: Plan) -> str:
-    """The struct that most of a plan's new columns are in, for messages."""
-    parents = Counter(c.parent for c in made.changes if isinstance(c, AddColumn))
-    return dotted(parents.most_common(1)[0][0]) if parents else ""
 
 
 def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:

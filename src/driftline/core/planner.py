@@ -14,7 +14,7 @@ from driftline.core.data_keys import keys_are_data
 from driftline.core.naming import is_metadata, marked_key
 from driftline.core.nulls import Nulls
 from driftline.core.policies import preserve, strict, widen
-from driftline.core.policies.decision import Decision, Refusal, Retyped
+from driftline.core.policies.decision import Decision, Facets, Refusal, Retyped
 from driftline.core.routes import (
     ColumnRoute,
     Conflict,
@@ -53,18 +53,19 @@ class Record:
 
 @dataclass(slots=True)
 class Planner:
-    """``refused``: paths of the data that get no new column; ``kept``: columns that are not rewritten. What it finds
-    is in the lists."""
+    """``refused``: types of fields that get no new column; ``kept``: columns that are not rewritten. What it finds is in
+    the lists; ``last``: the type of each field that was seen last, of those not refused."""
 
     settings: Settings
     schema: Schema
-    refused: frozenset[Path] = frozenset()
+    refused: frozenset[tuple[Path, Facet]] = frozenset()
     kept: frozenset[Path] = frozenset()
     changes: list[Change] = field(default_factory=list)
     converted: list[Conversion] = field(default_factory=list)
     untyped: set[Path] = field(default_factory=set)
     hints: list[str] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
+    last: dict[Path, Facet] = field(default_factory=dict)
 
     @property
     def nulls(self) -> Nulls:
@@ -174,13 +175,27 @@ class Planner:
         return slot
 
     def decide(self, slot: Slot, columns: list[Facet], paths: list[Path], keys: Path) -> Decision:
+        """What the field's policy says of the types that have room in the table."""
+        no_room = {f: s for f, s in slot.shape.facets.items() if (keys, f) in self.refused}
+        facets = {f: s for f, s in slot.shape.facets.items() if f not in no_room}
+        if facets:
+            self.last[keys] = next(reversed(facets))
+        decision = self.by_policy(slot, facets, columns, paths, keys)
+        if not no_room:
+            return decision
+        now = [
+            c if change is None else change.facet for c, change in zip(columns, decision.columns, strict=True)
+        ]
+        struct = dotted(keys[:-1]) or "the record"
+        why = f"{struct} would take the table beyond max_columns = {self.settings.max_columns}"
+        more = strict.decide([*now, *(n.facet for n in decision.new)], no_room, slot.unit, why)
+        return replace(decision, refused=(*decision.refused, *more.refused))
+
+    def by_policy(
+        self, slot: Slot, facets: Facets, columns: list[Facet], paths: list[Path], keys: Path
+    ) -> Decision:
         """What the field's policy says."""
-        facets = slot.shape.facets
         pinned = [t == slot.contract.hint for t in slot.types]
-        if keys in self.refused:
-            struct = dotted(keys[:-1]) or "the record"
-            why = f"{struct} would take the table beyond max_columns = {self.settings.max_columns}"
-            return strict.decide(columns, facets, slot.unit, why)
         if slot.policy == "strict":
             return strict.decide(columns, facets, slot.unit)
         if slot.policy == "preserve":
