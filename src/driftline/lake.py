@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline import ingest as road
-from driftline import quarantine
+from driftline.core.contract import epoch_units
 from driftline.core.exclude import excluded_paths
 from driftline.core.naming import is_metadata
 from driftline.core.schema_json import to_json
@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.core.changes import TableChange
     from driftline.formats.ducklake import Catalog
+    from driftline.formats.ducklake.orphans import Orphan
     from driftline.history import History
     from driftline.layout import Layout
+    from driftline.replay import Quarantine, Replay
+    from driftline.resolve import Resolved
+    from driftline.stats import Stats
     from driftline.undo import Undone
     from driftline.verify import Verdict
+    from driftline.view import View
 
 DEFAULT = "lake"
 
@@ -112,6 +117,21 @@ class Lake:
             return sql(self.spark, self.ducklake, query)
         return self.spark.sql(query)
 
+    def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
+        """Deletes files of a DuckLake that no snapshot has, left by batches that died; returns them.
+
+        ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit yet.
+        Raises UsageError for an Iceberg lake, which has a procedure for it.
+        """
+        if self.ducklake is None:
+            raise UsageError(
+                "this lake is Iceberg, which cleans up by itself",
+                hint="CALL lake.system.remove_orphan_files(table => 'namespace.table')",
+            )
+        from driftline.formats.ducklake.orphans import clean, orphans
+
+        return (orphans if dry_run else clean)(self.spark, self.ducklake, older_than * 3600)
+
     def _format(self, name: str) -> Any:
         """The table as its format has it."""
         if self.ducklake is not None:
@@ -167,17 +187,22 @@ class Table:
         format: str | None = None,  # noqa: A002
         json_column: str | None = None,
         strings: bool = False,
+        metadata: bool = False,
         max_files: int = 1000,
+        max_records: int | None = None,
+        skip_lost: bool = False,
         settings: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[Batch], None] = lambda _: None,
     ) -> CaptureQuery:
         """Takes a stream into the table, each record once, and returns Spark's StreamingQuery of it.
 
-        ``data``: a streaming DataFrame, or a folder or glob whose new files are taken once each, ``max_files`` at a
-        time. ``name``: what the capture goes on as after its end, or its death. ``checkpoint``: the folder of
+        ``data``: a streaming DataFrame; a folder or glob whose new files are taken once each, ``max_files`` at a time;
+        or kafka://HOST:PORT/TOPIC, ``max_records`` at a time. ``name``: what the capture goes on as after its end, or its death. ``checkpoint``: the folder of
         what it remembers; by default in the lake. ``every``: seconds between micro-batches; None: it ends when it
         has caught up. ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
+        ``metadata``: key, topic, partition, offset and timestamp of Kafka's records go along, in a column of their
+        own. ``skip_lost``: goes on without records that Kafka has deleted before they were taken.
         ``on_batch`` is told of each micro-batch, in another thread. Raises UsageError, DataError, SetupError; so does
         the query's `awaitTermination`.
         """
@@ -185,7 +210,8 @@ class Table:
 
         return capture(
             self, data, name, checkpoint=checkpoint, every=every, format=format, json_column=json_column,
-            strings=strings, max_files=max_files, settings=settings or {}, progress=progress, on_batch=on_batch,
+            strings=strings, metadata=metadata, max_files=max_files, max_records=max_records, skip_lost=skip_lost,
+            settings=settings or {}, progress=progress, on_batch=on_batch,
         )  # fmt: skip
 
     def history(self) -> History:
@@ -209,6 +235,68 @@ class Table:
 
         return undo(self.format, to=to, yes=yes)
 
+    def view(
+        self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True
+    ) -> View:
+        """Makes a view that gives each drifted field as one column; made again, it shows what is new since.
+
+        ``name``: of the view, by default the table's with ``_settled`` behind it. ``types``: of single fields, by path;
+        by default the widest of their columns. ``make`` False: only says how. Raises UsageError, DataError.
+        """
+        from driftline.view import view
+
+        return view(self, view_name=name, types=types, make=make)
+
+    def resolve(
+        self,
+        field: str,
+        type: str,  # noqa: A002
+        *,
+        dry_run: bool = False,
+        drop_rest: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Resolved:
+        """Folds the columns of a drifted field into one of this type, in one commit; captures may run meanwhile.
+
+        A value converts exactly or not at all; what does not stays in a column beside it, or goes with ``drop_rest``.
+        ``dry_run``: only says how many would. Raises UsageError, DataError.
+        """
+        from driftline.resolve import resolve
+
+        return resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
+
+    def quarantine(self) -> Quarantine:
+        """What could not be accepted and waits, by reason. Raises UsageError where there is no such table."""
+        from driftline.replay import listed
+
+        return listed(self.format)
+
+    def export_quarantine(self, file: str | os.PathLike[str]) -> int:
+        """Writes what waits in quarantine as JSON lines, each record with its reason; returns how many."""
+        from driftline.replay import export
+
+        return export(self.format, Path(file))
+
+    def replay(
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Replay:
+        """Sends what waits in quarantine through again, each record once, as the table and its settings are now."""
+        from driftline.replay import replay
+
+        return replay(self.format, settings=settings, progress=progress)
+
+    def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
+        """What is in the table, column by column, and what drifted: from metadata, or ``exact`` by a scan.
+
+        ``progress`` is told what comes next. Raises UsageError where the table does not exist.
+        """
+        from driftline.stats import stats
+
+        return stats(self.format, exact=exact, progress=progress)
+
     def schema(self) -> TableSchema:
         """The schema: ids, types, docs. Raises UsageError where the table does not exist."""
         return TableSchema(self.state().schema)
@@ -228,11 +316,12 @@ class Table:
 
         ``format``: json, csv, parquet, avro or orc. Raises UsageError where there is no such table.
         """
+        from driftline.replay import waiting
         from driftline.verify import verify
 
         state = self.state()
-        kept = quarantine.of(self.format)
-        left_out = excluded_paths(from_properties(state.properties).contract)
+        contract = from_properties(state.properties).contract
+        left_out = excluded_paths(contract)
         columns = state.schema.struct.fields
         beside = [f.name for f in columns if is_metadata(f.doc)]
         data = Struct(tuple(f for f in columns if f.name not in beside))
@@ -242,11 +331,16 @@ class Table:
             replace(state.schema, struct=data),
             files,
             format,
-            quarantine=kept.read() if kept.load().exists else None,
+            quarantine=waiting(self.format),
             properties=state.properties,
-            # Elements of lists are no steps there.
-            ignore=[dotted(tuple(step for step in path if step != "element")) for path in left_out],
+            ignore=[_keys(path) for path in left_out],
+            units={_keys(path): unit for path, unit in epoch_units(contract)},
         )
+
+
+def _keys(path: tuple[str, ...]) -> str:
+    """A path without its steps into lists."""
+    return dotted(tuple(step for step in path if step != "element"))
 
 
 class TableSchema:

@@ -336,14 +336,13 @@ def test_settings_of_the_table_are_read() -> None:
     assert apart(table, row, record, Reading("s", offsets=True)) == []
 
 
-def test_excluded_paths_do_not_count() -> None:
-    columns = Record.of(schema("a: {b: long, c: long}").struct)
+def test_a_path_may_have_an_epoch_unit_of_its_own() -> None:
+    table = schema("a: {t: long}[1], u: long")
+    row = {"a": [{"t": NOON_MS // 1000}], "u": NOON_MS}
+    record = {"a": [{"t": "2024-01-02T12:00:00Z"}], "u": "2024-01-02T12:00:00Z"}
 
-    found = differences(
-        columns, {"a": {"b": 2}}, {"a": {"b": 1, "c": 3, "d": 4}}, ignore=frozenset({"a.b", "a.d"})
-    )
-
-    assert [d.path for d in found] == ["a.c"]
+    assert apart(table, row, record, Reading(units={"a": "s"})) == []
+    assert [d.path for d in apart(table, row, record, Reading())] == ["a.element.t"]
 
 
 def test_a_difference_says_what_is_where() -> None:

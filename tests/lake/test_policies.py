@@ -205,6 +205,7 @@ def test_excluded_values_are_counted(spark: SparkSession, table: Table, tmp_path
     wanted = {"secret": 1, "user.password": 1, "items.pin": 1}
     result = table.ingest(lines(tmp_path, *texts), settings=settings)
     assert result.excluded == wanted
+    assert table.verify([str(tmp_path / "in.jsonl")], "json").ok
     typed = spark.read.json(spark.sparkContext.parallelize(texts))
     assert table.ingest(typed).excluded == wanted
     assert table.schema().to_dict()["fields"][1]["type"]["fields"][0]["name"] == "name"

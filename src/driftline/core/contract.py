@@ -99,6 +99,14 @@ def _grown(here: Contract, path: Path, said: Mapping[Path, Mapping[str, object]]
     return replace(here, fields={key: _grown(below, (*path, key), said) for key in keys})
 
 
+def epoch_units(contract: Contract, at: Path = ()) -> Iterable[tuple[Path, str]]:
+    """The epoch units that paths have of their own."""
+    for key, of in contract.fields.items():
+        if of.epoch_unit is not None and of.epoch_unit != contract.epoch_unit:
+            yield (*at, key), of.epoch_unit
+        yield from epoch_units(of, (*at, key))
+
+
 def parse_path(text: str) -> Path:
     """The steps of a path; a key that holds a dot stands in backticks. Raises ValueError.
 

@@ -47,29 +47,37 @@ def verify(
     quarantine: str | DataFrame | None = None,
     properties: Mapping[str, str] | None = None,
     ignore: Sequence[str] = (),
+    units: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Checks that each record of the files ``sources`` is in ``table`` or in ``quarantine`` as often as there.
 
-    ``fmt``: json, csv, parquet, avro or orc. ``properties``: the table's. ``ignore``: excluded key paths, dotted.
+    ``fmt``: json, csv, parquet, avro or orc. ``properties``: the table's. ``ignore``: excluded key paths, dotted;
+    ``units``: epoch units of such paths. Neither has steps for elements of lists.
     Errors of reading (a file that is away or broken) are raised as they come.
     """
     properties = properties or {}
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
-    how = Reading(properties.get("driftline.epoch-unit"), properties.get("driftline.dates") == "instant")
+    how = Reading(
+        properties.get("driftline.epoch-unit"),
+        properties.get("driftline.dates") == "instant",
+        units or {},
+        any(key.startswith("driftline.resolved.") for key in properties),
+    )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         reads, floats = _reads(spark, sources, fmt)
         text = json.dumps(to_json(schema))
-        job = _job(text, properties.get("driftline.mark", MARK), floats, how, frozenset(ignore), fmt)
+        job = _job(text, properties.get("driftline.mark", MARK), floats, how, fmt, tuple(ignore))
         stored = rows(spark.table(table) if isinstance(table, str) else table)
         return job.run(reads, stored, _quarantined(spark, quarantine))
 
 
-def _job(schema: str, mark: str, floats: int, how: Reading, ignore: frozenset[str], fmt: str) -> _Job:
+def _job(schema: str, mark: str, floats: int, how: Reading, fmt: str, ignore: tuple[str, ...]) -> _Job:
     struct = from_json(json.loads(schema)).struct
     record = Record.of(struct, mark)
-    meeting = Meeting(record, Slot.of(struct, record, floats), how, ignore)
-    return _Job(meeting, fmt, (schema, mark, floats, how, ignore, fmt))
+    meeting = Meeting(record, Slot.of(struct, record, floats), how)
+    left_out = [path.split(".") for path in ignore]
+    return _Job(meeting, fmt, left_out, (schema, mark, floats, how, fmt, ignore))
 
 
 def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
@@ -82,6 +90,17 @@ def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[R
 def _read(part: Any) -> Iterator[Read]:
     _allow_depth()
     return read(part)
+
+
+def _forget(value: Any, path: Sequence[str]) -> None:
+    """Takes out of a record what is at the path."""
+    if isinstance(value, list):
+        for item in value:
+            _forget(item, path)
+    elif isinstance(value, dict) and len(path) == 1:
+        value.pop(path[0], None)
+    elif isinstance(value, dict):
+        _forget(value.get(path[0]), path[1:])
 
 
 def _quarantined(spark: SparkSession, quarantine: str | DataFrame | None) -> RDD[bytes] | None:
@@ -109,6 +128,7 @@ class _Job:
 
     meeting: Meeting
     fmt: str
+    left_out: Sequence[Sequence[str]]
     made_of: tuple[Any, ...]
 
     def __reduce__(self) -> Any:
@@ -141,7 +161,14 @@ class _Job:
             if r.record is None:
                 yield (key([repr(r.raw)]), _RECORD), (r.place, r.raw, r.reason)
             else:
-                yield (key(self.meeting.of_record(r.record)), _RECORD), (r.place, packed(r.record), None)
+                record = self.without(r.record)
+                yield (key(self.meeting.of_record(record)), _RECORD), (r.place, packed(record), None)
+
+    def without(self, record: Any) -> Any:
+        """The record without what is excluded."""
+        for path in self.left_out:
+            _forget(record, path)
+        return record
 
     def keyed_rows(self, stored: Iterable[dict[str, Any]]) -> Iterator[_Keyed]:
         _allow_depth()
@@ -197,7 +224,7 @@ class _Job:
     def fingerprint(self, raw: bytes) -> bytes:
         """Of a quarantined text, or of a source's that is no record."""
         try:
-            return self.fingerprint_of(parse(raw))
+            return self.fingerprint_of(self.without(parse(raw)))
         except Malformed:
             return (
                 self.fingerprint_of(cells(raw)) if self.fmt == "csv" else raw.removeprefix(BOM_UTF8).strip()

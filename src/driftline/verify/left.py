@@ -51,7 +51,7 @@ def order(x: Left) -> Any:
 
 def apart(meeting: Meeting, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[Difference]:
     """Where the row does not hold the record."""
-    return differences(meeting.record, row, record, meeting.how, meeting.ignore)
+    return differences(meeting.record, row, record, meeting.how)
 
 
 def fewest(found: Iterable[list[Difference]]) -> tuple[Difference, ...]:

@@ -43,13 +43,16 @@ class Difference:
 
 @dataclass(slots=True)
 class Column:
-    """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map."""
+    """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map.
+
+    ``default``: a record without a value may have got one, which may have been another than now."""
 
     name: str
     dim: int
     type: Primitive | None = None
     record: Record | None = None
     value: Column | None = None
+    default: bool = False
 
     @property
     def variant(self) -> bool:
@@ -79,7 +82,9 @@ class Record:
         out = {}
         for f in struct.fields:
             key = marked_key(f.doc, prefix)
-            out[f.name] = (f.name if key is None else key, Column.of(f.name, f.type, prefix))
+            column = Column.of(f.name, f.type, prefix)
+            column.default = f.initial_default is not None or f.write_default is not None
+            out[f.name] = (f.name if key is None else key, column)
         return cls(out)
 
 
@@ -92,13 +97,12 @@ def differences(
     row: Mapping[str, Any],
     v: Mapping[str, Any],
     how: Reading | None = None,
-    ignore: frozenset[str] = frozenset(),
 ) -> list[Difference]:
     """Where ``row`` does not hold the source's record ``v``, or holds more than it; empty if it holds it.
 
-    ``row``: column name to plain value (struct: dict, map: Pairs); ``ignore``: key paths, dotted, that do not count.
+    ``row``: column name to plain value (struct: dict, map: Pairs).
     """
-    check = _Check(how or Reading(), ignore)
+    check = _Check(how or Reading())
     check.record(record, row, v, ())
     return check.out
 
@@ -106,7 +110,6 @@ def differences(
 @dataclass(slots=True)
 class _Check:
     how: Reading
-    ignore: frozenset[str]
     out: list[Difference] = field(default_factory=list)
 
     def record(self, record: Record, row: Mapping[str, Any], v: Mapping[str, Any], at: Steps) -> None:
@@ -120,21 +123,27 @@ class _Check:
                 continue
             held = columns.pop(key, ())
             # Most fields have one plain column, and it holds the value.
-            if len(held) != 1 or held[0][1] or not self.holds(held[0][0], held[0][2], x):
+            if (
+                self.how.units
+                or len(held) != 1
+                or held[0][1]
+                or not self.holds(held[0][0], held[0][2], x, ())
+            ):
                 self.value(held, x, (*at, key))
         for key, held in columns.items():
             self.value(held, None, (*at, key))
 
-    def holds(self, column: Column, x: Any, v: Any) -> bool:
-        return column.type is not None and x is not None and holds(column.type, x, v, self.how)
+    def holds(self, column: Column, x: Any, v: Any, at: Steps) -> bool:
+        return column.type is not None and x is not None and holds(column.type, x, v, self.way(at))
+
+    def way(self, at: Steps) -> Reading:
+        return self.how.at(_keys(at)) if self.how.units else self.how
 
     def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         """One value of the record, against all columns of its field."""
-        if self.ignore and ".".join(step for step in at if isinstance(step, str)) in self.ignore:
-            return
         if is_nothing(v):
             for column, _, stored in held:
-                if has_value(stored) and not (isinstance(v, Cell) and stored == ""):
+                if has_value(stored) and not column.default and not (isinstance(v, Cell) and stored == ""):
                     self.invented(column, stored, v, at)
             return
         held = [h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2])]
@@ -152,9 +161,9 @@ class _Check:
         found, strange = False, []
         for column, dim, stored in held:
             x = _unwrapped(stored, dim)
-            if self.holds(column, x, v):
+            if self.holds(column, x, v, at):
                 found = True
-            elif column.type is None or x is None or not routed(column.type, x, v, self.how):
+            elif column.type is None or x is None or not routed(column.type, x, v, self.way(at)):
                 strange.append((column, stored))
         if found:
             for column, stored in strange:
@@ -187,7 +196,7 @@ class _Check:
         for column, dim, stored in held:
             x = _unwrapped(stored, dim)
             if column.record is not None and isinstance(x, dict):
-                way = _Check(self.how, self.ignore)
+                way = _Check(self.how)
                 way.record(column.record, x, v, at)
                 ways.append(way.out)
             elif column.value is not None and isinstance(x, dict):
@@ -195,7 +204,7 @@ class _Check:
             else:
                 strange.append((column, stored))
         if maps:
-            way = _Check(self.how, self.ignore)
+            way = _Check(self.how)
             way.maps(maps, v, at)
             ways.append(way.out)
         if not ways:
@@ -227,11 +236,11 @@ class _Check:
         """A variant holds any value, whole."""
         found = False
         for column, dim, stored in variants:
-            if self.holds(column, _unwrapped(stored, dim), v):
+            if self.holds(column, _unwrapped(stored, dim), v, at):
                 found = True
             else:
                 self.invented(column, stored, v, at)
-        others = _Check(self.how, self.ignore)
+        others = _Check(self.how)
         others.value([h for h in held if h not in variants], v, at)
         self.out += [d for d in others.out if d.invented or not found]
 
@@ -245,6 +254,10 @@ class _Check:
         self.out.append(
             Difference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False, invented=True)
         )
+
+
+def _keys(at: Steps) -> str:
+    return ".".join(step for step in at if isinstance(step, str))
 
 
 def _unwrapped(stored: Any, dim: int) -> Any:

@@ -30,7 +30,8 @@ class Slot:
     """What all columns of one key path are together.
 
     ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: longs and instants, which seed
-    rule 10 mixes, cannot be told apart by position here, so that they all meet.
+    rule 10 mixes, cannot be told apart by position here, so that they all meet. ``default``: a record without a value
+    may have got one, so that it says nothing here.
     """
 
     kinds: set[str] = field(default_factory=set)
@@ -39,6 +40,7 @@ class Slot:
     values: Slot | None = None
     coarse: int = 0
     timeless: bool = False
+    default: bool = False
 
     @classmethod
     def of(cls, struct: Struct, record: Record, floats: int = 0) -> Slot:
@@ -54,7 +56,9 @@ class Slot:
     def _add(self, struct: Struct, record: Record, many: bool) -> None:
         for f in struct.fields:
             key, column = record.columns[f.name]
-            self.fields.setdefault(key, Slot())._add_type(f.type, column, many)
+            slot = self.fields.setdefault(key, Slot())
+            slot.default = slot.default or column.default
+            slot._add_type(f.type, column, many)
 
     def _add_type(self, type_: Type, column: Column, many: bool) -> None:
         dim, inner = peel(type_)
@@ -72,6 +76,7 @@ class Slot:
     def _merge(self, other: Slot) -> None:
         self.kinds |= other.kinds
         self.many = self.many or other.many
+        self.default = self.default or other.default
         for key, slot in other.fields.items():
             self.fields.setdefault(key, Slot())._merge(slot)
         if other.values is not None:
@@ -97,7 +102,6 @@ class Meeting:
     record: Record
     slot: Slot
     how: Reading
-    ignore: frozenset[str] = frozenset()
 
     def of_record(self, v: Mapping[str, Any]) -> set[str]:
         """The collapsed scalars of a source's record, each with its path."""
@@ -116,15 +120,18 @@ class Meeting:
             for key, x in v.items():
                 if x is not None and key != "":
                     at = f"{path}.{key}" if path else str(key)
-                    if at not in self.ignore:
-                        self._value(slot and slot.child(str(key)), x, at, out)
+                    below = slot and slot.child(str(key))
+                    if not (below and below.default):
+                        self._value(below, x, at, out)
         elif isinstance(v, list):
             for x in v:
                 if x is not None:
                     self._value(slot, x, path, out)
         elif v is not None and v != "":
             coarse, timeless = (slot.coarse, slot.timeless) if slot else (0, False)
-            out.add(f"{path}={_collapsed(v, self.how, coarse, timeless)}")
+            out.add(
+                f"{path}={_collapsed(v, self.how.at(path) if self.how.units else self.how, coarse, timeless)}"
+            )
 
     def _row(self, record: Record, slot: Slot, row: Mapping[str, Any], path: str, out: set[str]) -> None:
         numbers = {record.columns[name][0] for name in row if _is_number(record, name)}
@@ -137,7 +144,8 @@ class Meeting:
             # round, exactly: the number says it all.
             echo = key in numbers and column.type is not None and column.type.name in _INSTANTS
             below = slot.child(key)
-            if below is not None and at not in self.ignore and not (echo and not below.many):
+            counts = below is not None and not below.default
+            if below is not None and counts and not (echo and not below.many):
                 self._column(column, below, stored, at, out)
 
     def _column(self, column: Column, slot: Slot, stored: Any, path: str, out: set[str]) -> None:
@@ -152,7 +160,7 @@ class Meeting:
             for key, x in stored.items():
                 below = slot.child(str(key))
                 at = f"{path}.{key}"
-                if below is not None and key != "" and at not in self.ignore:
+                if below is not None and key != "":
                     self._column(column.value, below, x, at, out)
         else:
             self._value(slot, stored, path, out)

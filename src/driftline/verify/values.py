@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -37,11 +37,21 @@ class Cell(str):
 class Reading:
     """The settings of a table that say how its values are read.
 
-    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants.
+    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants. ``units``:
+    epoch units of key paths, dotted, without steps for elements of lists. ``resolved``: fields were folded into a type
+    that somebody chose, so that a text may stand as what it spells, and a number as an instant.
     """
 
     unit: str | None = None
     offsets: bool = False
+    units: Mapping[str, str] = field(default_factory=dict)
+    resolved: bool = False
+
+    def at(self, path: str) -> Reading:
+        """How the field at a path is read: by the unit of the longest path that leads to it."""
+        said = [p for p in self.units if path == p or path.startswith(f"{p}.")]
+        unit = self.units[max(said, key=len)] if said else None
+        return Reading(unit, self.offsets, resolved=self.resolved) if said else self
 
 
 # Numbers ------------------------------------------------------------------------------------------------
@@ -230,7 +240,16 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     """Whether ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful conversion."""
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         v = _typed(v)
-    return _IN.get(type_.name, _in_other)(stored, v, how)
+    found = _IN.get(type_.name, _in_other)(stored, v, how)
+    return found or (how.resolved and (_spells(type_, stored, v, how) or routed(type_, stored, v, how)))
+
+
+def _spells(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
+    """Whether a text is what a column's number or boolean is."""
+    if not isinstance(v, str):
+        return False
+    meant = v == "true" if v in ("true", "false") else number(v)
+    return meant is not None and _IN.get(type_.name, _in_other)(stored, meant, how)
 
 
 def _typed(cell: Cell) -> Any:
