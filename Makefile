@@ -9,26 +9,39 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint check bench lock clean
+.PHONY: help demo test test-all lint check kafka rest cluster bench bench-stream lock clean
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## drifting batches into a fresh lake: what changed, why, and a query over it
 	@.venv/bin/driftline demo
 
-test: $(INSTALLED) ## all tests
-	@$(PY) -m pytest $(ARGS)
+test: $(INSTALLED) ## the tests, on this machine's own Spark
+	@$(PY) -m pytest --ignore=tests/cluster $(ARGS)
+
+test-all: test ## these, and those on a real cluster, in a process of their own
+	@$(PY) -m pytest tests/cluster
 
 lint: $(INSTALLED) ## style and types
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 
-check: lint test ## lint, then test: what CI runs
+check: lint test-all ## lint, then all tests: what CI runs
+
+kafka rest cluster: $(INSTALLED)
+	@PYTHONPATH=tests $(PY) -m servers $@
+
+kafka: ## a Kafka broker on this machine, until Ctrl-C
+rest: ## an Iceberg REST catalog on this machine
+cluster: ## a Spark cluster on this machine: a master and two workers
 
 bench: $(INSTALLED) ## how fast ingestion is, next to others
 	@$(PY) bench/ingest.py
+
+bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
+	@$(PY) bench/stream.py $(ARGS)
 
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) --extra local $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt

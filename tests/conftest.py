@@ -2,6 +2,8 @@
 
 import pytest
 
+from servers.fixtures import cluster, kafka, rest  # noqa: F401
+
 MARKED = {"lake", "system"}
 
 

@@ -28,7 +28,9 @@ class Check:
         return asdict(self)
 
 
-def checks(lake: Path, properties: Mapping[str, str] | None = None) -> list[Check]:
+def checks(
+    lake: Path, properties: Mapping[str, str] | None = None, ducklake: str | None = None
+) -> list[Check]:
     """All checks of this machine and this lake, in order. Never raises.
 
     What needs Spark is left out when Spark cannot start. Starts a session, if none runs, and leaves it open.
@@ -37,11 +39,14 @@ def checks(lake: Path, properties: Mapping[str, str] | None = None) -> list[Chec
     parts: list[tuple[str, Callable[[], str]]] = [("python", _python), ("spark", _spark), ("java", _java)]
     if session.is_embedded(properties):
         parts.append(("lake", lambda: _lake(lake)))
+    if ducklake is not None:
+        parts.append(("duckdb", lambda: _duckdb(lake, ducklake)))
     done = [_check(name, look) for name, look in parts]
     if all(check.ok for check in done):
         done.append(_check("jars", _jars))
     if all(check.ok for check in done):
-        done.append(_check("catalog", lambda: _catalog(lake, properties)))
+        look = (lambda: _catalog(lake, properties)) if ducklake is None else lambda: _ducklake(lake, ducklake)
+        done.append(_check("catalog", look))
     return done
 
 
@@ -83,3 +88,20 @@ def _catalog(lake: Path, properties: Mapping[str, str]) -> str:
     spark = session.open_session(lake, properties=properties)
     names = spark.sql("show namespaces").count()
     return f"opens; {names} namespace{'' if names == 1 else 's'}"
+
+
+def _duckdb(lake: Path, catalog: str) -> str:
+    from driftline.formats.ducklake import Catalog
+
+    return Catalog.of(catalog, lake).engine()
+
+
+def _ducklake(lake: Path, catalog: str) -> str:
+    from driftline.formats.ducklake import Catalog
+    from driftline.formats.ducklake.query import tables
+
+    found = Catalog.of(catalog, lake)
+    if not found.exists():
+        return f"{found.shown} is yet to be made"
+    count = len(tables(found))
+    return f"{found.shown} opens; {count} table{'' if count == 1 else 's'}"

@@ -15,6 +15,8 @@ from pyspark.errors import PySparkException
 from driftline import quarantine
 from driftline.accept import accepted
 from driftline.capture.token import BatchIsInError, Token
+from driftline.core.metadata import with_own
+from driftline.core.record import of_batch
 from driftline.core.routes import Plan, Settings
 from driftline.core.types import Path
 from driftline.engine import configured
@@ -86,15 +88,17 @@ class _Batch:
 
 def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
     table, source = batch.table, batch.source
-    tried = False
+    tried, cause = False, None
     for attempt in range(ATTEMPTS):
         state = table.load()
         batch.check(state)
-        if attempt == 0 and batch.token is not None:
+        if attempt == 0 and batch.token is not None and batch.token.tried:
             tried = quarantine.forget(table, batch.token)
         wanted = from_properties({**state.properties, **batch.properties})
         try:
             seen, planned = accepted(source, state.schema, wanted, batch.progress, partial(_lossy, table))
+            if seen.tally.records:
+                planned = with_own(planned, getattr(source, "columns", ()))
             if dry_run:
                 return result(table.name, batch.id, seen, planned, 0, 0, None)
             batch.progress("writing")
@@ -103,10 +107,10 @@ def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
             last, hint = str(conflict), "other writers keep changing this table: try again"
             _wait(attempt)
         except (_Misread, PySparkException, Py4JError) as error:
-            last, hint = short(error), "did a file change while it was read? try again"
+            last, hint, cause = short(error), "did a file change while it was read? try again", error
             if not (_misread(error) and source.be_careful()):
                 break
-    raise DataError(f"{table.name}: {last}", hint)
+    raise DataError(f"{table.name}: {last}", hint) from cause
 
 
 def _write(
@@ -135,9 +139,9 @@ def _write(
             raise _Misread(
                 f"{observed} records were observed, {written} were written and {quarantined} quarantined"
             )
-        transaction.set(batch.marks)
+        transaction.set({**batch.marks, **of_batch(batch.id, planned.changes)})
         # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
-        if kept is not None:
+        if kept is not None and not transaction.include(kept.transaction):
             batch.progress("quarantining")
             kept.commit()
         transaction = _commit(batch, transaction)

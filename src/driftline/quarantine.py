@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SUFFIX = "__quarantine"
+REPLAY = "replay"
 
 TableT = TypeVar("TableT", bound=Table)
 
@@ -34,6 +35,7 @@ SCHEMA = Schema(
             Field("offset", LONG, 11),
             Field("batch", STRING, 12),
             Field("quarantined_at", TIMESTAMP, 13),
+            Field(REPLAY, LONG, 14, doc="the replay that took it into the table"),
         )
     )
 )
@@ -80,11 +82,12 @@ def stage(table: Table, rejected: DataFrame, batch: str, token: Token | None = N
     state = quarantine.load()
     transaction = quarantine.transaction(state, SCHEMA)
     if state.exists:
-        transaction.evolve(_missing(state.schema))
+        transaction.evolve(missing(state.schema))
     rows = rejected.select(
         *(column.split()[0] for column in REJECTED.split(", ")),
         F.lit(batch).alias("batch"),
         F.current_timestamp().alias("quarantined_at"),
+        F.lit(None).cast("bigint").alias(REPLAY),
     )
     written = transaction.append(rows, {"driftline.batch": batch})
     if token is not None:
@@ -102,7 +105,7 @@ def forget(table: Table, token: Token) -> bool:
     return True
 
 
-def _missing(schema: Schema) -> list[AddColumn]:
+def missing(schema: Schema) -> list[AddColumn]:
     """The columns that a quarantine of an earlier version has not."""
     has = {column.name for column in schema.struct.fields}
     return [AddColumn((), column) for column in SCHEMA.struct.fields if column.name not in has]

@@ -25,6 +25,21 @@ PACKAGES = (
     "org.apache.spark:spark-avro_2.13:4.1.1",  # the last one published; it runs on 4.1.3
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
+_SPARKS_OWN = (
+    "org.apache.hadoop:*",
+    "org.slf4j:*",
+    "org.lz4:*",
+    "org.xerial.snappy:*",
+    "com.google.code.findbugs:*",
+)
+_KAFKA_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+# What Spark's resolver is asked for, one after the other, and what it is to leave out each time. The connector's
+# provider of tokens is published up to 4.0.0 only; the connector works with that one.
+RESOLVED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (PACKAGES, ()),
+    (("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",), (*_SPARKS_OWN, _KAFKA_TOKENS)),
+    ((f"{_KAFKA_TOKENS}:4.0.0",), (*_SPARKS_OWN, "org.apache.kafka:*")),
+)
 OURS = "spark.driftline.embedded"  # marks a session that has our jars
 CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
 MEMORY_GIB = 4
@@ -176,7 +191,7 @@ def prepare_environment() -> None:
 
 
 def cached_jars() -> list[Path]:
-    """The jars of PACKAGES and of what they need, out of the cache; none if one of them is not there."""
+    """The jars of RESOLVED and of what they need, out of the cache; none if one of them is not there."""
     names = _jar_list()
     jars = [names.with_name(name) for name in names.read_text().split()] if names.is_file() else []
     return jars if all(jar.is_file() for jar in jars) else []
@@ -187,12 +202,13 @@ def find_jars(notify: Callable[[str], None] | None = None) -> list[Path]:
     if jars := cached_jars():
         return jars
     if notify:
-        notify("Downloading the Java libraries of Iceberg, once (about 60 MB)")
+        notify("Downloading the Java libraries of Iceberg and Kafka, once (about 70 MB)")
     names = _jar_list()
     names.parent.mkdir(exist_ok=True)
     # Another process may do the same at this moment: each has a folder of its own, and renames what is whole.
     with TemporaryDirectory(dir=names.parent) as draft:
-        _resolve(Path(draft))
+        for packages, left_out in RESOLVED:
+            _resolve(Path(draft), packages, left_out)
         found = sorted(Path(draft, "jars").glob("*.jar"))
         jars = [jar.replace(names.with_name(jar.name)) for jar in found]
         Path(draft, "names").write_text("\n".join(jar.name for jar in jars))
@@ -201,18 +217,22 @@ def find_jars(notify: Callable[[str], None] | None = None) -> list[Path]:
 
 
 def _jar_list() -> Path:
-    key = sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
+    key = sha256(repr(RESOLVED).encode()).hexdigest()[:12]
     return cache_folder() / "jars" / f"{key}.txt"
 
 
-def _resolve(folder: Path) -> None:
-    """Has Spark download PACKAGES into `folder`/jars: it does so before it starts anything, and then we end it."""
+def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> None:
+    """Has Spark download the packages into `folder`/jars: it does so before it starts anything, and then we end it."""
     from pyspark import SparkConf
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf(loadDefaults=False).setAll(
-        [("spark.jars.packages", ",".join(PACKAGES)), ("spark.jars.ivy", str(folder))]
+        [
+            ("spark.jars.packages", ",".join(packages)),
+            ("spark.jars.excludes", ",".join(left_out)),
+            ("spark.jars.ivy", str(folder)),
+        ]
     )
     log = folder / "log"
     with log.open("w") as output:

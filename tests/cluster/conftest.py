@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from driftline.lake import Lake
 from driftline.session import find_jars
 from servers.cluster import Cluster
-from servers.fixtures import cluster, kafka, rest  # noqa: F401
 from servers.rest import Rest
 
 
@@ -28,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(cluster: Cluster, rest: Rest, folder: Path) -> Iterator[SparkSession]:  # noqa: F811
+def spark(cluster: Cluster, rest: Rest, folder: Path) -> Iterator[SparkSession]:
     if SparkContext._active_spark_context is not None:
         pytest.exit("This process has a Spark already: run tests/cluster in one of its own.", returncode=4)
     jars = os.pathsep.join(map(str, find_jars()))

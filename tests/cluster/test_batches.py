@@ -176,19 +176,6 @@ def test_paths_are_the_drivers(
     assert table.verify(["in/ä %20 1.jsonl"], "json").ok
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is not at hand: no folder {DATA.name}")
-@pytest.mark.parametrize("name", ["movies", "github-webhooks"])
-def test_real_data(lake: Lake, table_name: str, tmp_path: Path, name: str) -> None:
-    records = (DATA / f"{name}.jsonl").read_text().splitlines(keepends=True)
-    table = lake.table(table_name)
-    for i in range(2):
-        part = tmp_path / f"{i}.jsonl"
-        part.write_text("".join(records[i::2]))
-        table.ingest(part)
-    assert table.read().count() == len(records)
-    proven(table, tmp_path)
-
-
 # Other writers: at the last moment, when the batch is planned and about to be written. ---------------------
 
 

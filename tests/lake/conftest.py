@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lake.formats import FORMATS
 from pyspark.sql import SparkSession
 
+from driftline.formats.ducklake import Catalog
 from driftline.lake import Lake
 from driftline.session import open_session, stop_session
 
@@ -36,6 +38,18 @@ def spark(folder: Path) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def lake(spark: SparkSession) -> Lake:
     return Lake.attach(spark, catalog="lake")
+
+
+@pytest.fixture(scope="session")
+def ducklake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(spark, "lake", Catalog.of("duckdb", tmp_path_factory.mktemp("ducklake")))
+
+
+@pytest.fixture(params=FORMATS)
+def either(request: pytest.FixtureRequest) -> Lake:
+    """A lake of each format, over one Spark session."""
+    lake: Lake = request.getfixturevalue("lake" if request.param == "iceberg" else "ducklake")
+    return lake
 
 
 @pytest.fixture

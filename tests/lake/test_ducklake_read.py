@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lake.ducklake_peer import peer, rows_by_duckdb, rows_of, run, same
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError
 from driftline.formats.ducklake import Catalog, DuckLakeTable
+from lake.ducklake_peer import peer, rows_by_duckdb, rows_of, run, same
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lake.formats import declare
 
 from driftline.core.naming import marked_key
 from driftline.core.schema_json import type_name
@@ -61,11 +62,11 @@ def read(file: Path) -> list[Case]:
 
 
 @pytest.mark.parametrize("case", cases())
-def test_rule(case: Case, lake: Lake, table_name: str, tmp_path: Path) -> None:
+def test_rule(case: Case, either: Lake, table_name: str, tmp_path: Path) -> None:
+    lake = either
     table = lake.table(table_name)
     if case.declared:
-        lake.sql("create namespace if not exists lake.t")
-        lake.sql(f"create table lake.{table_name} ({case.declared}) using iceberg")
+        declare(table, case.declared)
     for i, batch in enumerate(case.batches):
         file = tmp_path / f"batch{i}.jsonl"
         file.write_bytes(("\n".join(batch) + "\n").encode("utf-8", "surrogateescape"))

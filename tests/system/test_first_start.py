@@ -78,8 +78,12 @@ def mirror(tmp_path, monkeypatch) -> Path:
     return folder
 
 
+def packages() -> list[str]:
+    return [package for group, _ in session.RESOLVED for package in group]
+
+
 def publish(mirror: Path) -> None:
-    for package in session.PACKAGES:
+    for package in packages():
         group, module, version = package.split(":")
         folder = mirror / group.replace(".", "/") / module / version
         folder.mkdir(parents=True)
@@ -94,7 +98,7 @@ def test_jars_are_resolved_once_and_again_when_one_is_gone(mirror):
     publish(mirror)
     said: list[str] = []
     jars = session.find_jars(said.append)
-    assert len(jars) == len(session.PACKAGES)
+    assert len(jars) == len(packages())
     assert len(said) == 1
     assert session.find_jars(said.append) == session.cached_jars() == jars
     assert len(said) == 1

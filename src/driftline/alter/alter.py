@@ -12,7 +12,6 @@ from driftline.core import record
 from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolve
 from driftline.errors import DataError, UsageError
 from driftline.formats.iceberg import CommitConflict, IcebergTable
-from driftline.formats.iceberg.alteration import Alteration, rename_table
 from driftline.settings import from_properties
 
 ATTEMPTS = 5
@@ -47,7 +46,7 @@ def alter(table: IcebergTable, request: Request, *, upgrade: bool = False) -> Al
     if (name := request.new_name) is not None:
         return _renamed(table, request, name)
     for _ in range(ATTEMPTS):
-        alteration = Alteration(table)
+        alteration = table.alteration()
         before = alteration.before
         settings = from_properties(before.properties)
         try:
@@ -57,11 +56,13 @@ def alter(table: IcebergTable, request: Request, *, upgrade: bool = False) -> Al
         columns = diff(before.schema, after.schema)
         if after == before:
             return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
+        draft = alteration.change(after, record.of_statements(request.text))
         try:
-            made = alteration.commit(after, record.of_statements(request.text))
+            draft.commit()
         except CommitConflict as conflict:
             last = conflict
             continue
+        made = draft.definition
         told = tuple(notes(before.schema, made.schema, columns, settings))
         changes = tuple(request.changes)
         return Altered(table.name, changes, columns, told, made.schema.id, made.format_version)
@@ -79,14 +80,14 @@ def _renamed(table: IcebergTable, request: Request, name: str) -> Altered:
     if to == table.name:
         raise UsageError(f"{to} is its name already")
     kept = quarantine.of(table)
-    beside = IcebergTable(table.spark, table.catalog, to + quarantine.SUFFIX)
+    beside = table.sibling(to + quarantine.SUFFIX)
     moved = kept.load().exists
     if moved:  # first: without the table's name, nobody would look for it there
-        rename_table(kept, beside.name)
+        kept.rename(beside.name)
     try:
-        rename_table(table, to)
+        table.rename(to)
     except BaseException:
         if moved:
-            rename_table(beside, kept.name)
+            beside.rename(kept.name)
         raise
     return Altered(to, tuple(request.changes))

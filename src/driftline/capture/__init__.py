@@ -26,7 +26,10 @@ def capture(
     format: str | None,  # noqa: A002  the word that Spark's users know
     json_column: str | None,
     strings: bool,
+    metadata: bool,
     max_files: int,
+    max_records: int | None,
+    skip_lost: bool,
     settings: Mapping[str, str],
     progress: Callable[[str], None],
     on_batch: Callable[[Batch], None],
@@ -34,6 +37,7 @@ def capture(
     """Starts what `Table.capture` promises."""
     from driftline.capture.checkpoint import Checkpoint, default_place
     from driftline.capture.flows import Frames, files
+    from driftline.capture.kafka import SCHEME, Kafka, is_kafka, kafka
     from driftline.capture.query import Capture, start
 
     lake = table.lake
@@ -44,11 +48,15 @@ def capture(
         frame = cast("DataFrame", data)
         if not frame.isStreaming:
             raise UsageError("this DataFrame is no stream", hint="take it as one batch: Table.ingest")
-        flow = Frames(frame, json_column)
+        by_kafka = json_column == "value" and is_kafka(frame)
+        flow = Kafka(frame, "a DataFrame", metadata) if by_kafka else Frames(frame, json_column)
+    elif str(data).startswith(SCHEME):
+        flow = kafka(lake.spark, str(data), metadata=metadata, max_records=max_records, skip_lost=skip_lost)
     else:
         source = str(Path(data).absolute())
         flow = files(lake.spark, source, place.local, fmt=format, max_files=max_files, strings=strings)
     place.claim(table.name, flow.name)
+
     where = Capture(
         name,
         lambda spark: lake.on(spark).table(table.name).format,

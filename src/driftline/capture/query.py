@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -115,6 +119,17 @@ class CaptureQuery(StreamingQuery):
         with self._runner.busy:
             super().stop()
 
+    def lag(self, epoch: int) -> int | None:
+        """How many offsets were still to come after a micro-batch, where Spark tells; within two seconds of its end."""
+        from driftline.capture.kafka import lag
+
+        for _ in range(20):
+            told = self.lastProgress
+            if told is not None and told["batchId"] >= epoch:
+                return lag(told.json if hasattr(told, "json") else json.dumps(told))
+            time.sleep(0.1)
+        return None
+
     def _failure(self, cause: StreamingQueryException | None) -> BaseException | None:
         ours = self._runner.error
         if ours is not None:
@@ -134,12 +149,19 @@ class CaptureQuery(StreamingQuery):
                     self.stop()
 
 
+def _no_proxy(record: logging.LogRecord) -> bool:
+    return "Python Proxy" not in record.getMessage()
+
+
 class _Stopped(Exception):
     """The stream was asked to end."""
 
 
 def start(capture: Capture, flow: Flow, every: float | None) -> CaptureQuery:
     """Starts the stream. ``every``: seconds between micro-batches; None: it ends when it has caught up."""
+    if not os.environ.get("DRIFTLINE_DEBUG"):
+        # What a micro-batch raises is raised again where the stream is waited for.
+        logging.getLogger("py4j.clientserver").addFilter(_no_proxy)
     held = ExitStack()
     held.enter_context(capture.checkpoint.held())
     try:
@@ -158,10 +180,6 @@ def start(capture: Capture, flow: Flow, every: float | None) -> CaptureQuery:
     runner.stream = str(query.id)
     runner.started.set()
     return CaptureQuery(query, runner, flow, held, _AN_HOUR if every is None else every / 2)
-
-
-def _ours(error: BaseException) -> BaseException:
-    return DataError(short(error)) if isinstance(error, PySparkException | Py4JError) else error
 
 
 class _Runner:
@@ -184,16 +202,16 @@ class _Runner:
                     raise _Stopped
                 self._run(frame, epoch)
             except BaseException as error:  # Spark would make text of it
-                self.error = self.error or _ours(error)
+                self.error = self.error or self._ours(error)
                 raise
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
         capture, flow = self.capture, self.flow
         first = self._table is None
         self._table = table = self._table or capture.table(frame.sparkSession)
-        token = Token(capture.name, self.stream, epoch, capture.checkpoint.uuid)
+        token = Token(capture.name, self.stream, epoch, capture.checkpoint.uuid, tried=first)
         try:
-            if first:  # it may have come before, and its files have changed since
+            if first:  # it may be in already, and its files have changed since
                 state = table.load()
                 token.check(table.name, state.uuid, state.properties)
             result = ingest(
@@ -210,6 +228,14 @@ class _Runner:
         if capture.checkpoint.uuid is None:
             capture.checkpoint.remember(table.load().uuid)
         capture.on_batch(Batch(capture.name, epoch, result, tombstones, lag))
+
+    def _ours(self, error: BaseException) -> BaseException:
+        """The error, said better where what comes in knows it."""
+        cause = error.__cause__ if isinstance(error, DriftlineError) else error
+        if not isinstance(cause, PySparkException | Py4JError):
+            return error
+        told = self.flow.explain(str(cause))
+        return told or (error if isinstance(error, DriftlineError) else DataError(short(error)))
 
     def _progress(self, phase: str, epoch: int) -> None:
         self.capture.progress(phase)

@@ -21,13 +21,15 @@ class BatchIsInError(Exception):
 class Token:
     """Micro-batch ``epoch`` of the stream that its checkpoint knows as ``stream``, in the capture ``name``.
 
-    ``table``: the uuid of the table that the capture writes into, None as long as there was none.
+    ``table``: the uuid of the table that the capture writes into, None as long as there was none. ``tried``: an earlier
+    try may have left rejects behind.
     """
 
     name: str
     stream: str
     epoch: int
     table: str | None = None
+    tried: bool = True
 
     @property
     def batch(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +62,16 @@ def capture(
     ] = None,
     hint: Hints = None,
     exclude: Excludes = None,
+    max_records: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most so many of Kafka's records a batch.", show_default=False),
+    ] = None,
+    metadata: Annotated[
+        bool, typer.Option("--metadata", help="Keep key, topic, partition, offset, timestamp, in _kafka.")
+    ] = False,
+    skip_lost: Annotated[
+        bool, typer.Option("--skip-lost", help="Go on without records that Kafka has deleted.")
+    ] = False,
     set_: Sets = None,
     strings: Strings = False,
     json: Json = False,
@@ -85,7 +95,10 @@ def capture(
         every=pause,
         format=format,
         strings=strings,
+        metadata=metadata,
         max_files=max_files,
+        max_records=max_records,
+        skip_lost=skip_lost,
         settings=settings,
         progress=shown.phase,
         on_batch=shown.batches.put,
@@ -145,7 +158,8 @@ class _Shown:
             while True:
                 ended = not query.isActive
                 try:
-                    return self.batches.get(timeout=_TICK)
+                    batch = self.batches.get(timeout=_TICK)
+                    return batch if batch.lag is not None else replace(batch, lag=query.lag(batch.epoch))
                 except queue.Empty:
                     if ended:
                         return None

@@ -13,6 +13,7 @@ import typer
 
 from driftline.cli.alter import alter
 from driftline.cli.capture import capture
+from driftline.cli.clean import clean
 from driftline.cli.history import history, show_layout, undo
 from driftline.cli.options import (
     Conflict,
@@ -30,6 +31,7 @@ from driftline.cli.options import (
     table_settings,
 )
 from driftline.cli.scope import Scope
+from driftline.cli.stats import stats
 
 app = typer.Typer(
     name="driftline",
@@ -98,9 +100,11 @@ def ingest(
 
 
 app.command()(capture)
+app.command()(clean)
 app.command()(alter)
 app.command()(history)
 app.command()(undo)
+app.command()(stats)
 
 
 @app.command()
@@ -210,7 +214,7 @@ def doctor(context: typer.Context, json: Json = False) -> None:
     scope: Scope = context.obj
     with Progress() as progress:
         progress.phase("checking")
-        found = checks(scope.config.lake, scope.config.catalog)
+        found = checks(scope.config.lake, scope.config.catalog, scope.config.ducklake)
     ok = all(check.ok for check in found)
     if json:
         told = [

@@ -37,7 +37,6 @@ class Scope:
 
     def open(self, progress: Progress, *, must_exist: bool = False) -> Lake:
         """The lake; with ``must_exist`` none is made where there is none."""
-        from driftline.lake import Lake
         from driftline.session import is_embedded
 
         here = self.config
@@ -46,7 +45,7 @@ class Scope:
                 f"there is no lake in {here.lake}", hint="name it with --lake; `driftline ingest` makes one"
             )
         progress.phase("starting Spark")
-        lake = _elsewhere(lambda: Lake.open(here.lake, properties=here.catalog, notify=progress.notice))
+        lake = _elsewhere(lambda: _opened(here, progress))
         spark: Any = lake.spark
         progress.spark = self.interrupt.spark = spark
         return lake
@@ -56,6 +55,12 @@ class Scope:
         with suppress(UsageError):
             return self.config.redact(text)
         return text
+
+
+def _opened(here: config.Config, progress: Progress) -> Lake:
+    from driftline.lake import Lake
+
+    return Lake.open(here.lake, properties=here.catalog, ducklake=here.ducklake, notify=progress.notice)
 
 
 def _elsewhere(work: Callable[[], T]) -> T:

@@ -81,6 +81,11 @@ class Transaction(Protocol):
         """Sets table properties."""
         ...
 
+    def include(self, other: Self) -> bool:
+        """Has another transaction of the same lake become visible with this one. False: the format cannot, and the
+        other is to be committed by itself."""
+        ...
+
     def commit(self) -> None:
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
         ...
@@ -115,9 +120,7 @@ class Table(Protocol):
         """The table's rows, as they are now."""
         ...
 
-    def transaction(
-        self, state: State, schema: Schema | None = None, *, pinned: bool = False
-    ) -> Transaction:
+    def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
         """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
 
         ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict where the table is

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from driftline.core.changes import in_words
-from driftline.report.text import Hanging, clean
+from driftline.core.changes import AddColumn, ColumnChange, in_words, told
+from driftline.core.history import Entry, partition_text, sort_text
+from driftline.core.types import leaves
+from driftline.report.text import LISTED, Hanging, clean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from driftline.alter import Altered
+    from driftline.history import Difference, History
+    from driftline.layout import Layout
+    from driftline.undo import Undone, Values
 
 
 def altered(of: Altered) -> Iterator[RenderableType]:
@@ -27,3 +32,126 @@ def altered(of: Altered) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(in_words(change))), 2, 6)
     for note in of.notes:
         yield Hanging(Text(clean(note), "dim"), 6, 6)
+
+
+def history(of: History) -> Iterator[RenderableType]:
+    """A table's changes, oldest first: when, by whom, what, for which rule."""
+    if not of.whole:
+        yield Text("the metadata of the oldest versions were cleaned away", "yellow")
+    for entry in of.entries:
+        when = entry.time.strftime("%Y-%m-%d %H:%M:%S") if entry.time else "some time before"
+        yield Text.assemble(
+            (f"schema {entry.after.definition.schema.id:<4}", "bold"), f" {when}  ", (_who(entry), "cyan")
+        )
+        yield from _columns(entry)
+        yield from _layout(entry)
+
+
+def difference(of: Difference) -> Iterator[RenderableType]:
+    """What leads from one schema version to another."""
+    yield Text.assemble((clean(of.table), "bold"), f"  schema {of.one} → schema {of.other}")
+    for change in of.changes:
+        yield Hanging(Text(clean(in_words(change))), 2, 6)
+    if not of.changes:
+        yield Text("  no difference")
+
+
+def undone(of: Undone) -> Iterator[RenderableType]:
+    """What `undo` took back, and what readers see now."""
+    yield Text.assemble((clean(of.table), "bold"), f"  schema {of.schema}")
+    yield Hanging(Text(clean(f"taken back: {of.what}")), 2, 6)
+    for change in told(of.changes):
+        yield Hanging(Text(clean(in_words(change))), 2, 6)
+    for line in of.layout:
+        yield Hanging(Text(clean(line)), 2, 6)
+    for values in of.back:
+        yield Hanging(Text(clean(_comes_back(values)), "green"), 6, 6)
+    for values in of.hidden:
+        if not values.count:
+            continue
+        yield Hanging(
+            Text(clean(f"hidden: {_values(values)}; undo brings them back"), "yellow"),
+            6,
+            6,
+        )
+    for line in of.stays:
+        yield Hanging(Text(clean(line), "dim"), 6, 6)
+
+
+def _comes_back(values: Values) -> str:
+    text = f"back: {_values(values)}"
+    lost = (values.before or 0) - values.count
+    if lost > 0:
+        text += f"; {lost} more were in files that were written anew since, or in rows deleted since, and are gone"
+    return text
+
+
+def layout(of: Layout) -> Iterator[RenderableType]:
+    """Which files follow which partitioning."""
+    yield Text.assemble((clean(of.table), "bold"), f"  sorted by {clean(', '.join(of.sort))}" * bool(of.sort))
+    names = [clean(", ".join(g.by)) or "not partitioned" for g in of.groups]
+    width = max(map(len, names), default=0)
+    for name, g in zip(names, of.groups, strict=True):
+        counts = (
+            f"{g.files:>6} file{'s' if g.files != 1 else ' '}  {g.records:>12} records  {_size(g.bytes):>9}"
+        )
+        yield Text.assemble(f"  {name:{width}}  {counts}", ("  new files", "cyan") if g.current else "")
+
+
+def _size(n: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.0f} {unit}"
+        n /= 1000
+    return f"{n:.1f} TB"
+
+
+def _values(values: Values) -> str:
+    return f"{values.count} value{'s' * (values.count != 1)} of {values.path}"
+
+
+def _who(entry: Entry) -> str:
+    record = entry.record
+    match entry.by:
+        case "batch":
+            return f"batch {record.batch}"
+        case "alter":
+            return clean(record.text)
+        case "undo":
+            return f"undo of {clean(record.text)}"
+        case "outside":
+            return "outside driftline"
+        case _:
+            return "unknown: its metadata were cleaned away"
+
+
+def _columns(entry: Entry) -> Iterator[RenderableType]:
+    """The changes of columns; what is plain in one line."""
+    plain = [c for c in entry.changes if isinstance(c, AddColumn) and _is_plain(entry, c)]
+    if plain:
+        named = [clean(in_words(c).removeprefix("new ")) for c in plain[:LISTED]]
+        more = f", and {len(plain) - LISTED} more" if len(plain) > LISTED else ""
+        count = sum(leaves(c.type) for c in plain)
+        yield Hanging(Text(f"{count} new column{'s' * (count != 1)}: {', '.join(named)}{more}"), 2, 6)
+    for change in told(entry.changes):
+        if change not in plain:
+            rule = entry.rule_of(change)
+            line = Text(clean(in_words(change)))
+            if rule is not None:
+                of = f" of {rule.field}" if rule.field else ""
+                place = f" ({rule.place})" if rule.place else ""
+                line.append(f"   {rule.rule.replace('-', ' ')}{clean(of)}{clean(place)}", "dim")
+            yield Hanging(line, 2, 6)
+
+
+def _is_plain(entry: Entry, change: ColumnChange) -> bool:
+    rule = entry.rule_of(change)
+    return entry.by in ("batch", "unknown") and (rule is None or rule.rule == "first-sight")
+
+
+def _layout(entry: Entry) -> Iterator[RenderableType]:
+    for what, text in (("partitioned", partition_text), ("sorted", sort_text)):
+        now, before = text(entry.after), text(entry.before) if entry.before else []
+        if now != before:
+            was = f", was by {', '.join(before)}" if before else ""
+            yield Hanging(Text(clean(f"{what} by {', '.join(now) or 'nothing'}{was}")), 2, 6)

@@ -27,7 +27,7 @@ from driftline.core.types import (
 from driftline.observe.numbers import KINDS
 from driftline.route.convert import convert, from_number_text, from_text
 from driftline.route.source import NUMBERS, TEXT, Source, json_source
-from driftline.route.sql import bind, each, first_of, literal, name, null, spark_type, variable
+from driftline.route.sql import bind, default, each, first_of, literal, name, null, spark_type, variable
 
 
 def select(
@@ -56,11 +56,12 @@ class _Router:
                 if way.name == column.name:
                     parsed = source.fields.get(field.key)
                     if parsed is None:
-                        return null(column.type)
+                        return default(column)
                     x = prefix + name(field.key)
                     made = self.value(replace(way, type=column.type), field, parsed, x)
-                    return self.guarded(made, column.type, field, parsed, x) if i == 0 else made
-        return null(column.type)
+                    made = self.guarded(made, column.type, field, parsed, x) if i == 0 else made
+                    return _or_default(made, column, parsed, x)
+        return default(column)
 
     def guarded(self, made: str, type_: Type, field: FieldRoute, source: Source, x: str) -> str:
         """The first column of a field; fails where a value has found its way to none of the field's columns.
@@ -278,8 +279,16 @@ def _kinds(bases: list[Primitive]) -> str:
     return "".join(letter for base, letter in KINDS.items() if base in taken)
 
 
+def _or_default(made: str, column: Field, source: Source, x: str) -> str:
+    """What was made of a value, or the column's default where there is none: an explicit null is none, as everywhere."""
+    if column.write_default is None:
+        return made
+    nothing = _is_void(x) if source.kind == "variant" else f"{x} is null"
+    return f"if({nothing}, {default(column)}, {made})"
+
+
 def _nulls(struct: Struct) -> str:
-    return ", ".join(f"{null(f.type)} as {name(f.name)}" for f in struct.fields)
+    return ", ".join(f"{default(f)} as {name(f.name)}" for f in struct.fields)
 
 
 def _value_field(value: ColumnRoute) -> FieldRoute:

@@ -6,13 +6,36 @@ import re
 from collections.abc import Callable
 from itertools import count
 
-from driftline.core.types import List, Map, Primitive, Struct, Type
+from driftline.core.types import Field, List, Map, Primitive, Struct, Type
 
 _SPARK = {
     "long": "bigint",
     "uuid": "string",
     "fixed": "binary",
     "timestamp_ntz": "timestamp_ntz",
+    # Types of other makers' DuckLake tables, which are read, and to which nothing is routed.
+    "int8": "tinyint",
+    "int16": "smallint",
+    "uint8": "smallint",
+    "uint16": "int",
+    "uint32": "bigint",
+    "uint64": "decimal(20,0)",
+    "timestamp_s": "timestamp_ntz",
+    "timestamp_ms": "timestamp_ntz",
+    **dict.fromkeys(
+        (
+            "json",
+            "duckdb_uuid",
+            "int128",
+            "uint128",
+            "duckdb_time",
+            "time_ns",
+            "timetz",
+            "interval",
+            "duckdb_variant",
+        ),
+        "string",
+    ),
 }
 
 _fresh = count()
@@ -55,6 +78,15 @@ def spark_type(type_: Type) -> str:
 
 def null(type_: Type) -> str:
     return f"cast(null as {spark_type(type_)})"
+
+
+def default(column: Field) -> str:
+    """What a record without a value gets in the column."""
+    value = column.write_default
+    if value is None:
+        return null(column.type)
+    type_, text = spark_type(column.type), literal(str(value))
+    return f"unhex({text})" if type_ == "binary" else f"cast({text} as {type_})"
 
 
 def variable(stem: str = "x") -> str:

@@ -55,12 +55,22 @@ def ddl_of(parsed: Source) -> str:
     return ", ".join(fields or [f"`__none_{uuid.uuid4().hex}` string"])
 
 
-def routed(texts: DataFrame, plan: Plan, parsed: Source, struct: Struct, settings: Settings) -> DataFrame:
-    """The texts that are records, parsed and routed."""
+def routed(
+    texts: DataFrame,
+    plan: Plan,
+    parsed: Source,
+    struct: Struct,
+    settings: Settings,
+    carried: str | None = None,
+) -> DataFrame:
+    """The texts that are records, parsed and routed. ``carried``: a column that goes along as it is, by its name."""
     good = texts.where("text is not null")
     options = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in reader_options().items() if k != "lineSep")
-    record = good.selectExpr(f"from_json(text, {literal(ddl_of(parsed))}, map({options})) as r")
-    return selected(record, select(struct, plan.route, parsed, settings, row="r"), struct)
+    along = [] if carried is None else [name(carried)]
+    record = good.selectExpr(f"from_json(text, {literal(ddl_of(parsed))}, map({options})) as r", *along)
+    columns = select(struct, plan.route, parsed, settings, row="r")
+    ways = (name(f.name) if f.name == carried else sql for f, sql in zip(struct.fields, columns, strict=True))
+    return selected(record, list(ways), struct)
 
 
 def selected(frame: DataFrame, columns: Sequence[str], struct: Struct) -> DataFrame:
@@ -117,6 +127,11 @@ def checked(lines: Iterable[tuple[Origin, bytes]], check: Check) -> Iterator[pa.
             rows, size = [], 0
     if rows:
         yield _record_batch(rows)
+
+
+def rejects(texts: Iterable[tuple[Origin, bytes, str]]) -> pa.RecordBatch:
+    """Texts that are no records, each with its reason, as `LINES`."""
+    return _record_batch([_rejected(raw, why, origin) for origin, raw, why in texts])
 
 
 def _accepted(raw: bytes, tag: str | None, origin: Origin) -> tuple[Any, ...]:

@@ -83,6 +83,14 @@ class Catalog:
         """Whether there is a database to look into; a server's is not asked."""
         return self.kind == "postgres" or Path(self.target).is_file()
 
+    def engine(self) -> str:
+        """Which DuckDB, with which extensions. Raises SetupError where one of them is not there."""
+        import duckdb
+
+        names = ("ducklake", *_EXTENSIONS[self.kind])
+        with instance(*names):
+            return f"DuckDB {duckdb.__version__} with {', '.join(names)}"
+
     def make(self) -> None:
         """Makes the catalog where there is none, by DuckDB's own extension."""
         if self.kind != "postgres":
@@ -125,12 +133,15 @@ class Catalog:
         return self._retried(once)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """What ``work`` does, in one transaction, begun anew with fresh eyes where someone else was faster."""
+        """What ``work`` does, in one transaction, begun anew with fresh eyes where someone else was faster.
+
+        Raises UnknownError where the catalog went away while it was to commit.
+        """
 
         def once() -> T:
             with self._open(writes=True) as connection:
                 done = work(connection)
-                connection.execute("COMMIT")
+                _commit(connection)
                 return done
 
         return self._retried(once)
@@ -159,7 +170,7 @@ class Catalog:
             try:
                 return once()
             except duckdb.Error as error:
-                text = _PASSWORD.sub(r"\1***", str(error).split("\n", 1)[0])
+                text = _told(error)
                 if not _BUSY.search(str(error)):
                     raise SetupError(
                         f"the DuckLake catalog {self.shown} does not answer: {text}",
@@ -242,6 +253,25 @@ def _checked(connection: Connection) -> None:
         raise SetupError(
             "this DuckLake is encrypted: Spark cannot read its files", hint="use one that is not"
         )
+
+
+def _commit(connection: Connection) -> None:
+    import duckdb
+
+    try:
+        connection.execute("COMMIT")
+    except duckdb.Error as error:
+        if _BUSY.search(str(error)):
+            raise
+        raise UnknownError(_told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    return _PASSWORD.sub(r"\1***", str(error).split("\n", 1)[0])
+
+
+class UnknownError(Exception):
+    """Whether a commit is in the catalog is not known."""
 
 
 class NoLakeError(SetupError):

@@ -15,7 +15,7 @@ COMMENT = "comment"  # the tag that DuckDB shows as a column's comment
 
 @dataclass(frozen=True, slots=True)
 class ColumnRow:
-    """One row of ``ducklake_column``. ``since`` is the first snapshot that had the column, in whatever form."""
+    """One row of ``ducklake_column``."""
 
     id: int
     order: int
@@ -26,11 +26,6 @@ class ColumnRow:
     initial_default: str | None = None
     default: str | None = None
     default_type: str = ""
-    since: int = 0
-
-    def same(self, other: ColumnRow) -> bool:
-        """Whether both say the same of the column."""
-        return replace(self, since=0) == replace(other, since=0)
 
 
 def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:

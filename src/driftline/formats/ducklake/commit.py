@@ -14,13 +14,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from driftline.core.types import Schema
-from driftline.errors import DataError
+from driftline.errors import DataError, UsageError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
 from driftline.formats.ducklake.files import DataFile, leaves
-from driftline.formats.ducklake.inlined import new_inlined_table
+from driftline.formats.ducklake.inlined import renew_inlined_table
+from driftline.formats.ducklake.layout import Layout, layout, set_layout
 from driftline.formats.ducklake.mapping import mapping_of
-from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, data_path, load, split
+from driftline.formats.ducklake.snapshot import (
+    LIVE,
+    LakeState,
+    TableRow,
+    columns_of,
+    data_path,
+    find,
+    load,
+    split,
+)
 from driftline.formats.ducklake.statistics import add_statistics
 
 if TYPE_CHECKING:
@@ -42,7 +52,8 @@ class Message:
 class Wanted:
     """What one transaction wants of its table. ``base`` None: it is to be made, with its files in ``folder``.
 
-    ``pinned``: only if nobody has changed the table since. ``dropped``: files that are to go; ``replaces``: all are.
+    ``pinned``: only if nobody has changed the table since. ``keys``: what the files are laid out by. ``dropped``: files that are to go; ``replaces``: all are.
+    ``removed``: properties that are to go; ``layout``: before and after.
     """
 
     name: str
@@ -50,10 +61,13 @@ class Wanted:
     schema: Schema
     folder: str
     pinned: bool = False
+    keys: Layout = field(default_factory=Layout)
     files: list[DataFile] = field(default_factory=list)
     dropped: tuple[str, ...] = ()
     replaces: bool = False
     properties: dict[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    layout: tuple[Layout, Layout] | None = None
 
 
 @dataclass(slots=True)
@@ -69,18 +83,64 @@ class _Head:
 
 def commit(connection: Connection, wanted: Sequence[Wanted], message: Message) -> int:
     """Writes the snapshot; returns its id. Raises CommitConflict where a table is no longer as it was planned for."""
+    head = _next(connection)
+    states = [_checked(connection, w) for w in wanted]
+    changed = [
+        w.base is None
+        or w.schema.struct != w.base.schema.struct
+        or (w.layout is not None and w.layout[0] != w.layout[1])
+        for w in wanted
+    ]
+    head.schema_version += any(changed)
+    for w, now, schema_changes in zip(wanted, states, changed, strict=True):
+        _table(connection, head, w, now, schema_changes=schema_changes)
+    _finish(connection, head, message)
+    return head.snapshot
+
+
+def rename(connection: Connection, name: str, to: str, message: Message) -> None:
+    """Gives a table another name in its namespace. Raises UsageError, DataError."""
+    head = _next(connection)
+    table = find(connection, name, head.snapshot)
+    if table is None:
+        raise UsageError(f"there is no table {name}", hint="it is made by its first ingest")
+    if find(connection, to, head.snapshot) is not None:
+        raise DataError(f"there is a table {to} already")
+    head.schema_version += 1
+    row = connection.one(
+        "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_table "
+        "WHERE table_id = ? AND end_snapshot IS NULL",
+        [table.id],
+    )
+    assert row is not None
+    connection.execute(
+        f"UPDATE meta.ducklake_table SET end_snapshot = {head.snapshot} "
+        f"WHERE table_id = {table.id} AND end_snapshot IS NULL"
+    )
+    namespace, short = split(to)
+    connection.execute(
+        "INSERT INTO meta.ducklake_table (table_id, table_uuid, begin_snapshot, schema_id, table_name, path, path_is_relative) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [table.id, table.uuid, head.snapshot, table.schema_id, short, *row],
+    )
+    _version(connection, head, table.id)
+    columns = columns_of(connection, table.id, head.snapshot)
+    renew_inlined_table(connection, table.id, table.schema_id, head.schema_version, columns)
+    head.made.append(f"created_table:{quoted(namespace)}.{quoted(short)}")
+    _finish(connection, head, message)
+
+
+def _next(connection: Connection) -> _Head:
     newest = connection.one(
         "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM meta.ducklake_snapshot "
         "ORDER BY snapshot_id DESC LIMIT 1"
     )
     assert newest is not None
     snapshot, schema_version, catalog_id, file_id = map(int, newest)
-    head = _Head(snapshot + 1, schema_version, catalog_id, file_id)
-    states = [_checked(connection, w) for w in wanted]
-    changed = [w.base is None or w.schema.struct != w.base.schema.struct for w in wanted]
-    head.schema_version += any(changed)
-    for w, now, schema_changes in zip(wanted, states, changed, strict=True):
-        _table(connection, head, w, now, schema_changes=schema_changes)
+    return _Head(snapshot + 1, schema_version, catalog_id, file_id)
+
+
+def _finish(connection: Connection, head: _Head, message: Message) -> None:
     # The primary key of this row is what two writers at once meet at.
     connection.execute(
         "INSERT INTO meta.ducklake_snapshot VALUES (?, now(), ?, ?, ?)",
@@ -98,7 +158,13 @@ def commit(connection: Connection, wanted: Sequence[Wanted], message: Message) -
             }
         ],
     )
-    return head.snapshot
+
+
+def _version(connection: Connection, head: _Head, table: int) -> None:
+    connection.insert(
+        "ducklake_schema_versions",
+        [{"begin_snapshot": head.snapshot, "schema_version": head.schema_version, "table_id": table}],
+    )
 
 
 def _checked(connection: Connection, wanted: Wanted) -> LakeState:
@@ -130,7 +196,11 @@ def _table(
     table = now.table or _made(connection, head, wanted)
     if schema_changes:
         _columns(connection, head, wanted, now, table)
-    _properties(connection, head.snapshot, table, now, wanted.properties)
+    if wanted.layout is not None:
+        head.catalog_id = set_layout(
+            connection, table.id, head.snapshot, head.catalog_id, *wanted.layout, wanted.schema, wanted.name
+        )
+    _properties(connection, head.snapshot, table, now, wanted)
     if wanted.dropped:
         listed = ", ".join("?" * len(wanted.dropped))
         connection.execute(
@@ -226,7 +296,7 @@ def table_path(name: str) -> str:
 def _columns(connection: Connection, head: _Head, wanted: Wanted, now: LakeState, table: TableRow) -> None:
     before = {row.id: row for row in now.columns}
     rows = rows_of(wanted.schema, now.schema, now.columns, wanted.name)
-    changed = [row for row in rows if row.id not in before or not row.same(before[row.id])]
+    changed = [row for row in rows if row.id not in before or row != before[row.id]]
     ended = [row.id for row in changed if row.id in before] + sorted(set(before) - {row.id for row in rows})
     if ended:
         connection.execute(
@@ -238,18 +308,8 @@ def _columns(connection: Connection, head: _Head, wanted: Wanted, now: LakeState
         [_column(row, table.id, head.snapshot) for row in changed],
     )
     _docs(connection, head, wanted, now, table)
-    connection.insert(
-        "ducklake_schema_versions",
-        [
-            {
-                "begin_snapshot": head.snapshot,
-                "schema_version": head.schema_version,
-                "table_id": table.id,
-            }
-        ],
-    )
-    if now.exists:
-        new_inlined_table(connection, table.id, head.schema_version, rows)
+    _version(connection, head, table.id)
+    renew_inlined_table(connection, table.id, table.schema_id, head.schema_version, rows)
 
 
 def _column(row: ColumnRow, table: int, snapshot: int) -> dict[str, object]:
@@ -295,10 +355,10 @@ def _docs(connection: Connection, head: _Head, wanted: Wanted, now: LakeState, t
 
 
 def _properties(
-    connection: Connection, snapshot: int, table: TableRow, now: LakeState, properties: dict[str, str]
+    connection: Connection, snapshot: int, table: TableRow, now: LakeState, wanted: Wanted
 ) -> None:
-    changed = {key: value for key, value in properties.items() if now.properties.get(key) != value}
-    for key in changed.keys() & now.properties.keys():
+    changed = {key: value for key, value in wanted.properties.items() if now.properties.get(key) != value}
+    for key in (changed.keys() | set(wanted.removed)) & now.properties.keys():
         connection.execute(
             f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
             f"WHERE object_id = {table.id} AND key = ? AND end_snapshot IS NULL",
@@ -321,10 +381,12 @@ def _files(connection: Connection, head: _Head, wanted: Wanted, table: TableRow)
     ):
         raise DataError(f"{wanted.name}: the file {twice[0][0]} is registered already")
     first = add_statistics(connection, table.id, wanted.files, leaves(wanted.schema))
+    if layout(connection, table.id, head.snapshot, wanted.schema).partition_id != wanted.keys.partition_id:
+        raise CommitConflict(f"{wanted.name} was partitioned otherwise meanwhile")
     mapping, head.file_id = mapping_of(connection, table.id, wanted.schema, head.snapshot, head.file_id)
     ids = range(head.file_id, head.file_id + len(paths))
     head.file_id += len(paths)
-    files, stats = [], []
+    files, stats, values = [], [], []
     for given, file in zip(ids, wanted.files, strict=True):
         files.append(
             {
@@ -339,6 +401,7 @@ def _files(connection: Connection, head: _Head, wanted: Wanted, table: TableRow)
                 "footer_size": file.footer,
                 "row_id_start": first,
                 "mapping_id": mapping,
+                "partition_id": wanted.keys.partition_id,
             }
         )
         first += file.rows
@@ -355,7 +418,12 @@ def _files(connection: Connection, head: _Head, wanted: Wanted, table: TableRow)
             }
             for column, known in file.stats.items()
         ]
+        values += [
+            {"data_file_id": given, "table_id": table.id, "partition_key_index": i, "partition_value": value}
+            for i, value in enumerate(file.partition)
+        ]
     connection.insert("ducklake_data_file", files)
+    connection.insert("ducklake_file_partition_value", values)
     connection.insert("ducklake_file_column_stats", stats)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from driftline.core.types import List, Map, Primitive, Schema, Struct, Type
-from driftline.errors import DataError
+from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.catalog import instance
 
 if TYPE_CHECKING:
@@ -158,6 +158,17 @@ def listed(spark: SparkSession, folder: str) -> list[str]:
         if name.endswith(".parquet") and "/_temporary/" not in name:
             out.append(str(name)[len(base) :])
     return sorted(out)
+
+
+def moved(spark: SparkSession, source: str, target: str) -> None:
+    """Gives a file another place; folders on the way are made."""
+    jvm: Any = spark._jvm
+    old, new = jvm.org.apache.hadoop.fs.Path(source), jvm.org.apache.hadoop.fs.Path(target)
+    session: Any = spark._jsparkSession
+    fs = old.getFileSystem(session.sessionState().newHadoopConf())
+    fs.mkdirs(new.getParent())
+    if not fs.rename(old, new):
+        raise SetupError(f"{source} cannot be moved to {target}", hint="may its folder be written to?")
 
 
 def removed(spark: SparkSession, folder: str) -> None:

@@ -50,6 +50,11 @@ _POSTGRES = {
     ),
 }  # fmt: skip
 
+_RESERVED = (
+    "row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_snapshot_id", "_ducklake_internal_row_id",
+)  # fmt: skip
+_WIDEST = {"duckdb": 100_000, "sqlite": 1900, "postgres": 1500}  # columns
+
 
 @dataclass(frozen=True, slots=True)
 class InlinedRows:
@@ -144,13 +149,27 @@ def duckdb_type(row: ColumnRow, below: dict[int | None, list[ColumnRow]]) -> str
             return _DUCKDB.get(name, name.upper())
 
 
-def new_inlined_table(connection: Connection, table: int, version: int, columns: Sequence[ColumnRow]) -> None:
-    """A place for DuckDB's few rows in the table's new form, where it had one in an earlier form: DuckDB would
-    else go on writing into that."""
-    if not connection.rows("SELECT 1 FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]):
+def renew_inlined_table(
+    connection: Connection, table: int, schema: int, version: int, columns: Sequence[ColumnRow]
+) -> None:
+    """Gives DuckDB's few rows a place in the table's new form, and takes those away that hold none.
+
+    DuckDB does the same with its own changes. Without it, it would write into the place of an earlier form, or make
+    one whose form it does not find again.
+    """
+    for name, old in connection.rows(
+        "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
+    ):
+        if not connection.rows(f"SELECT 1 FROM meta.{_quoted(name)} LIMIT 1"):
+            connection.execute(
+                "DELETE FROM meta.ducklake_inlined_data_tables WHERE table_id = ? AND schema_version = ?",
+                [table, old],
+            )
+            connection.execute(f"DROP TABLE IF EXISTS meta.{_quoted(name)}")
+    below = _below(columns)
+    if not _wanted(connection, table, schema) or not _possible(connection.kind, columns, len(below[None])):
         return
     name = f"ducklake_inlined_data_{table}_{version}"
-    below = _below(columns)
     listed = ", ".join(f"{_quoted(row.name)} {_stored(row, below, connection.kind)}" for row in below[None])
     connection.execute(
         f"CREATE TABLE meta.{_quoted(name)}(row_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, {listed})"
@@ -158,6 +177,28 @@ def new_inlined_table(connection: Connection, table: int, version: int, columns:
     connection.insert(
         "ducklake_inlined_data_tables",
         [{"table_id": table, "table_name": name, "schema_version": version}],
+    )
+
+
+def _wanted(connection: Connection, table: int, schema: int) -> bool:
+    """Whether rows are kept in the catalog at all: what is set for the table counts, else for its namespace, else for all."""
+    limits = {
+        scope: int(value)
+        for scope, value in connection.rows(
+            "SELECT scope, value FROM meta.ducklake_metadata WHERE key = 'data_inlining_row_limit' AND "
+            f"(scope IS NULL OR (scope = 'schema' AND scope_id = {schema}) OR (scope = 'table' AND scope_id = {table}))"
+        )
+    }
+    return next((limits[scope] for scope in ("table", "schema", None) if scope in limits), 1) > 0
+
+
+def _possible(kind: str, columns: Sequence[ColumnRow], width: int) -> bool:
+    """Whether a catalog of this kind can have the table."""
+    if width > _WIDEST[kind] or any(row.type.lower() in ("variant", "geometry") for row in columns):
+        return False
+    names = [row.name for row in columns if row.parent is None]
+    return all(
+        name.lower() not in _RESERVED and (kind != "postgres" or len(name.encode()) < 64) for name in names
     )
 
 

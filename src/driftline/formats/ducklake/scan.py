@@ -106,13 +106,21 @@ def scan(connection: Connection, state: LakeState) -> Scan:
 
 
 def _lacking(connection: Connection, state: LakeState) -> dict[int, frozenset[int]]:
-    """For each file the columns with a default that it does not have: it is older, and has no statistics of them."""
+    """For each file the columns with a default that it does not have: it was written while the table had not got them."""
     assert state.table is not None
     table = state.table.id
-    since = {row.id: row.since for row in state.columns if row.initial_default is not None}
-    if not since:
+    wanted = {row.id for row in state.columns if row.initial_default is not None}
+    if not wanted:
         return {}
-    listed = ", ".join(map(str, since))
+    listed = ", ".join(map(str, sorted(wanted)))
+    spans: dict[int, list[tuple[int, int | None]]] = {}
+    for column, begin, end in connection.rows(
+        f"SELECT column_id, begin_snapshot, end_snapshot FROM meta.ducklake_column "
+        f"WHERE table_id = ? AND column_id IN ({listed})",
+        [table],
+    ):
+        spans.setdefault(int(column), []).append((int(begin), None if end is None else int(end)))
+    # A file says of each column that it has how many values there are.
     has = {
         (int(file), int(column))
         for file, column in connection.rows(
@@ -133,18 +141,21 @@ def _lacking(connection: Connection, state: LakeState) -> dict[int, frozenset[in
         "SELECT data_file_id, begin_snapshot, mapping_id FROM meta.ducklake_data_file WHERE table_id = ?",
         [table],
     ):
-        missing = frozenset(
-            column
-            for column, first in since.items()
-            if (
-                begin < first and (file, column) not in has
-                if mapping is None
-                else (mapping, column) not in mapped
-            )
-        )
+        if mapping is not None:
+            missing = {column for column in wanted if (mapping, column) not in mapped}
+        else:
+            missing = {
+                column
+                for column in wanted
+                if (file, column) not in has and not _covers(spans.get(column, []), int(begin))
+            }
         if missing:
-            out[int(file)] = missing
+            out[int(file)] = frozenset(missing)
     return out
+
+
+def _covers(spans: list[tuple[int, int | None]], snapshot: int) -> bool:
+    return any(begin <= snapshot and (end is None or snapshot < end) for begin, end in spans)
 
 
 def _inlined_deletes(connection: Connection, table: int, at: int) -> dict[int, list[int]]:

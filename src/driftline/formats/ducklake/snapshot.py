@@ -68,8 +68,11 @@ def load(connection: Connection, name: str, snapshot: int | None = None) -> Lake
     ):
         raise DataError(f"{name}: there is no snapshot {snapshot}", hint="it may have been expired")
     table = find(connection, name, at)
-    if table is None:
-        return LakeState(Schema(), {}, at, False)
+    return LakeState(Schema(), {}, at, False) if table is None else state_of(connection, table, at)
+
+
+def state_of(connection: Connection, table: TableRow, at: int) -> LakeState:
+    """The table at a snapshot, whatever it was named then."""
     columns = columns_of(connection, table.id, at)
     docs = {
         int(column): str(text)
@@ -136,28 +139,24 @@ def data_path(connection: Connection) -> str:
 
 
 def columns_of(connection: Connection, table: int, at: int) -> list[ColumnRow]:
+    """The table's columns at a snapshot, nested ones too."""
     rows = connection.rows(
-        f"""SELECT c.column_id, c.column_order, c.column_name, c.column_type, c.parent_column,
-            CAST(c.nulls_allowed AS BOOLEAN), c.initial_default, c.default_value, c.default_value_type, f.since
-            FROM meta.ducklake_column c JOIN (
-                SELECT column_id, min(begin_snapshot) AS since FROM meta.ducklake_column
-                WHERE table_id = ? GROUP BY column_id) f ON c.column_id = f.column_id
-            WHERE c.table_id = ? AND {live("c")}
-            ORDER BY c.column_order, c.column_id""",
-        [table, table, at, at],
+        f"""SELECT column_id, column_order, column_name, column_type, parent_column,
+            CAST(nulls_allowed AS BOOLEAN), initial_default, default_value, default_value_type
+            FROM meta.ducklake_column WHERE table_id = ? AND {LIVE} ORDER BY column_order, column_id""",
+        [table, at, at],
     )
     return [
         ColumnRow(
-            int(row[0]),
-            int(row[1]),
-            str(row[2]),
-            str(row[3]),
-            None if row[4] is None else int(row[4]),
-            bool(row[5]),
-            row[6],
-            row[7],
-            row[8] or "",
-            int(row[9]),
+            int(id_),
+            int(order),
+            str(name),
+            str(type_),
+            None if parent is None else int(parent),
+            bool(nullable),
+            initial,
+            default,
+            kind or "",
         )
-        for row in rows
+        for id_, order, name, type_, parent, nullable, initial, default, kind in rows
     ]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driftline.core.types import Schema
 from driftline.errors import UsageError
 from driftline.formats.base import CommitConflict, State
-from driftline.formats.ducklake.catalog import Catalog, Connection
+from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
 from driftline.formats.ducklake.commit import folder_of, quoted
+from driftline.formats.ducklake.layout import Layout, layout
 from driftline.formats.ducklake.snapshot import LakeState, load, split
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from driftline.formats.ducklake.alteration import DuckLakeAlteration
+    from driftline.formats.iceberg.versions import Snapshot, Versions
 
 
 class DuckLakeTable:
@@ -32,9 +37,15 @@ class DuckLakeTable:
 
     def load(self, snapshot: int | None = None) -> LakeState:
         """The table as it is now, or was at a snapshot; an empty schema where it does not exist."""
+        nothing = LakeState(Schema(), {}, None, False)
         if not self.catalog.exists():
-            return LakeState(Schema(), {}, None, False)
-        return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
+            return nothing
+        try:
+            return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
+        except NoLakeError:
+            if self.catalog.kind != "postgres":
+                raise
+            return nothing  # a database that is yet to become a lake
 
     def transaction(
         self, state: State, schema: Schema | None = None, *, pinned: bool = False
@@ -42,15 +53,51 @@ class DuckLakeTable:
         """A transaction on the table; for one that does not exist, ``schema`` is what it is made with."""
         assert isinstance(state, LakeState)
         if state.exists:
-            assert state.table is not None
-            now = self.load()
-            if not state.fits(now):
+            now, keys = self.catalog.read(self._as_it_is)
+            if now.table is None or not state.fits(now):
                 raise CommitConflict(f"table {self.name} was changed meanwhile")
-            return DuckLakeTransaction(self, now, now.schema, state.table.folder, pinned=pinned)
+            return DuckLakeTransaction(self, now, now.schema, now.table.folder, keys, pinned=pinned)
         assert schema is not None
         self.catalog.make()
         folder = self.catalog.read(lambda connection: folder_of(connection, self.name))
-        return DuckLakeTransaction(self, None, schema, folder)
+        return DuckLakeTransaction(self, None, schema, folder, Layout())
+
+    def _as_it_is(self, connection: Connection) -> tuple[LakeState, Layout]:
+        state = load(connection, self.name)
+        if state.table is None or state.snapshot is None:
+            return state, Layout()
+        return state, layout(connection, state.table.id, state.snapshot, state.schema)
+
+    def alteration(self) -> DuckLakeAlteration:
+        """A change of the table's definition, from what it is now."""
+        from driftline.formats.ducklake.alteration import DuckLakeAlteration
+
+        state, keys = self.catalog.read(self._as_it_is) if self.catalog.exists() else (self.load(), Layout())
+        if not state.exists:
+            raise UsageError(f"there is no table {self.name}", hint="it is made by its first ingest")
+        return DuckLakeAlteration(self, state, keys)
+
+    def versions(self) -> Versions:
+        """The versions of the table's definition. Raises UsageError where there is no table."""
+        from driftline.formats.ducklake.versions import versions
+
+        return versions(self)
+
+    def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
+        """A snapshot and those before it, as far as they are there."""
+        from driftline.formats.ducklake.versions import snapshots
+
+        return snapshots(self, latest)
+
+    def branches(self) -> dict[str, set[int]]:
+        """A DuckLake has none."""
+        return {}
+
+    def rename(self, name: str) -> None:
+        """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+        from driftline.formats.ducklake.alteration import rename_table
+
+        rename_table(self, name)
 
     def read(self, snapshot: int | None = None) -> DataFrame:
         """The table's rows, as they are now or were at a snapshot."""
@@ -62,6 +109,19 @@ class DuckLakeTable:
             if not state.exists:
                 raise UsageError(f"there is no table {self.name}", hint="it is made by its first ingest")
             return scan(connection, state)
+
+        return read(self.spark, self.catalog.read(look), self.name)
+
+    def read_as(self, schema: Schema) -> DataFrame:
+        """The table's rows, as they would be with another schema."""
+        from driftline.formats.ducklake.columns import rows_of
+        from driftline.formats.ducklake.read import read
+        from driftline.formats.ducklake.scan import Scan, scan
+
+        def look(connection: Connection) -> Scan:
+            state = load(connection, self.name)
+            rows = rows_of(schema, state.schema, state.columns, self.name)
+            return scan(connection, replace(state, schema=schema, columns=tuple(rows)))
 
         return read(self.spark, self.catalog.read(look), self.name)
 

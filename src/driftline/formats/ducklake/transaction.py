@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from driftline.core.changes import Change
 from driftline.core.changes.apply import Draft
 from driftline.core.types import Schema
+from driftline.errors import SetupError
 from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake.catalog import UnknownError
 from driftline.formats.ducklake.commit import Message, Wanted, commit
 from driftline.formats.ducklake.files import removed
+from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.write import write
 
@@ -33,6 +36,7 @@ class DuckLakeTransaction:
         base: LakeState | None,
         schema: Schema,
         folder: str,
+        keys: Layout,
         *,
         pinned: bool = False,
     ) -> None:
@@ -40,7 +44,7 @@ class DuckLakeTransaction:
         self.base = base
         self.committed = False
         self.snapshot: int | None = None
-        self._wanted = Wanted(table.name, base, schema, folder, pinned)
+        self._wanted = Wanted(table.name, base, schema, folder, pinned, keys)
         self._summary: Mapping[str, str] = {}
         self._said: list[str] = []
         self._folders: list[str] = []
@@ -64,7 +68,7 @@ class DuckLakeTransaction:
         """Writes the frame's rows, which must have the table's columns; returns how many were written."""
         folder = f"{uuid.uuid4().hex}/"
         self._folders.append(self._wanted.folder + folder)
-        files = write(frame, self.schema, self._wanted.folder, folder, self.table.name)
+        files = write(frame, self.schema, self._wanted.keys, self._wanted.folder, folder, self.table.name)
         self._summary = {**self._summary, **summary}
         self._wanted.files += files
         return sum(file.rows for file in files)
@@ -88,9 +92,34 @@ class DuckLakeTransaction:
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
         parts = [self, *self._with]
         wanted = [part._wanted for part in parts]
-        snapshot = self.table.catalog.write(lambda connection: commit(connection, wanted, self._message()))
+        try:
+            snapshot: int | None = self.table.catalog.write(
+                lambda connection: commit(connection, wanted, self._message())
+            )
+        except UnknownError as error:
+            snapshot = self._landed(error)
         for part in parts:
             part.committed, part.snapshot = True, snapshot
+
+    def _landed(self, error: UnknownError) -> int | None:
+        """The snapshot of a commit that ended in an error. Raises SetupError where there is none, or that is unknown."""
+        try:
+            now = self.table.load()
+            paths = tuple(file.path for file in self._wanted.files)
+            there = now.exists and self._wanted.properties.items() <= now.properties.items()
+            if there and self.table.holds(paths):
+                return now.snapshot
+        except SetupError:
+            # The files may be the table's: they stay.
+            for part in [self, *self._with]:
+                part._folders, part._wanted.files = [], []
+            raise SetupError(
+                f"whether {self.table.name} has the batch is not known: {error}",
+                hint="look at the table once its catalog answers; a capture finds out by itself: start it again",
+            ) from error
+        raise SetupError(
+            f"{self.table.name}: the catalog did not commit: {error}", hint="try again"
+        ) from error
 
     def again(self) -> DuckLakeTransaction:
         """After a conflict: the same changes and files on the table as it is now.
@@ -100,8 +129,9 @@ class DuckLakeTransaction:
         now = self.table.load()
         if self.base is None or self._wanted.replaces or not self.base.fits(now):
             raise CommitConflict(f"{self.table.name} has changed since the batch was planned")
+        wanted = self._wanted
         other = DuckLakeTransaction(
-            self.table, now, self.schema, self._wanted.folder, pinned=self._wanted.pinned
+            self.table, now, self.schema, wanted.folder, wanted.keys, pinned=wanted.pinned
         )
         other._wanted.files, other._wanted.properties = self._wanted.files, self._wanted.properties
         other._summary, other._said, other._folders = self._summary, self._said, self._folders
@@ -111,8 +141,8 @@ class DuckLakeTransaction:
     def abandon(self) -> None:
         """Deletes the files that were written; the table was never touched. Nothing once it is committed."""
         if not self.committed:
-            for folder in self._folders:
-                removed(self.table.spark, folder)
+            for path in [*self._folders, *(self._wanted.folder + file.path for file in self._wanted.files)]:
+                removed(self.table.spark, path)
 
     def undo(self) -> bool:
         """Takes the files of a committed transaction out of the table again; False where they are no longer there."""

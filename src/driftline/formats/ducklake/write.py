@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.types import Field, List, Map, Primitive, Schema, Struct, Type
 from driftline.engine import configured
 from driftline.errors import DataError
-from driftline.formats.ducklake.files import DataFile, describe, listed, removed
+from driftline.formats.ducklake.files import DataFile, describe, listed, moved, removed
+from driftline.formats.ducklake.layout import Layout
+from driftline.formats.ducklake.partition import duckdb_folder, partitioned, with_partition
 from driftline.formats.ducklake.types import spark_name
+from driftline.route.sql import name as quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
 FIELD_ID = "parquet.field.id"
@@ -28,19 +33,70 @@ _OPTIONS = {
 }
 
 
-def write(frame: DataFrame, schema: Schema, table: str, folder: str, name: str) -> list[DataFile]:
+def write(
+    frame: DataFrame, schema: Schema, keys: Layout, table: str, folder: str, name: str
+) -> list[DataFile]:
     """Writes the frame into ``table``/``folder``; returns what lies there. ``table`` ends with a slash."""
-    path = table + folder
-    with configured(frame.sparkSession, _CONF):
-        fitted = frame.to(spark_struct(schema.struct, name))
-        fitted.write.options(**_OPTIONS).parquet(path)
-    spark = frame.sparkSession
+    path, spark = table + folder, frame.sparkSession
+    with configured(spark, _CONF):
+        columns = _fitting(frame, target := spark_struct(schema.struct, name))
+        parted, helpers = partitioned(frame, columns, schema, keys, name)
+        writer = _identified(parted, target, helpers).write.options(**_OPTIONS)
+        (writer.partitionBy(*helpers) if helpers else writer).parquet(path)
     found = describe(table, [folder + file for file in listed(spark, path)], schema)
-    files = [file for file in found if file.rows]
+    files = [with_partition(file, keys) for file in found if file.rows]
     if len(files) < len(found) and not files:
         removed(spark, path)
     _required(files, schema, name)
-    return files
+    return [_placed(spark, file, schema, keys, table) for file in files] if helpers else files
+
+
+def _placed(spark: SparkSession, file: DataFile, schema: Schema, keys: Layout, table: str) -> DataFile:
+    """The file where DuckDB would have put it: it merges files only if they lie together."""
+    folder = duckdb_folder(file, schema, keys)
+    if folder is None:
+        return file
+    batch, name = file.path.partition("/")[0], file.path.rpartition("/")[2]
+    path = f"{folder}{batch}-{name}"
+    moved(spark, table + file.path, table + path)
+    return replace(file, path=path)
+
+
+def _fitting(frame: DataFrame, target: StructType) -> list[Column]:
+    """The columns of ``target`` out of the frame."""
+    from pyspark.sql import functions as F
+
+    has = {f.name: f.dataType for f in frame.schema.fields}
+    columns = []
+    for f in target.fields:
+        column = F.col(quoted(f.name))
+        same = _bare(has[f.name].jsonValue()) == _bare(f.dataType.jsonValue())
+        columns.append(column if same else column.cast(f.dataType).alias(f.name))
+    return columns
+
+
+def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) -> DataFrame:
+    """The frame's columns as ``target`` has them, with its field ids; ``helpers``, which are text, behind them.
+
+    As metadata of columns the ids would not survive Spark's optimizer. So the rows go on under a schema of their own.
+    """
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    whole = StructType([*target.fields, *(StructField(helper, StringType()) for helper in helpers)])
+    spark = frame.sparkSession
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    jdf: Any = frame._jdf
+    schema = jvm.org.apache.spark.sql.types.DataType.fromJson(whole.json())
+    return DataFrame(session.internalCreateDataFrame(jdf.queryExecution().toRdd(), schema, False), spark)
+
+
+def _bare(type_: Any) -> Any:
+    """A type's JSON without what is no matter of its values."""
+    if isinstance(type_, dict):
+        return {k: _bare(v) for k, v in type_.items() if k != "metadata" and "ull" not in k}
+    return [_bare(v) for v in type_] if isinstance(type_, list) else type_
 
 
 def _required(files: list[DataFile], schema: Schema, name: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.changes import ColumnChange, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
 from driftline.core.definition import Definition
+from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.formats.iceberg.definition import definition
@@ -19,6 +21,8 @@ from driftline.formats.iceberg.layout_update import update_layout
 from driftline.formats.iceberg.schema_update import update_schema
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from driftline.formats.iceberg.table import IcebergTable
 
 
@@ -34,42 +38,47 @@ class Alteration:
         self._java = java
         self.before: Definition = definition(self._jvm, java.operations().current())
 
-    def commit(self, after: Definition, record: Mapping[str, str]) -> Definition:
-        """Makes the table what ``after`` says, in one metadata version that holds ``record`` as properties.
+    def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
+        """The table as ``after`` says, in one metadata version that holds ``record`` as properties.
 
-        Returns the definition with the ids that the table gave. Raises CommitConflict where someone else changed
-        the table meanwhile, DataError where Iceberg refuses; nothing is changed then.
+        Raises DataError where Iceberg refuses.
         """
+        return self._draft(after, record, self._update_schema)
+
+    def restore(self, after: Definition, record: Mapping[str, str]) -> Draft:
+        """The same, with the very schema of ``after``: columns that were dropped have their old ids, and so their values."""
+        return self._draft(after, record, self._replace_schema)
+
+    def _draft(
+        self, after: Definition, record: Mapping[str, str], set_schema: Callable[[Any, Definition], None]
+    ) -> Draft:
         transaction = self._java.newTransaction()
         try:
-            self._update(transaction, after, record)
+            if after.format_version != self.before.format_version:
+                transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
+            now = update_layout(self._jvm, transaction, self.before, after)
+            set_schema(transaction, after)
+            made = self._now(transaction)
+            update_layout(self._jvm, transaction, replace(now, schema=made.schema), _by_ids_of(made, after))
+            self._set_properties(transaction, after.properties, record)
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
-        made = definition(self._jvm, transaction.table().operations().current())
-        try:
-            transaction.commitTransaction()
-        except Py4JJavaError as error:
-            raise failure(error, self.table.name) from error
-        return made
+        return Draft(self.table, self._java, transaction, self._now(transaction))
 
-    def _update(self, transaction: Any, after: Definition, record: Mapping[str, str]) -> None:
-        before = self.before
-        if after.format_version != before.format_version:
-            transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
-        now = update_layout(self._jvm, transaction, before, after)
-        for start, end in stages(before.schema, after.schema):
+    def _now(self, transaction: Any) -> Definition:
+        return definition(self._jvm, transaction.table().operations().current())
+
+    def _update_schema(self, transaction: Any, after: Definition) -> None:
+        for start, end in stages(self.before.schema, after.schema):
             update_schema(self._jvm, transaction, _with_identifiers(diff(start, end), end), self.table.name)
-        # New columns have ids of the table's own, which the layout knows by those of `after`.
-        made = definition(self._jvm, transaction.table().operations().current())
-        ids = {f.id: made.schema.find(path) for path, f in after.schema.walk()}
-        mapped = {old: new.id for old, new in ids.items() if new is not None}
-        wanted = replace(
-            after,
-            partition=tuple(replace(f, source=mapped.get(f.source, f.source)) for f in after.partition),
-            sort=tuple(replace(f, source=mapped.get(f.source, f.source)) for f in after.sort),
-        )
-        update_layout(self._jvm, transaction, replace(now, schema=made.schema), wanted)
-        self._set_properties(transaction, after.properties, record)
+
+    def _replace_schema(self, transaction: Any, after: Definition) -> None:
+        iceberg = self._jvm.org.apache.iceberg
+        operations = transaction.table().operations()
+        base = operations.current()
+        schema = iceberg.SchemaParser.fromJson(json.dumps(to_json(after.schema)))
+        builder = iceberg.TableMetadata.buildFrom(base).setCurrentSchema(schema, base.lastColumnId())
+        operations.commit(base, builder.build())
 
     def _set_properties(
         self, transaction: Any, properties: Mapping[str, str], record: Mapping[str, str]
@@ -83,6 +92,51 @@ class Alteration:
         for key in before.keys() - properties.keys() - record.keys():
             update.remove(key)
         update.commit()
+
+
+class Draft:
+    """A table as it would be: nobody sees it before `commit`."""
+
+    def __init__(self, table: IcebergTable, java: Any, transaction: Any, definition: Definition) -> None:
+        self.table = table
+        self.definition = definition
+        self._base = java.operations()
+        self._draft = transaction.table().operations()
+        self._from = transaction.startMetadata()
+
+    def read(self) -> DataFrame:
+        """The rows that there are, as they would read."""
+        from pyspark.sql import DataFrame
+
+        jvm: Any = self.table.spark._jvm
+        view = jvm.org.apache.iceberg.BaseTable(self._draft, self.table.name)
+        none = jvm.scala.Option.empty()
+        relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(
+            jvm.org.apache.iceberg.spark.source.SparkTable(view), none, none
+        )
+        session: Any = self.table.spark._jsparkSession
+        rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, relation)
+        return DataFrame(rows, self.table.spark)
+
+    def commit(self) -> None:
+        """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
+        try:
+            # Not commitTransaction: after a conflict it makes some of the changes anew by itself, and forgets a schema
+            # that was put in place of another.
+            self._base.commit(self._from, self._draft.current())
+        except Py4JJavaError as error:
+            raise failure(error, self.table.name) from error
+
+
+def _by_ids_of(made: Definition, after: Definition) -> Definition:
+    """The layout of ``after`` by the ids that the table gave: new columns have ids of its own."""
+    found = {f.id: made.schema.find(path) for path, f in after.schema.walk()}
+    ids = {old: new.id for old, new in found.items() if new is not None}
+    return replace(
+        after,
+        partition=tuple(replace(f, source=ids.get(f.source, f.source)) for f in after.partition),
+        sort=tuple(replace(f, source=ids.get(f.source, f.source)) for f in after.sort),
+    )
 
 
 def _with_identifiers(changes: tuple[ColumnChange, ...], after: Schema) -> list[ColumnChange]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -22,6 +23,15 @@ _CONFLICTS = (
     "ValidationException",
     "NoSuchTableException",
 )
+
+
+@lru_cache(maxsize=64)
+def java_type(jvm: Any, name: str) -> Any:
+    """A Java class by its full name. Kept, since py4j asks Java about each part of the name each time."""
+    found = jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def schema_of(jvm: Any, table: Any) -> Schema:

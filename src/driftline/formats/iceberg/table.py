@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -11,13 +12,16 @@ from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, State
-from driftline.formats.iceberg.gateway import failure, java_class, schema_of, short, strings
+from driftline.formats.iceberg.gateway import failure, java_class, java_type, schema_of, short, strings
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.route.sql import literal
 from driftline.route.sql import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from driftline.formats.iceberg.alteration import Alteration
+    from driftline.formats.iceberg.versions import Snapshot, Versions
 
 _NEW_TABLE = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 
@@ -36,7 +40,9 @@ class IcebergTable:
             )
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._identifier: Any = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(spark, parts))
+        self._identifier: Any = java_type(jvm, "org.apache.iceberg.catalog.TableIdentifier").of(
+            strings(spark, parts)
+        )
         self._parsed: tuple[Any, Schema] | None = None
 
     @property
@@ -48,7 +54,7 @@ class IcebergTable:
     def _plugin(self) -> Any:
         session: Any = self.spark._jsparkSession
         # Spark looks up what belongs to a session by the thread's active one.
-        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+        java_type(self._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
         try:
             plugin = session.sessionState().catalogManager().catalog(self.catalog)
             plugin.icebergCatalog()
@@ -100,11 +106,44 @@ class IcebergTable:
         """Deletes the rows whose ``column`` holds this text."""
         self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
 
+    def alteration(self) -> Alteration:
+        """A change of the table's definition, from what it is now. Raises UsageError where there is no table."""
+        from driftline.formats.iceberg.alteration import Alteration
+
+        return Alteration(self)
+
+    def versions(self) -> Versions:
+        """The versions of the table's definition. Raises UsageError where there is no table."""
+        from driftline.formats.iceberg.versions import versions
+
+        return versions(self)
+
+    def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
+        """A snapshot and those before it, as far as they are there."""
+        from driftline.formats.iceberg.versions import snapshots
+
+        return snapshots(self, latest)
+
+    def branches(self) -> dict[str, set[int]]:
+        """The branches beside main, each with the ids of the columns that it was written with."""
+        from driftline.formats.iceberg.versions import branches
+
+        return branches(self)
+
+    def rename(self, name: str) -> None:
+        """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+        from driftline.formats.iceberg.alteration import rename_table
+
+        rename_table(self, name)
+
     def sibling(self, name: str) -> IcebergTable:
         """Another table of the same catalog."""
         return IcebergTable(self.spark, self.catalog, name)
 
-    def read(self) -> DataFrame:
+    def read(self, snapshot: int | None = None) -> DataFrame:
+        """The table's rows, as they are now or were at a snapshot."""
+        if snapshot is not None:
+            return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
         return self.spark.table(self.full_name)
 
     def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:

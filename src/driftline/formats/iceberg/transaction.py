@@ -14,7 +14,7 @@ from driftline.core.changes import Change
 from driftline.core.types import Schema
 from driftline.errors import SetupError
 from driftline.formats.base import CommitConflict, State
-from driftline.formats.iceberg.gateway import failure, items, java_class, schema_of, short
+from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.schema_update import update_schema
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Transaction:
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows, which must have the table's columns; returns how many were written."""
-        plans = self._jvm.org.apache.spark.sql.catalyst.plans.logical
-        return self._write(frame, summary, plans.AppendData.byName)
+        append = java_type(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.AppendData")
+        return self._write(frame, summary, append.byName)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows in place of all that the table holds; returns how many were written. The transaction
@@ -86,17 +86,18 @@ class Transaction:
     ) -> int:
         jvm = self._jvm
         before = self.snapshot
-        target = jvm.org.apache.iceberg.spark.source.SparkTable(self._java.table())
-        none = jvm.scala.Option.empty()
-        relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(
-            target, none, none
-        )
-        options = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(
+        target = java_type(jvm, "org.apache.iceberg.spark.source.SparkTable")(self._java.table())
+        # The catalog has the functions by which rows are handed to the partitions' writers.
+        catalog = jvm.scala.Option.apply(self.table._plugin)
+        relation = java_type(
+            jvm, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
+        ).create(target, catalog, jvm.scala.Option.empty())
+        options = java_type(jvm, "org.apache.spark.api.python.PythonUtils").toScalaMap(
             {f"snapshot-property.{k}": v for k, v in summary.items()}
         )
         jdf: Any = frame._jdf
         plan = command(relation, jdf.logicalPlan(), options)
-        jvm.org.apache.spark.sql.classic.Dataset.ofRows(jdf.sparkSession(), plan)
+        java_type(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(jdf.sparkSession(), plan)
         if self.snapshot == before:
             return 0
         table = self._java.table()
@@ -113,6 +114,10 @@ class Transaction:
             for key, value in properties.items():
                 update.set(key, value)
             update.commit()
+
+    def include(self, _: Transaction) -> bool:
+        """Whether the other one becomes visible with this one: Iceberg has no commit over two tables."""
+        return False
 
     def commit(self) -> None:
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""

@@ -1,0 +1,37 @@
+"""`driftline clean`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from driftline.cli.options import Json
+
+
+def clean(
+    context: typer.Context,
+    older_than: Annotated[
+        float, typer.Option(metavar="HOURS", min=0, help="Only files that nobody has touched for so long.")
+    ] = 24,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List them, delete nothing.")] = False,
+    json: Json = False,
+) -> None:
+    """Delete files of a DuckLake that no snapshot has, left by batches that died."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report.text import clean as printable
+
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True)
+        progress.phase("looking for files that no snapshot has")
+        found = lake.clean(older_than, dry_run=dry_run)
+    if json:
+        put({"deleted": not dry_run, "files": [{"path": f.path, "size": f.size} for f in found]})
+        return
+    done = "to delete" if dry_run else "deleted"
+    show(
+        [
+            *(printable(f.path) for f in found),
+            f"{len(found)} files {done}, {sum(f.size for f in found):,} bytes",
+        ]
+    )

@@ -1,0 +1,71 @@
+"""`driftline history`, `driftline undo`, and `driftline schema --layout`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from driftline.cli.options import Json, TableName
+
+if TYPE_CHECKING:
+    from driftline.cli.scope import Scope
+
+
+def history(
+    context: typer.Context,
+    table: TableName,
+    diff: Annotated[
+        tuple[int, int] | None,
+        typer.Option(metavar="A B", help="What leads from schema version A to B.", show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List a table's changes: when, by which batch or statement, for which rule."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import evolution
+
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True)
+        progress.phase("reading the log")
+        past = lake.table(table).history()
+    if diff is not None:
+        difference = past.diff(*diff)
+        put(difference.to_dict()) if json else show(evolution.difference(difference))
+    elif json:
+        for entry in past.entries:
+            put(entry.to_dict())
+    else:
+        show(evolution.history(past))
+
+
+def undo(
+    context: typer.Context,
+    table: TableName,
+    to: Annotated[
+        int | None,
+        typer.Option(metavar="VERSION", help="Back to this schema version.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Also where it hides values.")] = False,
+    json: Json = False,
+) -> None:
+    """Take the last change of a table back, values of dropped columns included."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import evolution
+
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True)
+        progress.phase("taking back")
+        done = lake.table(table).undo(to=to, yes=yes)
+    put(done.to_dict()) if json else show(evolution.undone(done))
+
+
+def show_layout(scope: Scope, table: str, *, json: bool) -> None:
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import evolution
+
+    with Progress() as progress:
+        lake = scope.open(progress, must_exist=True)
+        progress.phase("reading the list of files")
+        found = lake.table(table).layout()
+    put(found.to_dict()) if json else show(evolution.layout(found))

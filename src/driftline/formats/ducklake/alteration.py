@@ -1,0 +1,93 @@
+"""A DuckLake table's definition changed in one snapshot: columns, partition and sort keys, properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from driftline.core.definition import Definition
+from driftline.errors import DataError
+from driftline.formats.ducklake.columns import rows_of
+from driftline.formats.ducklake.commit import Message, Wanted, commit, rename
+from driftline.formats.ducklake.layout import Layout
+from driftline.formats.ducklake.snapshot import LakeState, split
+from driftline.formats.ducklake.transaction import AUTHOR
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from driftline.formats.ducklake.table import DuckLakeTable
+
+FORMAT = 3  # what Iceberg's third version has, DuckLake has: defaults among it
+
+
+class DuckLakeAlteration:
+    """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
+
+    def __init__(self, table: DuckLakeTable, state: LakeState, found: Layout) -> None:
+        self.table = table
+        self.state = state
+        self.layout = found
+        self.before = definition(state, found)
+
+    def change(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
+        """The table as ``after`` says, in one snapshot that has ``record`` as properties.
+
+        Raises DataError where DuckLake has no such thing.
+        """
+        rows_of(after.schema, self.state.schema, self.state.columns, self.table.name)  # that it can be
+        if self.layout.foreign and after.sort != self.before.sort:
+            raise DataError(
+                f"{self.table.name} is sorted by an expression of DuckDB's",
+                hint="RESET SORTED BY in DuckDB first",
+            )
+        return DuckLakeDraft(self, after, record)
+
+    def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
+        """The same: a column that was dropped comes back with its id, and so with its values."""
+        return self.change(after, record)
+
+
+class DuckLakeDraft:
+    """A table as it would be: nobody sees it before `commit`."""
+
+    def __init__(self, alteration: DuckLakeAlteration, after: Definition, record: Mapping[str, str]) -> None:
+        self.table = alteration.table
+        self.definition = after
+        self._from = alteration
+        self._record = record
+
+    def read(self) -> DataFrame:
+        """The rows that there are, as they would read."""
+        return self.table.read_as(self.definition.schema)
+
+    def commit(self) -> None:
+        """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
+        state, after = self._from.state, self.definition
+        assert state.table is not None
+        wanted = Wanted(self.table.name, state, after.schema, state.table.folder)
+        wanted.properties = {**after.properties, **self._record}
+        wanted.layout = self._from.layout, Layout(after.partition, after.sort)
+        wanted.removed = tuple(state.properties.keys() - wanted.properties.keys())
+        said = Message(AUTHOR, "; ".join(self._record.values())[:10_000], json.dumps(dict(self._record)))
+        self.table.catalog.write(lambda connection: commit(connection, [wanted], said))
+
+
+def definition(state: LakeState, found: Layout) -> Definition:
+    """What the table is defined as."""
+    return Definition(
+        state.schema, found.partition, found.sort, dict(state.properties), FORMAT, state.last_id
+    )
+
+
+def rename_table(table: DuckLakeTable, name: str) -> None:
+    """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+    namespace, _ = split(name)
+    if namespace != split(table.name)[0]:
+        raise DataError(
+            f"table {table.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
+            hint="keep the namespace, and change the table's own name",
+        )
+    said = Message(AUTHOR, f"renames {table.name} to {name}", "{}")
+    table.catalog.write(lambda connection: rename(connection, table.name, name, said))

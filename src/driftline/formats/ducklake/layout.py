@@ -1,0 +1,172 @@
+"""Partition and sort keys of a table, as the catalog has them and as Spark writes by them.
+
+DuckLake 1.0 has the transforms identity, year, month, day, hour and bucket; the parts of a date are those of the
+calendar. A sort key is an expression of DuckDB's; one that is no plain column is DuckDB's business alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftline.core.layout import IDENTITY, PartitionField, SortField, Transform
+from driftline.core.types import Field, Primitive, Schema
+from driftline.errors import DataError
+from driftline.formats.ducklake.snapshot import live
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
+
+TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket")
+# What Iceberg's bucket function and DuckLake's give the same number for.
+BUCKETED = ("int", "long", "string", "date", "timestamp")
+_BUCKET = re.compile(r"bucket\((\d+)\)", re.IGNORECASE)
+_COLUMN = re.compile(r'"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_]*)')
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """``partition_id``: the catalog's, None where the table is not partitioned. ``foreign``: it is sorted by more than
+    columns."""
+
+    partition: tuple[PartitionField, ...] = ()
+    sort: tuple[SortField, ...] = ()
+    partition_id: int | None = None
+    foreign: bool = False
+
+
+def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layout:
+    """How the table's new files are laid out."""
+    names = {f.id: f.name for f in schema.struct.fields}
+    ids = {f.name.casefold(): f.id for f in schema.struct.fields}
+    found = connection.rows(
+        "SELECT i.partition_id, c.column_id, c.transform FROM meta.ducklake_partition_info i "
+        "JOIN meta.ducklake_partition_column c ON c.partition_id = i.partition_id AND c.table_id = i.table_id "
+        f"WHERE i.table_id = ? AND {live('i')} ORDER BY c.partition_key_index",
+        [table, at, at],
+    )
+    partition = []
+    for _, column, transform in found:
+        made = _read(str(transform))
+        partition.append(PartitionField(made.field_name(names.get(int(column), "")), int(column), made))
+    sort, foreign = [], False
+    for expression, direction, nulls in connection.rows(
+        "SELECT e.expression, e.sort_direction, e.null_order FROM meta.ducklake_sort_info i "
+        "JOIN meta.ducklake_sort_expression e ON e.sort_id = i.sort_id AND e.table_id = i.table_id "
+        f"WHERE i.table_id = ? AND {live('i')} ORDER BY e.sort_key_index",
+        [table, at, at],
+    ):
+        match = _COLUMN.fullmatch(str(expression).strip())
+        name = (match[1] or match[2]).replace('""', '"').casefold() if match else ""
+        if name not in ids:
+            foreign = True
+            break
+        sort.append(SortField(ids[name], IDENTITY, direction == "DESC", nulls == "NULLS_FIRST"))
+    return Layout(tuple(partition), tuple(sort), int(found[0][0]) if found else None, foreign)
+
+
+def _read(text: str) -> Transform:
+    match = _BUCKET.fullmatch(text)
+    return Transform("bucket", int(match[1])) if match else Transform.read(text.lower())
+
+
+def text_of(transform: Transform, field: Field, table: str) -> str:
+    """The transform as the catalog has it. Raises DataError for one that DuckLake has not."""
+    if transform.name not in TRANSFORMS:
+        raise DataError(
+            f"{table}: DuckLake has no partition transform {transform.name}",
+            hint=f"it has {', '.join(TRANSFORMS)}",
+        )
+    if not isinstance(field.type, Primitive):
+        raise DataError(f"{table}: DuckLake does not partition by {field.name}, which is nested")
+    if transform.name == "bucket":
+        if field.type.name not in BUCKETED:
+            raise DataError(
+                f"{table}: a bucket of {field.type} is not the same number in Spark and in DuckDB"
+            )
+        return f"bucket({transform.n})"
+    return transform.name
+
+
+def set_layout(
+    connection: Connection,
+    table: int,
+    snapshot: int,
+    catalog_id: int,
+    before: Layout,
+    after: Layout,
+    schema: Schema,
+    name: str,
+) -> int:
+    """Writes what changed; returns the next free catalog id. Raises DataError for what DuckLake has not."""
+    top = {f.id: f for f in schema.struct.fields}
+    if [(f.source, f.transform) for f in before.partition] != [
+        (f.source, f.transform) for f in after.partition
+    ]:
+        _end(connection, "ducklake_partition_info", table, snapshot)
+        if after.partition:
+            connection.insert(
+                "ducklake_partition_info",
+                [{"partition_id": catalog_id, "table_id": table, "begin_snapshot": snapshot}],
+            )
+            connection.insert(
+                "ducklake_partition_column",
+                [
+                    {
+                        "partition_id": catalog_id,
+                        "table_id": table,
+                        "partition_key_index": i,
+                        "column_id": f.source,
+                        "transform": text_of(f.transform, _top(top, f.source, schema, name), name),
+                    }
+                    for i, f in enumerate(after.partition)
+                ],
+            )
+            catalog_id += 1
+    if before.sort != after.sort:
+        _end(connection, "ducklake_sort_info", table, snapshot)
+        if after.sort:
+            connection.insert(
+                "ducklake_sort_info",
+                [{"sort_id": catalog_id, "table_id": table, "begin_snapshot": snapshot}],
+            )
+            connection.insert(
+                "ducklake_sort_expression",
+                [
+                    {
+                        "sort_id": catalog_id,
+                        "table_id": table,
+                        "sort_key_index": i,
+                        "expression": _expression(_top(top, f.source, schema, name), f, name),
+                        "dialect": "duckdb",
+                        "sort_direction": "DESC" if f.descending else "ASC",
+                        "null_order": "NULLS_FIRST" if f.nulls_first else "NULLS_LAST",
+                    }
+                    for i, f in enumerate(after.sort)
+                ],
+            )
+            catalog_id += 1
+    return catalog_id
+
+
+def _end(connection: Connection, place: str, table: int, snapshot: int) -> None:
+    connection.execute(
+        f"UPDATE meta.{place} SET end_snapshot = {snapshot} WHERE table_id = {table} AND end_snapshot IS NULL"
+    )
+
+
+def _top(top: Mapping[int, Field], column: int, schema: Schema, table: str) -> Field:
+    if column in top:
+        return top[column]
+    path = next((".".join(p) for p, f in schema.walk() if f.id == column), str(column))
+    raise DataError(f"{table}: DuckLake does not partition or sort by {path}, which is nested")
+
+
+def _expression(field: Field, sort: SortField, table: str) -> str:
+    if sort.transform != IDENTITY:
+        raise DataError(
+            f"{table}: a DuckLake table is sorted by columns, not by {sort.transform}({field.name})"
+        )
+    return '"' + field.name.replace('"', '""') + '"'

@@ -1,0 +1,111 @@
+"""Files in the lake's folder that no snapshot has: what a batch wrote that died before its commit."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from driftline.formats.ducklake.catalog import Catalog, Connection
+from driftline.formats.ducklake.snapshot import data_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Files of rows, whole or in the making, and the checksums that Hadoop puts beside them.
+_OURS = re.compile(r"\.parquet(\.crc)?$|/_temporary/")
+_PLACES = ("ducklake_data_file", "ducklake_delete_file")
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """``size`` in bytes."""
+
+    path: str
+    size: int
+
+
+def orphans(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Orphan]:
+    """The files that nobody has registered, last changed more than ``older_than`` seconds ago.
+
+    A younger one may be a batch's that is still to commit.
+    """
+    if not catalog.exists():
+        return []
+    # Listed first: what is registered after that is younger than any file of the list.
+    folder = catalog.read(data_path)
+    found = [f for f in _listed(spark, folder, time.time() - older_than) if _OURS.search(f.path)]
+    known = {_bare(path) for path in catalog.read(_registered)}
+    return [f for f in found if _of(_bare(f.path)) not in known]
+
+
+def clean(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Orphan]:
+    """Deletes the orphans, and the folders that they leave empty; returns them."""
+    found = orphans(spark, catalog, older_than)
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    conf = session.sessionState().newHadoopConf()
+    root = _bare(catalog.read(data_path)).rstrip("/")
+    for orphan in found:
+        path = jvm.org.apache.hadoop.fs.Path(orphan.path)
+        fs = path.getFileSystem(conf)
+        fs.delete(path, False)
+        parent = path.getParent()
+        while _bare(str(parent)) != root and len(_bare(str(parent))) > len(root):
+            if fs.exists(parent) and len(fs.listStatus(parent)):
+                break
+            fs.delete(parent, False)
+            parent = parent.getParent()
+    return found
+
+
+def _of(path: str) -> str:
+    """The file that a checksum belongs to; the file itself."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
+
+
+def _bare(path: str) -> str:
+    """A path without its scheme, as one is written in several ways."""
+    return re.sub(r"^[a-z0-9+.-]+:/+", "/", path)
+
+
+def _listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    # Hadoop's own local file system hides the checksums.
+    fs = path.getFileSystem(session.sessionState().newHadoopConf())
+    fs = fs.getRaw() if "LocalFileSystem" in fs.getClass().getName() else fs
+    if not fs.exists(path):
+        return
+    files = fs.listFiles(path, True)
+    while files.hasNext():
+        status = files.next()
+        if status.getModificationTime() / 1000 <= before:
+            yield Orphan(str(status.getPath().toString()), int(status.getLen()))
+
+
+def _registered(connection: Connection) -> list[str]:
+    """The paths of all files that the catalog knows, of all snapshots, and of those that wait for deletion."""
+    base = data_path(connection)
+    folders = {
+        int(table): (path if not relative else (schema if not of_lake else base + schema) + path)
+        for table, path, relative, schema, of_lake in connection.rows(
+            "SELECT t.table_id, t.path, CAST(t.path_is_relative AS BOOLEAN), s.path, CAST(s.path_is_relative AS BOOLEAN) "
+            "FROM meta.ducklake_table t JOIN meta.ducklake_schema s ON s.schema_id = t.schema_id"
+        )
+    }
+    out = []
+    for place in _PLACES:
+        for table, path, relative in connection.rows(
+            f"SELECT table_id, path, CAST(path_is_relative AS BOOLEAN) FROM meta.{place}"
+        ):
+            out.append(folders.get(int(table), base) + path if relative else path)
+    for path, relative in connection.rows(
+        "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_files_scheduled_for_deletion"
+    ):
+        out.append(base + path if relative else path)
+    return out

@@ -1,0 +1,71 @@
+"""The versions of a DuckLake table, out of the catalog, which keeps them as long as their snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from driftline.core import record
+from driftline.core.history import Version
+from driftline.errors import UsageError
+from driftline.formats.ducklake.alteration import definition
+from driftline.formats.ducklake.layout import layout
+from driftline.formats.ducklake.snapshot import find, latest, state_of
+from driftline.formats.iceberg.versions import Snapshot, Versions
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
+    from driftline.formats.ducklake.table import DuckLakeTable
+
+
+def versions(table: DuckLakeTable) -> Versions:
+    """What is left of a table's past. Raises UsageError where there is no table."""
+    if not table.catalog.exists():
+        raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+    return table.catalog.read(lambda connection: _versions(connection, table.name))
+
+
+def _versions(connection: Connection, name: str) -> Versions:
+    newest = latest(connection)
+    table = find(connection, name, newest)
+    if table is None:
+        raise UsageError(f"there is no table {name}", "it is made by its first ingest")
+    found = connection.rows(
+        "SELECT v.begin_snapshot, v.schema_version, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)) "
+        "FROM meta.ducklake_schema_versions v LEFT JOIN meta.ducklake_snapshot s ON s.snapshot_id = v.begin_snapshot "
+        "WHERE v.table_id = ? ORDER BY v.begin_snapshot",
+        [table.id],
+    )
+    kept = [(int(begin), int(version), int(at)) for begin, version, at in found if at is not None]
+    out: list[Version] = []
+    for i, (begin, version, at) in enumerate(kept):
+        state = state_of(connection, table, begin)
+        made = definition(state, layout(connection, table.id, begin, state.schema))
+        before = dict(state_of(connection, table, begin - 1).properties) if begin else {}
+        end = kept[i + 1][0] - 1 if i + 1 < len(kept) else newest
+        properties = dict(state_of(connection, table, end).properties)
+        made = replace(made, schema=replace(state.schema, id=version), properties=properties)
+        out.append(Version(at, made, begin, record.read(dict(state.properties), before)))
+    schemas = {v.definition.schema.id: v.definition.schema for v in out}
+    return Versions(tuple(out), schemas, len(kept) == len(found))
+
+
+def snapshots(table: DuckLakeTable, upto: int | None) -> Iterator[Snapshot]:
+    """A snapshot and those before it, as far as they are there; ``schema``: the table's version then."""
+    if upto is None:
+        return
+    state = table.load()
+    assert state.table is not None
+    of = state.table.id
+    rows = table.catalog.read(
+        lambda connection: connection.rows(
+            "SELECT s.snapshot_id, (SELECT max(v.schema_version) FROM meta.ducklake_schema_versions v "
+            "WHERE v.table_id = ? AND v.begin_snapshot <= s.snapshot_id) "
+            "FROM meta.ducklake_snapshot s WHERE s.snapshot_id <= ? ORDER BY s.snapshot_id DESC",
+            [of, upto],
+        )
+    )
+    for snapshot, version in rows:
+        if version is not None:
+            yield Snapshot(int(snapshot), int(version))

@@ -1,0 +1,177 @@
+"""What people read of a table's statistics in a terminal or a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from driftline.core.types import dotted
+from driftline.report.text import Hanging, clean
+from driftline.stats.model import Drifted, Part, Seen, Stats, Value, iso, origin, outline
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+WIDE = 60  # columns: of a wider table only what drifted is shown
+_BARS = "▁▂▃▄▅▆▇█"
+_VALUE = 22  # characters of a bound or a sample
+
+
+def stats(of: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
+    """The table in one line, what drifted, and its columns."""
+    yield _heading(of)
+    yield from _notes(of)
+    if of.drifted:
+        yield Text()
+        yield _drifted(of.drifted)
+    for waiting in of.waiting[:5]:
+        line = Text.assemble(("quarantine  ", "yellow"), f"{waiting.records:,} × {clean(waiting.reason)}")
+        yield Hanging(line.append(f"  {_cut(waiting.sample, 60)}", "dim"), 2, 6)
+    yield Text()
+    if all_columns or of.leaves <= WIDE:
+        yield _columns(of)
+    else:
+        yield Text.assemble(
+            f"{of.leaves:,} columns: --all lists them, ",
+            ("driftline stats TABLE PATH", "bold"),
+            " some of them",
+        )
+
+
+def percent(share: float | None) -> str:
+    """A share as people read it: never 0 % or 100 % unless it is.
+
+    >>> percent(0.9996), percent(0.5), percent(0.0001), percent(1), percent(None)
+    ('>99 %', '50 %', '<1 %', '100 %', '?')
+    """
+    if share is None:
+        return "?"
+    if 0 < share < 0.005:
+        return "<1 %"
+    if 0.995 <= share < 1:
+        return ">99 %"
+    return f"{share * 100:.0f} %"
+
+
+def _heading(of: Stats) -> Text:
+    counts = [
+        f"{_number(of.records)} records",
+        _many(of.batches, "batch", "batches"),
+        _many(of.leaves, "column", "columns"),
+        _many(len(of.drifted), "drifted field", "drifted fields"),
+    ]
+    if of.quarantined:
+        counts.append(f"{of.quarantined:,} in quarantine")
+    return Text.assemble((clean(of.table), "bold"), f"  {', '.join(counts)}")
+
+
+def _notes(of: Stats) -> Iterator[Text]:
+    if not of.exact:
+        yield Text("  from the table's metadata; ? is not in there, --exact counts it", "dim")
+    if of.deleted:
+        yield Text(f"  {of.deleted:,} deleted rows are still in these numbers; not with --exact", "dim")
+
+
+def _drifted(fields: Sequence[Drifted]) -> RenderableType:
+    table = _table("drifted field", "type", ">values", "share", "sample", "since", "column")
+    for one in fields:
+        for i, part in enumerate(one.parts):
+            table.add_row(
+                Text(clean(dotted(one.path)) if i == 0 else "", "bold yellow"),
+                _cut(part.name, 30),
+                _values(part),
+                f"{bar(part.share)} {percent(part.share):>5}" if part.share is not None else "",
+                Text(_cut(part.sample or "", _VALUE), "dim"),
+                _seen(part.first),
+                Text(", ".join(clean(path[-1]) for path in part.columns), "cyan"),
+            )
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _columns(of: Stats) -> RenderableType:
+    heads = ["column", "type", ">values", ">density", "min", "max", "last seen", "trend"]
+    if of.exact:
+        heads.insert(4, ">distinct")
+    table = _table(*heads)
+    shown = {column.path for column in of.columns}
+    for column in of.columns:
+        n = column.numbers
+        nested = column.path[:-1] in shown
+        name = "  " * (len(column.path) - 1) + column.path[-1] if nested else dotted(column.path)
+        title = Text(clean(name))
+        if origin(column) is not None:
+            title.append(f" ← {clean(str(column.key))}", "yellow")
+        cells = [
+            title,
+            _cut(outline(column.type), 24),
+            ("≥" if n.at_least else "") + _number(n.values),
+            ("≥" if n.at_least else "") + percent(n.density),
+            _value(n.low, n.low_cut),
+            _value(n.high, n.high_cut),
+            _seen(n.last),
+            Text(spark(n.trend), "green"),
+        ]
+        if of.exact:
+            cells.insert(4, _number(n.distinct) if n.distinct is not None else "")
+        table.add_row(*cells)
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for head in heads:
+        right = head.startswith(">")
+        table.add_column(head.removeprefix(">"), justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+def bar(share: float | None, width: int = 8) -> str:
+    """A share as a bar.
+
+    >>> bar(0.5, 4), bar(0.01, 4)
+    ('██  ', '▏   ')
+    """
+    eighths = max(round((share or 0) * width * 8), 1 if share else 0)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")).ljust(width)
+
+
+def spark(trend: Sequence[float | None]) -> str:
+    """The share of records with a value, batch by batch; a dot where there is none, a blank where it is not known.
+
+    >>> spark((0.0, 0.5, 1.0, None))
+    '·▅█ '
+    """
+    return "".join(" " if v is None else "·" if v == 0 else _BARS[round(v * 7)] for v in trend)
+
+
+def _values(part: Part) -> str:
+    return ("≥" if part.at_least else "~" if part.about else "") + _number(part.records)
+
+
+def _value(value: Value | None, cut: bool) -> str:
+    if value is None:
+        return ""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return _cut(f"{text}…" if cut else text, _VALUE)
+
+
+def _seen(seen: Seen | None) -> str:
+    return iso(seen.at)[:16].replace("T", " ") if seen else ""
+
+
+def _number(n: int | None) -> str:
+    return "?" if n is None else f"{n:,}"
+
+
+def _cut(text: str, to: int) -> str:
+    text = clean(text)
+    return text if len(text) <= to else f"{text[: to - 1].rstrip('…')}…"
+
+
+def _many(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"

@@ -1,0 +1,51 @@
+"""Written data statistics: what is in a table, column by column, and how it came to be so.
+
+Read from the table's metadata at once, or counted exactly by a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from driftline.errors import UsageError
+from driftline.settings import from_properties
+from driftline.stats.build import Known, build
+from driftline.stats.exact import exact as scan
+from driftline.stats.model import Column, Drifted, Stats
+from driftline.stats.quarantined import waiting
+from driftline.stats.samples import samples
+from driftline.stats.shares import drifted
+
+if TYPE_CHECKING:
+    from driftline.formats.base import Table
+
+__all__ = ["Column", "Drifted", "Stats", "stats"]
+
+
+def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
+    """A table's statistics. ``exact``: with a scan of its rows.
+
+    Raises UsageError where there is no such table.
+    """
+    from driftline.formats.iceberg import IcebergTable
+    from driftline.history import history
+    from driftline.stats.metadata import metadata
+
+    state = table.load()
+    if not state.exists:
+        raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+    fields = list(drifted(state.schema, from_properties(state.properties).mark))
+    known = Known()
+    if isinstance(table, IcebergTable):
+        progress("reading metadata")
+        known.metadata = metadata(table, state.schema, {c.id for s in fields for c in s.columns})
+        progress("reading the log")
+        known.history = history(table)
+    if exact:
+        known.exact = scan(table.read(), state.schema, fields, progress)
+    elif isinstance(table, IcebergTable) and known.metadata is not None:
+        known.samples = samples(table, state.schema, fields, known.metadata)
+    progress("looking into quarantine")
+    known.quarantined, known.waiting = waiting(table)
+    return build(table.name, state.schema, from_properties(state.properties).mark, fields, known)

@@ -1,0 +1,165 @@
+"""Puts together what metadata, history and scan know of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from driftline.core.naming import is_metadata, marked_key
+from driftline.core.record import Rule
+from driftline.core.types import Field, Primitive, Schema, children, leaves
+from driftline.stats.events import added, events
+from driftline.stats.model import Column, Drifted, Numbers, Part, Seen, Stats, Waiting
+from driftline.stats.shares import Own, Siblings, own_values
+
+if TYPE_CHECKING:
+    from driftline.history import History
+    from driftline.stats.exact import Exact
+    from driftline.stats.metadata import Metadata
+
+
+@dataclass(slots=True)
+class Known:
+    """What there is to put together; None: it was not asked for, or the format does not have it."""
+
+    metadata: Metadata | None = None
+    history: History | None = None
+    exact: Exact | None = None
+    samples: Mapping[int, str] = field(default_factory=dict)
+    quarantined: int = 0
+    waiting: tuple[Waiting, ...] = ()
+
+
+def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], known: Known) -> Stats:
+    """A table's statistics."""
+    told, scanned = known.metadata, known.exact
+    origins = added(known.history) if known.history else {}
+    numbers: dict[int, Numbers] = {}
+    for f in schema.struct.fields:
+        _number(f, known, origins, numbers)
+    columns = tuple(
+        Column(path, f.id, f.type, None if is_metadata(f.doc) else marked_key(f.doc, mark), numbers[f.id])
+        for path, f in schema.walk()
+    )
+    drifted = tuple(Drifted(s.path, tuple(_parts(s, known, numbers, origins))) for s in fields)
+    samples = {
+        i: part.sample for s, d in zip(fields, drifted, strict=True) for part in d.parts
+        if part.sample is not None and len(part.columns) == 1
+        for i in [c.id for c, at in zip(s.columns, s.places, strict=True) if at == part.columns[0]]
+    }  # fmt: skip
+    return Stats(
+        table=name,
+        schema=schema.id,
+        at=told.at if told else None,
+        exact=scanned is not None,
+        records=scanned.records if scanned else told.counts.records if told else None,
+        leaves=leaves(schema.struct),
+        batches=len(told.counts.batches) if told else 0,
+        recent=told.counts.recent if told else (),
+        columns=columns,
+        drifted=drifted,
+        events=tuple(events(known.history, samples)) if known.history else (),
+        quarantined=known.quarantined,
+        waiting=known.waiting,
+        files=told.files if told else None,
+        bytes=told.bytes if told else None,
+        deleted=told.deleted if told and not scanned else 0,
+        whole=known.history.whole if known.history else False,
+    )
+
+
+Origins = Mapping[int, tuple[Seen | None, Rule | None]]
+
+
+def _number(f: Field, known: Known, origins: Origins, out: dict[int, Numbers]) -> None:
+    """The numbers of a column and of what is inside it."""
+    inside = children(f.type)
+    for child in inside:
+        _number(child, known, origins, out)
+    told = known.metadata
+    if told is None:
+        found = Numbers()
+    elif isinstance(f.type, Primitive):
+        bounds = told.bounds.get(f.id, Numbers())
+        found = replace(
+            told.counts.numbers(f.id),
+            low=bounds.low, high=bounds.high, low_cut=bounds.low_cut, high_cut=bounds.high_cut,
+        )  # fmt: skip
+    else:
+        found = _over([out[child.id] for child in inside], told.counts.records)
+    origin = origins.get(f.id, (None, None))[0]
+    if found.first is None and found.values != 0 and origin is not None:
+        found = replace(found, first=origin)
+    if known.exact is not None and f.id in known.exact.numbers:
+        scanned = known.exact.numbers[f.id]
+        found = replace(scanned, first=found.first, last=found.last, trend=found.trend)
+    out[f.id] = found
+
+
+def _over(inside: Sequence[Numbers], records: int) -> Numbers:
+    """What the columns inside tell of a struct: it has a value wherever one of them has."""
+    values = [n.values for n in inside if n.values is not None]
+    if not values:
+        return Numbers(None, records)
+    firsts = [n.first for n in inside if n.first is not None]
+    lasts = [n.last for n in inside if n.last is not None]
+    whole = len(firsts) == len(lasts) == len([v for v in values if v]) and len(values) == len(inside)
+    trends = [n.trend for n in inside if n.trend]
+    return Numbers(
+        max(values), records, True,
+        first=min(firsts, key=lambda s: s.at, default=None) if whole else None,
+        last=max(lasts, key=lambda s: s.at, default=None) if whole else None,
+        trend=tuple(max((v for v in slot if v is not None), default=None) for slot in zip(*trends, strict=True)),
+    )  # fmt: skip
+
+
+# Drifted fields -----------------------------------------------------------------------------------------------
+
+
+def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], origins: Origins) -> list[Part]:
+    """The field's values by type, the one of most records first."""
+    place = dict(zip((c.id for c in siblings.columns), siblings.places, strict=True))
+    owns: Sequence[tuple[Own, str | None]]
+    if known.exact is not None:
+        owns = known.exact.own[siblings.path]
+    else:
+        owns = [(own, None) for own in from_metadata(siblings, known.metadata)]
+    parts = []
+    for own, sample in owns:
+        column = own.columns[0]
+        seen, rule = origins.get(column.id, (None, None))
+        records, at_least = own.values, False
+        if records is None and numbers[column.id].at_least and not siblings.below(column):
+            records, at_least = numbers[column.id].values, True
+        if sample is None and len(own.columns) == 1:
+            sample = known.samples.get(column.id)
+        parts.append(
+            Part(
+                tuple(place[c.id] for c in own.columns), tuple(c.type for c in own.columns),
+                records, own.about, at_least, None, sample, numbers[column.id].first or seen,
+                rule.rule if rule else None, (rule.place or None) if rule else None,
+            )
+        )  # fmt: skip
+    total = sum(p.records or 0 for p in parts)
+    if total and all(p.records is not None and not p.at_least for p in parts):
+        parts = [replace(p, share=(p.records or 0) / total) for p in parts]
+    return sorted(parts, key=lambda p: -(p.records or 0))
+
+
+def from_metadata(siblings: Siblings, told: Metadata | None) -> list[Own]:
+    """Own values, added up over the files of each schema."""
+    if told is None:
+        return [Own((c,), None) for c in siblings.columns]
+    found: dict[tuple[int, ...], Own] = {(c.id,): Own((c,), 0) for c in siblings.columns}
+    for schema in told.counts.files:
+        ids = told.counts.ids.get(schema) if schema is not None else None
+        there = {
+            c.id: told.counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
+        }
+        for own in own_values(siblings, there):
+            key = tuple(c.id for c in own.columns)
+            before = found.get(key, Own(own.columns, 0))
+            values = None if own.values is None or before.values is None else own.values + before.values
+            found[key] = Own(own.columns, values, own.about or before.about)
+    return [own for own in found.values() if own.values != 0 or len(own.columns) == 1]

@@ -1,0 +1,267 @@
+"""Counts a table's values with Spark: every column, also in lists and maps, however deep.
+
+One pass for each depth of lists, over as many columns at once as Spark takes well. Lists of one depth are unfolded side by
+side, so that a pass reads each row once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children
+from driftline.engine import configured
+from driftline.route.sql import name
+from driftline.stats.metadata import CONF, shown
+from driftline.stats.model import Numbers
+from driftline.stats.shares import Own, Siblings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+_AT_ONCE = 120  # columns in a pass
+_TEXT = 200  # characters of a sample or a bound
+_NUMBERS = ("boolean", "int", "long", "float", "double", "decimal")
+_WITHOUT_BOUNDS = ("variant", "unknown")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A list or a map, by its quoted steps from the row, or from the element that it is in."""
+
+    steps: tuple[str, ...]
+    map: bool = False
+
+    def sql(self, root: str) -> str:
+        array = _joined(root, self.steps)
+        return f"map_entries({array})" if self.map else array
+
+
+Chain: TypeAlias = tuple[Link, ...]
+Roots: TypeAlias = Mapping[Chain, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a column's values are: ``chain`` leads through lists to the element, ``steps`` on from there. ``inside``: the
+    id of the innermost list, None for the rows themselves."""
+
+    path: Path
+    id: int
+    type: Type
+    chain: Chain
+    steps: tuple[str, ...]
+    inside: int | None
+
+    def sql(self, roots: Roots) -> str:
+        return _joined(roots[self.chain], self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """``own``: by field, the values that came in the type of each of its columns, and one of them."""
+
+    records: int
+    numbers: Mapping[int, Numbers]
+    own: Mapping[Path, Sequence[tuple[Own, str | None]]]
+
+
+def exact(
+    frame: DataFrame,
+    schema: Schema,
+    drifted: Sequence[Siblings],
+    progress: Callable[[str], None] = lambda _: None,
+) -> Exact:
+    """Scans the rows. ``progress`` is told what is counted."""
+    places = list(_inside(schema.struct, (), (), (), None))
+    with configured(frame.sparkSession, CONF):
+        progress("counting records")
+        records = frame.count()
+        sizes: dict[int | None, int] = {None: records}
+        numbers: dict[int, Numbers] = {}
+        done = 0
+        for chains, some in _passes([(p.chain, p) for p in places]):
+            progress(f"counting values, {done} of {len(places)} columns done")
+            numbers |= _count(frame, chains, some, sizes)
+            done += len(some)
+        by_path = {p.path: p for p in places}
+        fields = [(by_path[s.places[0]].chain, s) for s in drifted]
+        own: dict[Path, list[tuple[Own, str | None]]] = {}
+        for chains, siblings in _passes(fields):
+            progress("dividing the values of drifted fields by their types")
+            own |= _divide(frame, chains, siblings, by_path)
+    return Exact(records, numbers, own)
+
+
+# Where columns are --------------------------------------------------------------------------------------------
+
+
+def _inside(
+    type_: Type, at: Path, chain: Chain, steps: tuple[str, ...], inside: int | None
+) -> Iterator[Place]:
+    """The columns in a type, lists before what is in them."""
+    match type_:
+        case Struct(fields):
+            for f in fields:
+                yield from _place(f, at, chain, (*steps, name(f.name)), inside)
+        case List(_, element_id):
+            (element,) = children(type_)
+            yield from _place(element, at, (*chain, Link(steps)), (), element_id)
+        case Map(_, _, key_id, _):
+            for side in children(type_):
+                yield from _place(side, at, (*chain, Link(steps, map=True)), (side.name,), key_id)
+
+
+def _place(f: Field, at: Path, chain: Chain, steps: tuple[str, ...], inside: int | None) -> Iterator[Place]:
+    path = (*at, f.name)
+    yield Place(path, f.id, f.type, chain, steps, inside)
+    yield from _inside(f.type, path, chain, steps, inside)
+
+
+def _joined(root: str, steps: Sequence[str]) -> str:
+    return ".".join(filter(None, [root, *steps]))
+
+
+def _passes(asked: Sequence[tuple[Chain, T]]) -> Iterator[tuple[list[Chain], list[T]]]:
+    """What one pass each can do: of one depth, and not too much."""
+    depths = sorted({len(chain) for chain, _ in asked})
+    for depth in depths:
+        same = [(chain, what) for chain, what in asked if len(chain) == depth]
+        for start in range(0, len(same), _AT_ONCE):
+            some = same[start : start + _AT_ONCE]
+            yield list(dict.fromkeys(chain for chain, _ in some)), [what for _, what in some]
+
+
+def _unfolded(frame: DataFrame, chains: Sequence[Chain]) -> tuple[DataFrame, Roots]:
+    """One row for each element of the lists at the end of the chains, all of them side by side, and what they are called."""
+    roots: dict[Chain, str] = {(): ""}
+    for depth in range(1, len(chains[0]) + 1):
+        here = list(dict.fromkeys(chain[:depth] for chain in chains))
+        called = {chain: f"x{i}" for i, chain in enumerate(here)}
+        arrays = [f"coalesce({c[-1].sql(roots[c[:-1]])}, array()) as {called[c]}" for c in here]
+        zipped = f"explode(arrays_zip({', '.join(called.values())})) as z"
+        frame = frame.selectExpr(*arrays).selectExpr(zipped).selectExpr(*(f"z.{x}" for x in called.values()))
+        roots = called
+    return frame, roots
+
+
+# What is counted ----------------------------------------------------------------------------------------------
+
+
+def _count(
+    frame: DataFrame, chains: Sequence[Chain], places: Sequence[Place], sizes: dict[int | None, int]
+) -> dict[int, Numbers]:
+    from pyspark.sql import functions as F
+
+    rows, roots = _unfolded(frame, chains)
+    made = [sql for i, place in enumerate(places) for sql in _measures(i, place.type, place.sql(roots))]
+    row = rows.agg(*map(F.expr, made)).first()
+    assert row is not None
+    for i, place in enumerate(places):
+        if isinstance(place.type, List | Map):
+            first = children(place.type)[0].id
+            sizes[first] = row[f"z{i}"] or 0
+    return {p.id: _numbers(row, i, p.type, sizes[p.inside]) for i, p in enumerate(places)}
+
+
+def _measures(i: int, type_: Type, x: str) -> Iterator[str]:
+    yield f"count({x}) as n{i}"
+    yield f"first({_text(type_, x)}, true) as s{i}"
+    if isinstance(type_, List | Map):
+        yield f"sum(size({x})) as z{i}"
+    elif isinstance(type_, Primitive) and type_.name not in _WITHOUT_BOUNDS:
+        yield f"approx_count_distinct({x}) as d{i}"
+        for side, of in (("l", f"min({x})"), ("h", f"max({x})")):
+            yield f"{of if type_.name in _NUMBERS else _text(type_, of)} as {side}{i}"
+
+
+def _numbers(row: Row, i: int, type_: Type, of: int) -> Numbers:
+    values, sample = row[f"n{i}"], row[f"s{i}"]
+    if not isinstance(type_, Primitive) or type_.name in _WITHOUT_BOUNDS or not values:
+        return Numbers(
+            values, of, sample=sample, distinct=0 if isinstance(type_, Primitive) and not values else None
+        )
+    low, high = (shown(row[f"{side}{i}"], type_) for side in "lh")
+    return Numbers(
+        values, of, False, low, high, _is_cut(low), _is_cut(high), min(row[f"d{i}"], values),
+        _sample(sample, type_),
+    )  # fmt: skip
+
+
+def _is_cut(value: object) -> bool:
+    return isinstance(value, str) and len(value) == _TEXT
+
+
+def _text(type_: Type, x: str) -> str:
+    """A value as text, not too long."""
+    if not isinstance(type_, Primitive) or type_.name == "variant":
+        return f"left(to_json({x}), {_TEXT})"
+    if type_.name in ("binary", "fixed"):
+        return f"left(base64({x}), {_TEXT})"
+    return f"left(cast({x} as string), {_TEXT})"
+
+
+# The types of drifted fields ----------------------------------------------------------------------------------
+
+
+def _divide(
+    frame: DataFrame, chains: Sequence[Chain], fields: Sequence[Siblings], places: Mapping[Path, Place]
+) -> dict[Path, list[tuple[Own, str | None]]]:
+    from pyspark.sql import functions as F
+
+    rows, roots = _unfolded(frame, chains)
+    made = []
+    for i, siblings in enumerate(fields):
+        sql = {c.id: places[at].sql(roots) for c, at in zip(siblings.columns, siblings.places, strict=True)}
+        for k, group in enumerate(siblings.groups):
+            own = _own(siblings, group, sql)
+            one = _text(group[0].type, sql[group[0].id])
+            made += [f"count_if({own}) as n{i}_{k}", f"first(if({own}, {one}, null), true) as s{i}_{k}"]
+    row = rows.agg(*map(F.expr, made)).first()
+    assert row is not None
+    return {
+        siblings.path: [
+            (Own(group, row[f"n{i}_{k}"]), _sample(row[f"s{i}_{k}"], group[0].type))
+            for k, group in enumerate(siblings.groups)
+            if row[f"n{i}_{k}"] or len(group) == 1
+        ]
+        for i, siblings in enumerate(fields)
+    }
+
+
+def peek(frames: Sequence[tuple[DataFrame, Siblings, Field]], schema: Schema) -> list[str | None]:
+    """For each: a value of the frame that is the column's own, or None; all in one job that stops at the first."""
+    from functools import reduce
+
+    places = {p.path: p for p in _inside(schema.struct, (), (), (), None)}
+    looks = []
+    for i, (frame, siblings, column) in enumerate(frames):
+        chain = places[siblings.places[0]].chain
+        rows, roots = _unfolded(frame, [chain])
+        sql = {c.id: places[at].sql(roots) for c, at in zip(siblings.columns, siblings.places, strict=True)}
+        text = _text(column.type, sql[column.id])
+        looks.append(
+            rows.where(_own(siblings, (column,), sql)).selectExpr(f"{i} as i", f"{text} as value").limit(1)
+        )
+    if not looks:
+        return []
+    with configured(frames[0][0].sparkSession, CONF):
+        seen = {row["i"]: row["value"] for row in reduce(lambda a, b: a.union(b), looks).collect()}
+    return [_sample(seen.get(i), column.type) for i, (_, _, column) in enumerate(frames)]
+
+
+def _sample(text: str | None, type_: Type) -> str | None:
+    if text is None or not isinstance(type_, Primitive):
+        return text
+    return str(shown(text, type_))
+
+
+def _own(siblings: Siblings, group: Sequence[Field], sql: Mapping[int, str]) -> str:
+    """Whether a row's value is the columns' own: they have one, and no narrower column has."""
+    narrower = {c.id for column in group for c in siblings.below(column)} - {c.id for c in group}
+    tests = [f"{sql[c.id]} is not null" for c in group]
+    tests += [f"{sql[c.id]} is null" for c in siblings.columns if c.id in narrower]
+    return " and ".join(tests)

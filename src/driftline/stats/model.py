@@ -1,0 +1,336 @@
+"""What is known of a table's data, column by column: plain values, which text, JSON and page show alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from driftline.core.schema_json import type_name
+from driftline.core.types import List, Map, Path, Struct, Type, children, dotted
+
+Value: TypeAlias = bool | int | float | str
+TREND = 12  # of the last batches
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One commit that added records. ``at``: milliseconds; ``id``: None where another writer made it."""
+
+    at: int
+    id: str | None
+    records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": iso(self.at), "batch": self.id, "records": self.records}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The batch in which a column first or last had a value, and when it was committed."""
+
+    at: int
+    batch: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": iso(self.at), "batch": self.batch}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What is known of one column; None: not known.
+
+    ``values``: rows with a value, in lists: elements; ``at_least``: that, or more. ``of``: out of so many records or
+    elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: only the beginning of them. ``distinct``: estimated.
+    ``trend``: the share of records with a value, for each of the last batches.
+    """
+
+    values: int | None = None
+    of: int | None = None
+    at_least: bool = False
+    low: Value | None = None
+    high: Value | None = None
+    low_cut: bool = False
+    high_cut: bool = False
+    distinct: int | None = None
+    sample: str | None = None
+    first: Seen | None = None
+    last: Seen | None = None
+    trend: tuple[float | None, ...] = ()
+
+    @property
+    def density(self) -> float | None:
+        """The share of rows with a value."""
+        return self.values / self.of if self.values is not None and self.of else None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, at any depth. ``key``: that of the data whose values it holds, where it evolved from it."""
+
+    path: Path
+    id: int
+    type: Type
+    key: str | None = None
+    numbers: Numbers = Numbers()
+
+    @property
+    def nested(self) -> bool:
+        """Whether other columns are inside."""
+        return bool(children(self.type))
+
+    def to_dict(self) -> dict[str, Any]:
+        n = self.numbers
+        density = n.density
+        return {
+            "path": dotted(self.path),
+            "id": self.id,
+            "type": outline(self.type),
+            "evolved_from": origin(self),
+            "values": n.values,
+            "of": n.of,
+            "at_least": n.at_least,
+            "density": density,
+            "null_share": None if density is None or n.at_least else 1 - density,
+            "distinct": n.distinct,
+            "min": n.low,
+            "max": n.high,
+            "min_cut": n.low_cut,
+            "max_cut": n.high_cut,
+            "sample": n.sample,
+            "first_seen": n.first.to_dict() if n.first else None,
+            "last_seen": n.last.to_dict() if n.last else None,
+            "trend": list(n.trend),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The values of a field that came as one type. ``columns``: where they are, more than one where these cannot be told
+    apart. ``records`` None: not known; ``about``: nearly so many; ``at_least``: or more. ``share`` is of the field's values.
+    ``rule`` and ``seen_in``: why the column was made, and the file or offset that caused it."""
+
+    columns: tuple[Path, ...]
+    types: tuple[Type, ...]
+    records: int | None = None
+    about: bool = False
+    at_least: bool = False
+    share: float | None = None
+    sample: str | None = None
+    first: Seen | None = None
+    rule: str | None = None
+    seen_in: str | None = None
+
+    @property
+    def name(self) -> str:
+        return " or ".join(outline(t) for t in self.types)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "type": self.name,
+            "columns": [dotted(path) for path in self.columns],
+            "records": self.records,
+            "about": self.about,
+            "at_least": self.at_least,
+            "share": self.share,
+            "sample": self.sample,
+            "first_seen": self.first.to_dict() if self.first else None,
+            "rule": self.rule,
+            "seen_in": self.seen_in,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """A field whose values came in several types, by its column's path with its own key as the last step."""
+
+    path: Path
+    parts: tuple[Part, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"field": dotted(self.path), "types": [part.to_dict() for part in self.parts]}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of the schema, in words. ``field``: the field of the data, where the column has another name."""
+
+    text: str
+    action: str
+    path: str
+    field: str | None = None
+    rule: str | None = None
+    seen_in: str | None = None
+    sample: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "action": self.action,
+            "path": self.path,
+            "field": self.field,
+            "rule": self.rule,
+            "seen_in": self.seen_in,
+            "sample": self.sample,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A new version of the schema. ``by``: batch, alter, undo, outside or unknown; ``who``: the batch, or the statement.
+
+    ``plain``: how many columns came with fields seen for the first time; ``steps``: what is worth a look.
+    """
+
+    at: int | None
+    schema: int
+    by: str
+    who: str
+    plain: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()
+    made: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "at": iso(self.at) if self.at is not None else None,
+            "schema": self.schema,
+            "by": self.by,
+            "who": self.who,
+            "changes": [step.to_dict() for step in (*self.plain, *self.steps)],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Records in quarantine for one reason, with one of them."""
+
+    reason: str
+    records: int
+    sample: str
+    seen_in: str
+    last: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "reason": self.reason,
+            "records": self.records,
+            "sample": self.sample,
+            "seen_in": self.seen_in,
+            "last": self.last,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A table's statistics. ``at``: of its last commit. ``exact``: counted by a scan; otherwise read from metadata.
+
+    ``leaves``: columns that hold plain values. ``batches``: how many commits added records; ``recent``: the last of them.
+    ``deleted``: rows that delete files hide, which metadata still count. ``whole``: the history begins with the table.
+    """
+
+    table: str
+    schema: int
+    at: int | None
+    exact: bool
+    records: int | None
+    leaves: int
+    batches: int
+    recent: tuple[Batch, ...]
+    columns: tuple[Column, ...]
+    drifted: tuple[Drifted, ...]
+    events: tuple[Event, ...]
+    quarantined: int
+    waiting: tuple[Waiting, ...]
+    files: int | None = None
+    bytes: int | None = None
+    deleted: int = 0
+    whole: bool = True
+
+    def only(self, pattern: str) -> Stats:
+        """The same of the columns that `found` finds."""
+        columns = tuple(found(self.columns, pattern))
+        there = {column.path for column in columns}
+        drifted = tuple(d for d in self.drifted if any(p in there for part in d.parts for p in part.columns))
+        return replace(self, columns=columns, drifted=drifted)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "schema": self.schema,
+            "at": iso(self.at) if self.at is not None else None,
+            "exact": self.exact,
+            "records": self.records,
+            "leaf_columns": self.leaves,
+            "files": self.files,
+            "bytes": self.bytes,
+            "deleted_rows": self.deleted,
+            "batches": self.batches,
+            "recent_batches": [batch.to_dict() for batch in self.recent],
+            "drifted": [one.to_dict() for one in self.drifted],
+            "columns": [column.to_dict() for column in self.columns],
+            "changes": [event.to_dict() for event in self.events],
+            "history_is_whole": self.whole,
+            "quarantined": self.quarantined,
+            "quarantine": [one.to_dict() for one in self.waiting],
+        }
+
+
+def found(columns: Sequence[Column], pattern: str) -> list[Column]:
+    """The columns whose path or evolved field has the pattern in it, in any letter case; ``*`` stands for any text.
+
+    Without ``*`` it is looked for anywhere; with it, the whole path must be so.
+
+    >>> from driftline.core.types import LONG
+    >>> some = [Column(("who", "id"), 1, LONG), Column(("id",), 2, LONG)]
+    >>> [dotted(c.path) for c in found(some, "who.*")], [dotted(c.path) for c in found(some, "ID")]
+    (['who.id'], ['who.id', 'id'])
+    """
+    pieces = pattern.casefold().split("*")
+
+    def fits(text: str) -> bool:
+        if len(pieces) == 1:
+            return pieces[0] in text
+        if not (text.startswith(pieces[0]) and text.endswith(pieces[-1])):
+            return False
+        at, end = len(pieces[0]), len(text) - len(pieces[-1])
+        for piece in pieces[1:-1]:
+            where = text.find(piece, at, end)
+            if where < 0:
+                return False
+            at = where + len(piece)
+        return at <= end
+
+    return [c for c in columns if any(fits(text.casefold()) for text in (dotted(c.path), origin(c) or ""))]
+
+
+def origin(column: Column) -> str | None:
+    """The field of the data that an evolved column holds, with the path to it."""
+    return None if column.key is None else dotted((*column.path[:-1], column.key))
+
+
+def outline(type_: Type) -> str:
+    """A type whose struct's fields are columns of their own.
+
+    >>> from driftline.core.types import LONG, Field
+    >>> outline(List(Struct((Field("a", LONG),))))
+    'list<struct>'
+    """
+    match type_:
+        case Struct():
+            return "struct"
+        case List(element):
+            return f"list<{outline(element)}>"
+        case Map(key, value):
+            return f"map<{outline(key)}, {outline(value)}>"
+        case _:
+            return type_name(type_)
+
+
+def iso(at: int) -> str:
+    """Milliseconds as people and programs read them.
+
+    >>> iso(0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

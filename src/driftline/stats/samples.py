@@ -1,0 +1,91 @@
+"""A value of each type of a drifted field: a bound of the batch that brought the type, or else the first that is met there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from driftline.core.types import Field, Primitive, Schema, peel
+from driftline.stats.exact import peek
+from driftline.stats.model import Numbers, Value
+from driftline.stats.shares import Siblings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from driftline.formats.iceberg import IcebergTable
+    from driftline.stats.metadata import Metadata
+
+PEEKS = 40  # columns that are looked into at most
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def samples(
+    table: IcebergTable, schema: Schema, fields: Sequence[Siblings], told: Metadata
+) -> dict[int, str]:
+    """By column id. Where bounds do not tell, a few values are read: of one batch each, and no more than needed."""
+    found: dict[int, str] = {}
+    missing: list[tuple[Siblings, Field]] = []
+    for siblings in fields:
+        for column in siblings.columns:
+            text = own_sample(column, siblings.below(column), told.firsts.get(column.id))
+            if text is not None:
+                found[column.id] = text
+            elif told.counts.numbers(column.id).values != 0:
+                missing.append((siblings, column))
+    asked = missing[:PEEKS]
+    seen = peek([(_batch(table, told, column), siblings, column) for siblings, column in asked], schema)
+    return found | {
+        column.id: text for (_, column), text in zip(asked, seen, strict=True) if text is not None
+    }
+
+
+def _batch(table: IcebergTable, told: Metadata, column: Field) -> DataFrame:
+    """The rows of the batch that brought the column, where that is known; else all rows."""
+    snapshots = told.counts.snapshots
+    place = told.counts.first_place(column.id)
+    if place is None or place == 0 or not snapshots[place].born:
+        return table.read()
+    between = {
+        "start-snapshot-id": str(snapshots[place - 1].id),
+        "end-snapshot-id": str(snapshots[place].id),
+    }
+    return table.spark.read.options(**between).table(table.full_name)
+
+
+def own_sample(column: Field, narrower: Sequence[Field], bounds: Numbers | None) -> str | None:
+    """The lower or the upper bound, whichever none of the ``narrower`` columns beside it could hold; None if neither is.
+
+    >>> from driftline.core.types import LONG, STRING
+    >>> own_sample(Field("a_string", STRING), [Field("a", LONG)], Numbers(low="12", high="12 EUR"))
+    '12 EUR'
+    """
+    if bounds is None:
+        return None
+    for value, cut in ((bounds.low, bounds.low_cut), (bounds.high, bounds.high_cut)):
+        if value is not None and not any(_holds(c, value) for c in narrower):
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            return text + "…" * cut
+    return None
+
+
+def _holds(column: Field, value: Value) -> bool:
+    """Whether the column could have had a value that is written so."""
+    type_ = peel(column.type)[1]
+    text = str(value)
+    if not isinstance(type_, Primitive):
+        return False
+    match type_.name:
+        case "boolean":
+            return text.lower() in ("true", "false")
+        case "int" | "long":
+            return bool(re.fullmatch(r"-?\d+", text)) and -(2**63) <= int(text) < 2**63
+        case "float" | "double" | "decimal":
+            return bool(_NUMBER.fullmatch(text))
+        case "date" | "timestamp" | "timestamp_ntz":
+            return bool(_DATE.match(text))
+        case _:
+            return False

@@ -1,0 +1,135 @@
+"""How the values of a drifted field divide by the types in which they came.
+
+A value is in the column of its own type, and in every wider column that was there: so a column's own values are those
+that no narrower column beside it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from driftline.core.naming import is_metadata
+from driftline.core.policies.preserve import takes
+from driftline.core.routes import facet_of
+from driftline.core.siblings import families
+from driftline.core.types import Field, Map, Path, Primitive, Schema, Struct, Type, children, peel
+
+
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """A field's columns in one struct, narrow before wide. ``path``: of the struct, and the field's key."""
+
+    path: Path
+    columns: tuple[Field, ...]
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        return tuple((*self.path[:-1], c.name) for c in self.columns)
+
+    def below(self, column: Field) -> list[Field]:
+        """The columns whose values go into ``column``, too."""
+        return [c for c in self.columns if c is not column and goes(c, column, self.columns)]
+
+    @property
+    def groups(self) -> list[tuple[Field, ...]]:
+        """Each column; behind it, with another one, if each takes the other's values."""
+        out: list[tuple[Field, ...]] = []
+        for i, column in enumerate(self.columns):
+            twins = [c for c in self.columns[:i] if c in self.below(column) and column in self.below(c)]
+            out += [(column,), *((twin, column) for twin in twins)]
+        return out
+
+
+def drifted(schema: Schema, mark: str) -> Iterator[Siblings]:
+    """The fields that have several columns, parents first."""
+    yield from _inside(schema.struct, (), mark)
+
+
+def _inside(type_: Type, at: Path, mark: str) -> Iterator[Siblings]:
+    if not isinstance(type_, Struct):
+        for child in children(type_):
+            yield from _inside(child.type, (*at, child.name), mark)
+        return
+    for family in families([type_], mark):
+        if family.drifted and not any(is_metadata(c.doc) for c in family.columns):
+            yield Siblings((*at, family.key), narrow_first(family.columns))
+    for f in type_.fields:
+        yield from _inside(f.type, (*at, f.name), mark)
+
+
+def narrow_first(columns: Sequence[Field]) -> tuple[Field, ...]:
+    """The columns, each behind those whose values it takes too."""
+    count = [sum(goes(other, c, columns) for other in columns if other is not c) for c in columns]
+    order = sorted(range(len(columns)), key=lambda i: (count[i], i))
+    return tuple(columns[i] for i in order)
+
+
+def goes(one: Field, other: Field, among: Sequence[Field]) -> bool:
+    """Whether values of one column's type are in the other column, too."""
+    if any(isinstance(m := peel(c.type)[1], Map) and not isinstance(m.key, Primitive) for c in (one, other)):
+        return False
+    narrow, wide = facet_of(one.type), facet_of(other.type)
+    if not isinstance(peel(other.type)[1], Struct):
+        return takes(wide, narrow)
+    # All records are in the record column of the largest dimension; another one has those of its own only.
+    largest = max(peel(c.type)[0] for c in among if isinstance(peel(c.type)[1], Struct))
+    return wide.dim == largest and takes(wide, narrow)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Values that came in the type of these columns: more than one where each takes the other's values."""
+
+    columns: tuple[Field, ...]
+    values: int | None
+    about: bool = False
+
+
+def own_values(of: Siblings, values: Mapping[int, int | None]) -> list[Own]:
+    """The own values of each column in files that have the columns ``values``, which counts all values by column id.
+
+    >>> from driftline.core.types import LONG, STRING
+    >>> both = Siblings(("a",), (Field("a", LONG, 1), Field("a_string", STRING, 2)))
+    >>> [(o.columns[0].name, o.values) for o in own_values(both, {1: 3, 2: 5})]
+    [('a', 3), ('a_string', 2)]
+    """
+    out: list[Own] = []
+    here = [c for c in of.columns if c.id in values]
+    twins = {group[0].id: group for group in of.groups if len(group) == 2 and all(c in here for c in group)}
+    paired = {c.id for group in twins.values() for c in group}
+    for column in here:
+        if column.id in twins:
+            out += _twins(*twins[column.id], values)
+        elif column.id not in paired:
+            lower = [o for o in out if all(goes(c, column, of.columns) for c in o.columns)]
+            out.append(_less(column, values[column.id], lower))
+    return out
+
+
+def _less(column: Field, values: int | None, lower: Sequence[Own]) -> Own:
+    if values is None or any(o.values is None for o in lower):
+        return Own((column,), None)
+    below = sum(o.values or 0 for o in lower)
+    # A value that is not exact in the wider column is not in it: then there are more than what is left.
+    inexact = any(o.about or _inexact(c, column) for o in lower for c in o.columns if o.values)
+    return Own((column,), max(values - below, 0), inexact)
+
+
+def _inexact(narrow: Field, wide: Field) -> bool:
+    names = [t.name if isinstance(t := peel(c.type)[1], Primitive) else "" for c in (narrow, wide)]
+    return names[1] in ("long", "double") and names[0] not in ("boolean", "int", "float", names[1])
+
+
+def _twins(one: Field, other: Field, values: Mapping[int, int | None]) -> list[Own]:
+    """Timestamps and longs, say: a value may be in both columns, whichever it was."""
+    a, b = values[one.id], values[other.id]
+    if a is None or b is None:
+        return [Own((one,), None), Own((other,), None)]
+    both = min(a, b)
+    found = [
+        Own((one,), a - both, bool(both)),
+        Own((other,), b - both, bool(both)),
+        Own((one, other), both, True),
+    ]
+    return [o for o in found if o.values]

@@ -1,0 +1,161 @@
+"""`view`: each drifted field as one column, over the table as it is; nothing is written but the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.contract import parse_path
+from driftline.core.schema_json import type_name
+from driftline.core.siblings import Drifted, One, Settling
+from driftline.core.type_text import parse_type
+from driftline.core.types import Path, Schema, Type, dotted
+from driftline.engine import PLAIN, configured
+from driftline.errors import DataError, UsageError
+from driftline.route.fold import Fold
+from driftline.route.sql import literal, name
+from driftline.settings import from_properties
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from driftline.lake import Table
+
+SUFFIX = "_settled"
+_OF = "driftline.view-of"
+_NO_VIEWS = ("not supported by catalog", "without view support", "ability.views", "does not support views")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view of a table. ``statement`` makes it; ``select`` is what it shows. ``made``: it is in the catalog; if not,
+    ``why`` says so where a view was wanted. ``new``: columns that the view of before had not, None where there was none."""
+
+    table: str
+    name: str
+    fields: tuple[Drifted, ...]
+    select: str
+    statement: str
+    made: bool
+    why: str = ""
+    new: tuple[str, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "view": self.name,
+            "made": self.made,
+            "why": self.why or None,
+            "fields": [
+                {
+                    "field": dotted(f.path),
+                    "type": type_name(f.type),
+                    "columns": {c.name: type_name(c.type) for c in f.columns},
+                }
+                for f in self.fields
+            ],
+            "new": None if self.new is None else list(self.new),
+            "statement": self.statement,
+        }
+
+
+def view(
+    table: Table, *, view_name: str | None = None, types: Mapping[str, str] | None = None, make: bool = True
+) -> View:
+    """Makes, or makes anew, the view of a table. ``types``: of fields, by path. Raises UsageError, DataError."""
+    state = table.state()
+    settings = from_properties(state.properties)
+    settling = Settling(settings.mark, wanted_types(types or {}))
+    one = settling.record([state.schema.struct])
+    for path in settling.wanted.keys() - settling.met:
+        raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
+    iceberg = table.lake.ducklake is None
+    at = view_name or table.name + SUFFIX
+    if at.count(".") != table.name.count("."):
+        raise UsageError(f"{at!r} is not a view's name", "write namespace.view, as in shop.orders_settled")
+    fold = Fold(settings.mark, settings.contract.epoch_unit, near=True)
+    select = _select(fold, state.schema, one, table.format.full_name if iceberg else _quoted(table.name))
+    fields = tuple(settling.drifted)
+    full = _quoted(f"{table.lake.catalog}.{at}" if iceberg else at)
+    statement = _statement(full, table.name, one, fields, select)
+    made = View(table.name, at, fields, select, statement, made=False)
+    if not make:
+        return made
+    if not iceberg:
+        return _not_made(made, "a DuckLake keeps no views of Spark's")
+    return _create(table.lake.spark, made, full)
+
+
+def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
+    """Types of fields as a person writes them. Raises UsageError."""
+    try:
+        return {parse_path(path): parse_type(text) for path, text in types.items()}
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
+    assert one.fields is not None
+    columns = fold.struct([(schema.struct, "")], one)
+    listed = [
+        sql if sql == name(m.name) else f"{sql} as {name(m.name)}"
+        for sql, m in zip(columns, one.fields, strict=True)
+    ]
+    return "select\n  " + ",\n  ".join(listed) + f"\nfrom {relation}"
+
+
+def _statement(full: str, table: str, one: One, fields: tuple[Drifted, ...], select: str) -> str:
+    of = {f.path[0]: ", ".join(c.name for c in f.columns) for f in fields if len(f.path) == 1}
+    told = {m.key: f" comment {literal(f'one of {of[m.key]}')}" for m in one.fields or () if m.key in of}
+    columns = ",\n  ".join(f"{name(m.name)}{told.get(m.key, '')}" for m in one.fields or ())
+    return (
+        f"create or replace view {full} (\n  {columns}\n)\n"
+        f"comment {literal(f'{table}, each field as one column')}\n"
+        f"tblproperties ({literal(_OF)} = {literal(table)})\nas {select}"
+    )
+
+
+def _create(spark: SparkSession, made: View, full: str) -> View:
+    from pyspark.errors import PySparkException
+
+    with configured(spark, PLAIN):
+        before = _columns_before(spark, made, full)
+        try:
+            spark.sql(made.statement)
+        except PySparkException as error:
+            text = str(error)
+            if any(sign in text.lower() for sign in _NO_VIEWS):
+                return _not_made(made, "this catalog keeps no views")
+            if "ALREADY_EXISTS" in text:
+                raise DataError(
+                    f"there is a table {made.name} already", "name the view with --name"
+                ) from error
+            raise DataError(f"view {made.name} cannot be made: {text.splitlines()[0]}") from error
+        now = spark.table(full).columns
+    new = None if before is None else tuple(c for c in now if c not in before)
+    return View(made.table, made.name, made.fields, made.select, made.statement, made=True, new=new)
+
+
+def _columns_before(spark: SparkSession, made: View, full: str) -> list[str] | None:
+    """The columns of the view that is there. Raises DataError for a view of somebody else's."""
+    from pyspark.errors import PySparkException
+
+    try:
+        properties = {row.key: row.value for row in spark.sql(f"show tblproperties {full}").collect()}
+        there = [row.col_name for row in spark.sql(f"describe {full}").collect()]
+    except PySparkException:  # there is none
+        return None
+    if properties.get(_OF) is None:
+        raise DataError(
+            f"{made.name} is there already, and not a view that driftline made", "name another with --name"
+        )
+    return there
+
+
+def _not_made(made: View, why: str) -> View:
+    return View(made.table, made.name, made.fields, made.select, made.statement, made=False, why=why)
+
+
+def _quoted(dots: str) -> str:
+    return ".".join(map(name, dots.split(".")))

@@ -1,0 +1,263 @@
+"""Changes over definitions: what holds of any sequence of them. The single rules are in tests/alter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from core.shapes import schema
+from driftline.core.changes import (
+    AddColumn,
+    AddPartitionField,
+    ColumnChange,
+    DropColumn,
+    MoveColumn,
+    Position,
+    Refused,
+    RelaxColumn,
+    RenameColumn,
+    SetDefault,
+    SetDoc,
+    SetSortOrder,
+    SortTerm,
+    Term,
+    WidenColumn,
+    apply,
+    diff,
+    evolve,
+    stages,
+)
+from driftline.core.definition import Definition
+from driftline.core.naming import marked_key
+from driftline.core.types import (
+    DOUBLE,
+    INT,
+    LONG,
+    STRING,
+    Field,
+    List,
+    Map,
+    Path,
+    Schema,
+    Struct,
+    Type,
+    children,
+    decimal,
+)
+from driftline.core.undo import restoration
+
+START = schema(
+    "a: int, b: float!required, s: {x: int, y: string, t: {u: decimal(5, 2)}}, l: {p: int, q: string}[1], m: map<string, {v: int, w: date}>"
+)
+NAMES = st.sampled_from("abcdexyz")
+TYPES: st.SearchStrategy[Type] = st.sampled_from(
+    [
+        INT,
+        STRING,
+        Struct((Field("p", INT), Field("q", LONG))),
+        List(Struct((Field("x", INT),))),
+        Map(STRING, INT),
+    ]
+)
+WIDER = {"int": LONG, "float": DOUBLE, "decimal": decimal(9, 2)}
+
+
+def defined(of: Schema) -> Definition:
+    return Definition(of, format_version=3, last_column=of.highest_id())
+
+
+@st.composite
+def change(draw: st.DrawFn, of: Schema) -> ColumnChange:
+    """A change that has a chance."""
+    fields = list(of.walk())
+    structs = [(), *(path for path, f in fields if isinstance(f.type, Struct))]
+    path, f = draw(st.sampled_from(fields))
+    siblings = [p[-1] for p, _ in fields if p[:-1] == path[:-1]]
+    to = draw(st.one_of(st.just(Position()), st.sampled_from(siblings).map(Position)))
+    return draw(
+        st.one_of(
+            st.builds(
+                lambda n, t, p: AddColumn(p, Field(n, t), to=None), NAMES, TYPES, st.sampled_from(structs)
+            ),
+            st.just(DropColumn(path)),
+            NAMES.map(lambda name: RenameColumn(path, name)),
+            st.just(MoveColumn(path, to)),
+            st.just(WidenColumn(path, WIDER.get(getattr(f.type, "name", ""), LONG))),
+            st.just(RelaxColumn(path)),
+            st.sampled_from([None, "one", "two"]).map(lambda doc: SetDoc(path, doc)),
+            st.integers(0, 9).map(lambda n: SetDefault(path, n)),
+        )
+    )
+
+
+@st.composite
+def evolved(draw: st.DrawFn) -> tuple[Schema, list[ColumnChange], Schema]:
+    """A schema, changes that are made in one call, and the schema after them."""
+    before, made = defined(START), list[ColumnChange]()
+    for _ in range(draw(st.integers(0, 3))):
+        before = _evolve(before, [draw(change(before.schema))])
+    now = before
+    for _ in range(draw(st.integers(1, 6))):
+        made.append(draw(change(now.schema)))
+        try:
+            now = evolve(before, made)
+        except Refused:
+            made.pop()
+    assume(made)
+    return before.schema, made, now.schema
+
+
+def _evolve(of: Definition, changes: list[ColumnChange]) -> Definition:
+    try:
+        return evolve(of, changes)
+    except Refused:
+        return of
+
+
+@given(evolved())
+def test_ids_are_unique_and_what_stays_keeps_its_own(case: tuple[Schema, list[ColumnChange], Schema]) -> None:
+    before, _, after = case
+    old = {f.id: f for _, f in before.walk()}
+    ids = [f.id for _, f in after.walk()]
+    assert len(set(ids)) == len(ids)
+    for _, f in after.walk():
+        if f.id in old:
+            assert type(f.type) is type(old[f.id].type)
+        else:
+            assert f.id > before.highest_id()
+
+
+@given(evolved())
+def test_names_in_a_struct_are_apart(case: tuple[Schema, list[ColumnChange], Schema]) -> None:
+    for struct in (case[2].struct, *(f.type for _, f in case[2].walk())):
+        names = [f.name.casefold() for f in children(struct)]
+        assert len(set(names)) == len(names)
+
+
+@given(evolved())
+def test_a_renamed_column_still_has_its_key(case: tuple[Schema, list[ColumnChange], Schema]) -> None:
+    before, made, after = case
+    assume(not any(isinstance(c, AddColumn) for c in made))
+    keys = {f.id: _key(f) for _, f in before.walk()}
+    assert all(_key(f) == keys[f.id] for _, f in after.walk())
+
+
+def _key(f: Field) -> str:
+    key = marked_key(f.doc)
+    return f.name if key is None else key
+
+
+@given(evolved())
+def test_the_difference_leads_from_one_to_the_other(
+    case: tuple[Schema, list[ColumnChange], Schema],
+) -> None:
+    before, _, after = case
+    reached = before
+    for start, end in stages(before, after):
+        assert start == reached or start.struct == reached.struct
+        reached = end
+        made = apply(start, diff(start, end))
+        assert _shape(made.struct) == _shape(end.struct)
+    assert reached == after
+    assert diff(after, after) == ()
+
+
+def _shape(type_: Type) -> object:
+    """A type without ids and docs."""
+    return (
+        type(type_),
+        getattr(type_, "args", None),
+        [(f.name, f.required, _shape(f.type)) for f in children(type_)],
+    )
+
+
+@given(evolved())
+def test_what_is_undone_is_as_it_was(case: tuple[Schema, list[ColumnChange], Schema]) -> None:
+    before, _, after = case
+    plan = restoration(defined(after), defined(before), [before, after])
+    back = {f.id: (path, f) for path, f in plan.after.schema.walk()}
+    types = {f.id: f.type for _, f in after.walk()}
+    assert [path for path, _ in before.walk()] == [path for path, _ in plan.after.schema.walk()]
+    for path, f in before.walk():
+        at, now = back[f.id]
+        assert at == path and now.doc == f.doc
+        if not children(f.type):
+            assert now.type == types.get(f.id, f.type), "as wide as it became"
+        assert f.required or not now.required
+    again = restoration(plan.after, defined(after), [before, after, plan.after.schema])
+    assert _names(again.after.schema) == _names(after)
+
+
+def _names(of: Schema) -> list[tuple[Path, int]]:
+    return [(path, f.id) for path, f in of.walk()]
+
+
+def test_hidden_and_back() -> None:
+    before = defined(START)
+    after = evolve(
+        before,
+        [
+            DropColumn(("s",)),
+            DropColumn(("l", "element", "p")),
+            AddColumn((), Field("n", Struct((Field("o", INT),)))),
+        ],
+    )
+    plan = restoration(after, before, [before.schema, after.schema])
+    assert plan.hidden == (("n",),)
+    assert plan.back == (("s",), ("l", "element", "p"))
+
+
+def test_a_widened_or_relaxed_column_stays() -> None:
+    before = defined(START)
+    after = evolve(before, [WidenColumn(("a",), LONG), RelaxColumn(("b",))])
+    plan = restoration(after, before, [before.schema, after.schema])
+    assert plan.changes_nothing
+    assert plan.stays == (
+        "a stays long: files may hold values that int cannot",
+        "b stays optional: rows may hold null there",
+    )
+
+
+def test_a_column_widened_and_then_dropped_comes_back_wide() -> None:
+    first = defined(START)
+    wide = evolve(first, [WidenColumn(("a",), LONG)])
+    gone = evolve(wide, [DropColumn(("a",))])
+    plan = restoration(gone, first, [first.schema, wide.schema, gone.schema])
+    assert plan.after.schema.struct.fields[0].type == LONG
+
+
+def test_a_required_column_that_was_dropped_comes_back_optional() -> None:
+    first = defined(START)
+    gone = evolve(first, [DropColumn(("b",))])
+    (found,) = [
+        f for f in restoration(gone, first, [first.schema]).after.schema.struct.fields if f.name == "b"
+    ]
+    assert not found.required
+
+
+def test_which_change_is_refused() -> None:
+    for changes, step in (
+        ([RenameColumn(("a",), "b"), SetDoc(("a",), "x")], 1),
+        ([RenameColumn(("a",), "c"), RenameColumn(("b",), "C"), SetDoc(("s",), "x")], 1),
+        ([AddPartitionField(Term(("a",))), DropColumn(("a",))], 1),
+        ([SetSortOrder((SortTerm(Term(("a",))),)), SetDoc(("a",), "x"), DropColumn(("a",))], 2),
+    ):
+        with pytest.raises(Refused) as caught:
+            evolve(defined(START), changes)  # type: ignore[arg-type]
+        assert caught.value.step == step
+
+
+def test_the_layout_follows_a_rename() -> None:
+    after = evolve(defined(START), [AddPartitionField(Term(("a",))), RenameColumn(("a",), "z")])
+    (found,) = after.partition
+    assert (found.name, after.path_of(found.source)) == ("a", ("z",))
+
+
+def test_an_upgrade_is_part_of_it() -> None:
+    before = replace(defined(START), format_version=2)
+    with pytest.raises(Refused, match="--upgrade"):
+        evolve(before, [SetDefault(("a",), 1)])
+    assert evolve(before, [SetDefault(("a",), 1)], upgrade=True).format_version == 3

@@ -1,0 +1,303 @@
+"""What a change by hand does to an Iceberg table: one metadata version, beside other writers, over partitions and sort orders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline import quarantine
+from driftline.core.changes import AddColumn, DropColumn, RenameColumn, SetDefault
+from driftline.core.types import INT, LONG, Field
+from driftline.errors import DataError, UsageError
+from driftline.formats.iceberg import CommitConflict
+from driftline.formats.iceberg.alteration import Draft
+from driftline.lake import Lake, Table
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str, tmp_path: Path) -> Table:
+    table = lake.table(table_name)
+    table.ingest(lines(tmp_path, '{"id": 1, "name": "a", "s": {"x": 1}}'))
+    return table
+
+
+def lines(folder: Path, *records: str) -> Path:
+    file = folder / "in.jsonl"
+    file.write_text("\n".join(records))
+    return file
+
+
+def alter(table: Table, *actions: str, upgrade: bool = False) -> None:
+    sql = "; ".join(f"ALTER TABLE {table.name} {action}" for action in actions)
+    table.lake.alter(sql, upgrade=upgrade)
+
+
+def versions(table: Table) -> int:
+    return table.lake.sql(f"select * from {table.format.full_name}.metadata_log_entries").count()
+
+
+EVERYTHING = (
+    "RENAME id TO name",
+    "RENAME name TO id",
+    "ADD COLUMN s.y int DEFAULT 3",
+    "RENAME s.x TO z",
+    "ADD COLUMN s.x string",
+    "ADD PARTITION FIELD bucket(4, s.y)",
+    "WRITE ORDERED BY s.x",
+    "SET TBLPROPERTIES ('commit.retry.num-retries' = '9')",
+)
+
+
+def test_all_of_it_is_one_metadata_version(table: Table) -> None:
+    before = versions(table)
+    alter(table, *EVERYTHING, upgrade=True)
+    assert versions(table) == before + 1
+    (row,) = table.read().collect()
+    assert row.asDict(recursive=True) == {"name": 1, "id": "a", "s": {"z": 1, "y": 3, "x": None}}
+    assert table.state().properties["commit.retry.num-retries"] == "9"
+
+
+def test_one_that_cannot_be_leaves_all_of_them(table: Table) -> None:
+    before = table.state()
+    with pytest.raises(UsageError, match="there is no column nowhere"):
+        alter(table, *EVERYTHING, "DROP COLUMN nowhere", upgrade=True)
+    assert table.state() == before
+
+
+def test_what_iceberg_itself_refuses_leaves_all_of_them(table: Table) -> None:
+    before = table.state()
+    with pytest.raises(DataError, match=r"refused the change: .*nowhere"):
+        alter(
+            table, "ADD COLUMN n int", "SET TBLPROPERTIES ('write.metadata.metrics.column.nowhere' = 'full')"
+        )
+    assert table.state() == before
+
+
+def test_nothing_to_do_makes_no_version(table: Table) -> None:
+    before = versions(table)
+    done = table.lake.alter(f"ALTER TABLE {table.name} ADD COLUMN IF NOT EXISTS id long")
+    assert done.changes == () and versions(table) == before
+
+
+def test_values_in_place_of_sql(table: Table) -> None:
+    done = table.alter(
+        AddColumn(("s",), Field("n", INT)),
+        RenameColumn(("s", "n"), "m"),
+        SetDefault(("s", "m"), 5),
+        upgrade=True,
+    )
+    assert done.to_dict()["changes"] == [
+        {"action": "add", "path": "s.n", "type": "int"},
+        {"action": "rename", "path": "s.n", "to": "m"},
+        {"action": "default", "path": "s.m", "default": "5"},
+    ]
+    assert table.state().schema.find(("s", "m")) is not None
+    with pytest.raises(UsageError, match="there is no column z"):
+        table.alter(DropColumn(("z",)))
+    with pytest.raises(UsageError, match="no change"):
+        table.alter()
+
+
+def test_a_faster_writer(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R93: a stale change loses, and is made anew on what the other left."""
+    others = ["add column other int", "rename column s to t"]
+    commit = Draft.commit
+
+    def slow(self: Draft) -> None:
+        if others:
+            lake.sql(f"alter table {table.format.full_name} {others.pop(0)}")
+        commit(self)
+
+    monkeypatch.setattr(Draft, "commit", slow)
+    alter(table, "ADD COLUMN mine int")
+    assert [f.name for f in table.state().schema.struct.fields] == ["id", "name", "t", "other", "mine"]
+
+
+def test_a_faster_writer_that_took_the_column(
+    table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = ["drop column name"]
+    commit = Draft.commit
+
+    def slow(self: Draft) -> None:
+        if others:
+            lake.sql(f"alter table {table.format.full_name} {others.pop()}")
+        commit(self)
+
+    monkeypatch.setattr(Draft, "commit", slow)
+    with pytest.raises(UsageError, match="there is no column name"):
+        alter(table, "RENAME name TO n")
+
+
+def test_writers_that_never_stop(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def conflict(self: Draft) -> None:
+        raise CommitConflict("someone was faster")
+
+    monkeypatch.setattr(Draft, "commit", conflict)
+    with pytest.raises(DataError, match="other writers keep changing this table"):
+        alter(table, "ADD COLUMN n int")
+
+
+def test_an_append_that_was_prepared_before(table: Table, spark: SparkSession, tmp_path: Path) -> None:
+    """R94: a batch between planning and commit goes in, planned anew."""
+    from driftline.formats.iceberg import Transaction
+
+    append, pending = Transaction.append, ["RENAME name TO label"]
+
+    def interrupted(self: Any, *args: Any) -> int:
+        written = append(self, *args)
+        if pending:
+            alter(table, pending.pop())
+        return written
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transaction, "append", interrupted)
+        table.ingest(lines(tmp_path, '{"id": 2, "name": "b"}'))
+    assert sorted(map(tuple, table.read().select("id", "label").collect())) == [(1, "a"), (2, "b")]
+
+
+def test_a_table_with_its_quarantine_gets_another_name(table: Table, lake: Lake, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, "broken"))
+    done = lake.alter(f"ALTER TABLE lake.{table.name} RENAME TO {table.name.split('.')[1]}_new")
+    renamed = lake.table(done.table)
+    assert done.table == f"{table.name}_new"
+    assert renamed.read().count() == 1
+    assert quarantine.of(renamed.format).read().count() == 1
+    assert not table.format.load().exists
+    renamed.ingest(lines(tmp_path, '{"id": 2}'))
+    with pytest.raises(UsageError, match="there is no table"):
+        lake.alter(f"ALTER TABLE {table.name} RENAME TO other")
+    with pytest.raises(UsageError, match="is its name already"):
+        lake.alter(f"ALTER TABLE {renamed.name} RENAME TO {renamed.name}")
+    with pytest.raises(UsageError, match="RENAME TO stands alone"):
+        lake.alter(f"ALTER TABLE {renamed.name} ADD COLUMN z int; ALTER TABLE {renamed.name} RENAME TO other")
+
+
+def test_a_name_that_is_taken(table: Table, lake: Lake, tmp_path: Path) -> None:
+    other = lake.table(f"{table.name}_other")
+    other.ingest(lines(tmp_path, '{"id": 2}', "broken"))
+    with pytest.raises(DataError, match="there is a table"):
+        lake.alter(f"ALTER TABLE {other.name} RENAME TO {table.name}")
+    assert other.read().count() == 1
+    assert quarantine.of(other.format).read().count() == 1
+
+
+def test_tables_that_are_not_there(lake: Lake, table: Table) -> None:
+    with pytest.raises(UsageError, match=r"there is no table t\.nothing"):
+        lake.alter("ALTER TABLE t.nothing DROP COLUMN x")
+    assert lake.alter("ALTER TABLE IF EXISTS t.nothing DROP COLUMN x").changes == ()
+    with pytest.raises(UsageError, match="the statements are about"):
+        lake.alter(f"ALTER TABLE {table.name} DROP COLUMN name; ALTER TABLE t.other DROP COLUMN name")
+    with pytest.raises(UsageError, match=r"namespace\.table"):
+        lake.alter("ALTER TABLE orders DROP COLUMN name")
+
+
+# Names, and what the next batch does ----------------------------------------------------------------------------
+
+
+def test_a_renamed_column_goes_on_being_filled(table: Table, tmp_path: Path) -> None:
+    alter(table, "RENAME name TO label", "RENAME s.x TO z", "ALTER label COMMENT 'for people'")
+    result = table.ingest(lines(tmp_path, '{"id": 2, "name": "b", "s": {"x": 2}}'))
+    assert not result.changes
+    rows = table.read().select("id", "label", "s.z").collect()
+    assert sorted(map(tuple, rows)) == [(1, "a", 1), (2, "b", 2)]
+    result = table.ingest(lines(tmp_path, '{"id": 3, "name": 7}'))
+    assert not result.changes, "a number is in the string column, by whatever name"
+
+
+def test_a_dropped_sibling_and_the_next_conflict(table: Table, lake: Lake, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"id": "x"}'))
+    assert [f.name for f in table.state().schema.struct.fields] == ["id", "name", "s", "id_string"]
+    done = lake.alter(f"ALTER TABLE {table.name} DROP COLUMN id_string")
+    assert done.notes == ("the next string of id makes id_string string, empty in the rows before",)
+    table.ingest(lines(tmp_path, '{"id": "y"}'))
+    rows = table.read().select("id", "id_string").collect()
+    assert sorted(map(tuple, rows), key=str) == [(1, None), (None, "y"), (None, None)]
+
+
+def test_a_dropped_column_whose_values_have_another(table: Table, lake: Lake, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"id": "x"}'))
+    done = lake.alter(f"ALTER TABLE {table.name} DROP COLUMN id")
+    assert done.notes == ("the next long of id goes to the columns that remain",)
+    assert not table.ingest(lines(tmp_path, '{"id": 5}')).changes
+
+
+# Layout ---------------------------------------------------------------------------------------------------------
+
+
+def files(table: Table) -> list[Any]:
+    return table.lake.sql(f"select * from {table.format.full_name}.files order by file_path").collect()
+
+
+def test_old_files_stay_and_new_ones_follow_the_new_layout(table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"id": 1, "name": "p"}', '{"id": 2, "name": "q"}'))
+    old = {f.file_path for f in files(table)}
+    alter(table, "ADD PARTITION FIELD name")
+    table.ingest(lines(tmp_path, '{"id": 3, "name": "p"}', '{"id": 4, "name": "q"}'))
+    alter(table, "REPLACE PARTITION FIELD name WITH bucket(2, id)")
+    table.ingest(lines(tmp_path, *(f'{{"id": {i}, "name": "p"}}' for i in range(5, 15))))
+    found = files(table)
+    assert old < {f.file_path for f in found}
+    by_spec = {spec: [f for f in found if f.spec_id == spec] for spec in (0, 1, 2)}
+    assert [len(by_spec[i]) for i in (0, 1, 2)] == [2, 2, 2]
+    assert sorted(f.partition.name for f in by_spec[1]) == ["p", "q"]
+    assert sorted(f.partition.id_bucket_2 for f in by_spec[2]) == [0, 1]
+    assert sorted(r.id for r in table.read().where("name = 'q'").collect()) == [2, 4]
+    assert sorted(r.id for r in table.read().where("id = 4 or id = 7").collect()) == [4, 7]
+    shown = table.layout().to_dict()
+    assert [(g["by"], g["files"], g["records"], g["current"]) for g in shown["partitions"]] == [
+        ([], 2, 3, False),
+        (["name"], 2, 2, False),
+        (["bucket(2, id)"], 2, 10, True),
+    ]
+
+
+def test_a_filter_prunes_in_both_layouts(table: Table, tmp_path: Path) -> None:
+    alter(table, "ADD PARTITION FIELD name")
+    table.ingest(lines(tmp_path, '{"id": 2, "name": "p"}', '{"id": 3, "name": "q"}'))
+    alter(table, "ADD PARTITION FIELD truncate(10, id)")
+    table.ingest(
+        lines(tmp_path, '{"id": 4, "name": "p"}', '{"id": 30, "name": "p"}', '{"id": 31, "name": "q"}')
+    )
+    assert len(files(table)) == 6
+    java = table.format.java()
+    jvm: Any = table.lake.spark._jvm
+    expressions = jvm.org.apache.iceberg.expressions.Expressions
+
+    def scanned(filter_: Any) -> int:
+        tasks, count = java.newScan().filter(filter_).planFiles().iterator(), 0
+        while tasks.hasNext():
+            tasks.next()
+            count += 1
+        return count
+
+    assert scanned(expressions.equal("name", "q")) == 2
+    assert scanned(expressions.equal("name", "p")) == 3
+    assert scanned(expressions.greaterThanOrEqual("id", 30)) == 2
+    assert scanned(expressions.alwaysTrue()) == 6
+
+
+def test_new_files_are_sorted(table: Table, spark: SparkSession) -> None:
+    alter(table, "WRITE ORDERED BY name DESC, id")
+    table.ingest(spark.sql("select 100 - id as id, string(id % 7) as name from range(50)"))
+    new = [f.file_path for f in files(table) if f.record_count > 1]
+    assert new
+    for path in new:
+        rows = pq.read_table(path.removeprefix("file:"), columns=["id", "name"]).to_pylist()
+        assert rows == sorted(sorted(rows, key=lambda r: r["id"]), key=lambda r: r["name"], reverse=True)
+    orders = spark.sql(f"select distinct sort_order_id from {table.format.full_name}.files").collect()
+    assert sorted(r.sort_order_id for r in orders) == [0, 1]
+
+
+def test_a_partition_source_is_widened_and_renamed(table: Table, tmp_path: Path) -> None:
+    alter(table, "ADD COLUMN n int", "ADD PARTITION FIELD bucket(4, n)", "ADD PARTITION FIELD n")
+    table.ingest(lines(tmp_path, '{"id": 2, "n": 5}'))
+    alter(table, "ALTER n TYPE bigint", "RENAME n TO m")
+    table.ingest(lines(tmp_path, '{"id": 3, "n": 5000000000}'))
+    assert table.state().schema.find(("m",)).type == LONG  # type: ignore[union-attr]
+    assert [r.id for r in table.read().where("m = 5").collect()] == [2]
+    assert [r.id for r in table.read().where("m = 5000000000").collect()] == [3]

@@ -1,0 +1,168 @@
+"""Captures of Kafka: a real broker on this machine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline import quarantine
+from driftline.capture.query import Batch
+from driftline.errors import DataError, SetupError, UsageError
+from driftline.lake import Lake, Table
+from servers.fixtures import kafka  # noqa: F401
+from servers.kafka import Kafka
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
+
+
+@pytest.fixture
+def topic(table_name: str) -> str:
+    return f"topic-{table_name}"
+
+
+def url(kafka: Kafka, topic: str) -> str:  # noqa: F811
+    return f"kafka://{kafka.address}/{topic}"
+
+
+def captured(table: Table, data: Any, **options: Any) -> list[Batch]:
+    batches: list[Batch] = []
+    query = table.capture(data, name="orders", on_batch=batches.append, **options)
+    assert query.awaitTermination(120)
+    return batches
+
+
+def ids(table: Table) -> list[Any]:
+    return sorted(row.id for row in table.read().select("id").collect())
+
+
+def test_records_are_taken_once(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    kafka.send(topic, [json.dumps({"id": i}).encode() for i in range(20)])
+    first = captured(table, url(kafka, topic), max_records=8)
+    written = [b.result.rows_written for b in first]
+    assert sum(written) == 20 and len(written) >= 3 and max(written) <= 8
+    assert captured(table, url(kafka, topic)) == []
+    kafka.send(topic, [b'{"id": "x", "new": {"a": 1.50}}'])
+    (batch,) = captured(table, url(kafka, topic))
+    assert {c.path for c in batch.result.changes} == {("id_string",), ("new",), ("new", "a")}
+    assert any(c.reason.place and str(c.reason.place).startswith(topic) for c in batch.result.changes)
+    assert table.read().where("id is not null").select("id").distinct().count() == 20
+
+
+def test_tombstones_and_values_that_are_no_records(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    values = [b'{"id": 1}', None, b"bad", b"", b" \n", b'{"id": "\xff"}', b"42", None, b'{"id": 2}']
+    kafka.send(topic, values, partition=1)
+    (batch,) = captured(table, url(kafka, topic))
+    assert (batch.tombstones, batch.result.rows_written, batch.result.rows_quarantined) == (2, 2, 5)
+    kept = quarantine.of(table.format).read().orderBy("offset").collect()
+    assert [(r.topic, r.partition, r.offset, r.raw) for r in kept] == [
+        (topic, 1, 2, "bad"),
+        (topic, 1, 3, ""),
+        (topic, 1, 4, " \n"),
+        (topic, 1, 5, '{"id": "\\xff"}'),
+        (topic, 1, 6, "42"),
+    ]
+    assert all(r.reason and r.source is None for r in kept)
+    assert [r.raw_bytes for r in kept if r.raw_bytes] == [b'{"id": "\xff"}']
+    kafka.send(topic, [None], partition=1)
+    (batch,) = captured(table, url(kafka, topic))
+    assert (batch.tombstones, batch.result.snapshot) == (1, None)
+
+
+@pytest.mark.parametrize("more", [b'{"id": 3, "_kafka": "mine"}', b"bad", b'{"id": 3, "a": 1.50}\n'])
+def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, more: bytes) -> None:  # noqa: F811
+    """The metadata stand in a column that no key of the data gets into."""
+    kafka.send(topic, [(b"k1", b'{"id": 1, "a": "x"}'), (b"\xff", b'{"id": 2}'), (None, None)], partition=0)
+    (first,) = captured(table, url(kafka, topic), metadata=True)
+    assert [c.path for c in first.result.changes if c.path[0] == "_kafka"] == [("_kafka",)]
+    kafka.send(topic, [(b"k3", b'{"id": 3, "_kafka": {"key": 5}}'), (b"k4", more)], partition=1)
+    captured(table, url(kafka, topic), metadata=True)
+    rows = {r.id: r._kafka for r in table.read().where("_kafka.key != 'k4' or _kafka.key is null").collect()}
+    assert {i: (k.key, k.key_bytes, k.topic, k.partition, k.offset) for i, k in rows.items()} == {
+        1: ("k1", None, topic, 0, 0),
+        2: (None, b"\xff", topic, 0, 1),
+        3: ("k3", None, topic, 1, 0),
+    }
+    assert rows[1].timestamp is not None
+    names = [f.name for f in table.state().schema.struct.fields]
+    assert "_kafka_record" in names or any(n.startswith("_kafka_") for n in names)
+
+
+def test_metadata_of_batches_with_nothing_new(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    for i in range(2):
+        kafka.send(topic, [json.dumps({"id": i}).encode()])
+        captured(table, url(kafka, topic), metadata=True)
+    assert table.lake.sql(f"select * from {table.format.full_name}.metadata_log_entries").count() == 2
+    assert table.read().where("_kafka.offset >= 0").count() == 2
+
+
+def test_a_frame_of_ones_own(table: Table, spark: SparkSession, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    kafka.send(topic, [b'{"id": 1}', b"bad"], partition=1)
+    frame = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.address)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    captured(table, frame, json_column="value")
+    (kept,) = quarantine.of(table.format).read().collect()
+    assert (kept.topic, kept.partition, kept.offset) == (topic, 1, 1)
+    captured(lake_table(table, "typed"), frame)
+    assert lake_table(table, "typed").read().where("value is not null").count() == 2
+
+
+def lake_table(table: Table, suffix: str) -> Table:
+    return table.lake.table(f"{table.name}_{suffix}")
+
+
+def test_a_topic_that_is_not_there(table: Table, kafka: Kafka) -> None:  # noqa: F811
+    with pytest.raises((UsageError, SetupError), match="topic nowhere"):
+        captured(table, f"kafka://{kafka.address}/nowhere?x".removesuffix("?x"))
+
+
+@pytest.mark.parametrize("wrong", ["kafka://", "kafka://host", "kafka://u:p@h/t", "kafka://h/a b"])
+def test_a_url_that_is_none(table: Table, wrong: str) -> None:
+    with pytest.raises(UsageError, match="no topic can be read"):
+        table.capture(wrong, name="orders")
+
+
+def test_a_broker_that_goes_away_and_comes_back(
+    table: Table,
+    kafka: Kafka,  # noqa: F811
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("driftline.capture.kafka.PATIENCE", 1_000)
+    kafka.send(topic, [b'{"id": 1}'])
+    captured(table, url(kafka, topic))
+    kafka.stop()
+    try:
+        with pytest.raises(SetupError, match=f"topic {topic}"):
+            captured(table, url(kafka, topic))
+    finally:
+        kafka.start()
+    kafka.send(topic, [b'{"id": 2}'])
+    captured(table, url(kafka, topic))
+    assert ids(table) == [1, 2]
+
+
+def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    kafka.send(topic, [json.dumps({"id": i}).encode() for i in range(4)], partition=0)
+    captured(table, url(kafka, topic), max_records=2)
+    kafka.send(topic, [json.dumps({"id": i}).encode() for i in range(4, 8)], partition=0)
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    for done in admin.delete_records([TopicPartition(topic, 0, 6)]).values():
+        done.result(30)
+    with pytest.raises(DataError, match="are gone"):
+        captured(table, url(kafka, topic))
+    captured(table, url(kafka, topic), skip_lost=True)
+    assert ids(table) == [0, 1, 2, 3, 6, 7]

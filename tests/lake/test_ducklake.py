@@ -1,0 +1,345 @@
+"""What a batch does to a DuckLake: one snapshot, all or nothing, read by DuckDB as Spark reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import driftline.ingest as road
+from driftline import quarantine
+from driftline.capture.token import BatchIsInError, Token
+from driftline.errors import DataError, SetupError, UsageError
+from driftline.formats.ducklake import Catalog, DuckLakeTransaction
+from driftline.lake import Lake, Table
+from driftline.source import open_source
+from lake.ducklake_peer import run, same
+from servers.postgres import Postgres
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, "lake", Catalog.of("duckdb", tmp_path / "lake of [*] ü"))
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return lake.table("shop.orders")
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    if Postgres.programs() is None:
+        pytest.skip("there is no PostgreSQL here: apt-get install postgresql")
+    with Postgres(tmp_path_factory.mktemp("postgres")) as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Lake:
+    """A lake whose catalog several processes may use at once."""
+    named = request.getfixturevalue("postgres").database() if request.param == "postgres" else "sqlite"
+    return Lake(spark, "lake", Catalog.of(named, tmp_path / "lake"))
+
+
+def lines(tmp_path: Path, *records: Any, name: str = "in") -> Path:
+    file = tmp_path / f"{name}.jsonl"
+    file.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in records))
+    return file
+
+
+def snapshots(lake: Lake) -> list[tuple[Any, ...]]:
+    assert lake.ducklake is not None
+    return lake.ducklake.read(
+        lambda c: c.rows(
+            "SELECT snapshot_id, changes_made, author, commit_message, commit_extra_info "
+            "FROM meta.ducklake_snapshot_changes ORDER BY snapshot_id"
+        )
+    )
+
+
+def parquet(lake: Lake) -> set[Path]:
+    assert lake.ducklake is not None
+    return set(Path(lake.ducklake.data).rglob("*.parquet"))
+
+
+def test_a_batch_is_one_snapshot_with_its_quarantine(lake: Lake, table: Table, tmp_path: Path) -> None:
+    result = table.ingest(lines(tmp_path, {"a": 1, "o": {"x": 1}}, "broken", {"a": "x"}))
+    assert (result.rows_written, result.rows_quarantined, result.snapshot) == (2, 1, 1)
+    _, changes, author, message, extra = snapshots(lake)[1]
+    assert changes.count("created_table") == 2
+    assert author == "driftline"
+    assert result.batch in message
+    assert "2 rows" in message
+    assert json.loads(extra)["driftline.batch"] == result.batch
+    assert table.state().properties["driftline.batch"] == result.batch
+    table.ingest(lines(tmp_path, {"a": 2, "b": [True]}, "also broken"))
+    assert len(snapshots(lake)) == 3
+    assert "add b" in snapshots(lake)[2][3]
+    assert {r.raw for r in lake.sql("select raw from shop.orders__quarantine").collect()} == {
+        "broken",
+        "also broken",
+    }
+    assert len(same(table.format, tmp_path)) == 3
+
+
+def test_marks_are_comments_nested_ones_too(lake: Lake, table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, {"a": 1, "o": [{"x": 1}]}))
+    before = {path: f.id for path, f in table.state().schema.walk()}
+    table.ingest(lines(tmp_path, {"a": "x", "o": [{"x": "s"}]}))
+    after = dict(table.state().schema.walk())
+    assert {path: after[path].id for path in before} == before
+    assert after["o", "element", "x_string"].doc == "upsolver_evolved_from:x"
+    assert lake.ducklake is not None
+    assert ("upsolver_evolved_from:a",) in run(
+        lake.ducklake, "SELECT comment FROM duckdb_columns() WHERE database_name = 'lk'"
+    )
+    same(table.format, tmp_path)
+
+
+def test_duckdb_goes_on_with_the_table(lake: Lake, table: Table, tmp_path: Path) -> None:
+    """Its own small inserts, which stay in the catalog, and its own ALTERs between ours."""
+    assert lake.ducklake is not None
+    table.ingest(lines(tmp_path, {"a": 1, "l": [1], "s": {"x": "p"}}))
+    run(lake.ducklake, "INSERT INTO lk.shop.orders VALUES (2, [2], {'x': 'q'})")
+    same(table.format, tmp_path)
+    table.ingest(lines(tmp_path, {"a": 3, "b": 1.5, "s": {"x": "r", "y": 1}}))
+    run(lake.ducklake, "INSERT INTO lk.shop.orders VALUES (4, [4], {'x': 's', 'y': 2}, 2.5)")
+    assert len(same(table.format, tmp_path)) == 4
+    run(
+        lake.ducklake,
+        "ALTER TABLE lk.shop.orders RENAME b TO c",
+        "ALTER TABLE lk.shop.orders ADD COLUMN s.n INTEGER DEFAULT 7",
+        "DELETE FROM lk.shop.orders WHERE a = 3",
+        "UPDATE lk.shop.orders SET c = 9 WHERE a = 2",
+    )
+    table.ingest(lines(tmp_path, {"a": 5, "c": 3, "s": {"n": 8}}))
+    rows = same(table.format, tmp_path)
+    assert sorted((r["c0"], r["c3"]) for r in rows) == [(1, None), (2, 9.0), (4, 2.5), (5, 3.0)]
+    assert run(lake.ducklake, "SELECT min(a), max(a), count(*) FROM lk.shop.orders") == [(1, 5, 4)]
+    run(lake.ducklake, "CALL ducklake_flush_inlined_data('lk')", "CALL ducklake_merge_adjacent_files('lk')")
+    assert len(same(table.format, tmp_path)) == 4
+
+
+def test_a_failing_commit_leaves_no_file_and_no_table(
+    lake: Lake, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: DuckLakeTransaction) -> None:
+        raise RuntimeError("the machine is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckLakeTransaction, "commit", fail)
+        with pytest.raises(RuntimeError):
+            table.ingest(lines(tmp_path, {"a": 1}, "broken"))
+    assert not table.format.load().exists
+    assert parquet(lake) == set()
+    assert table.ingest(lines(tmp_path, {"a": 1})).rows_written == 1
+
+
+def test_a_change_by_someone_else_meanwhile_is_planned_anew(
+    lake: Lake, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lake.ducklake is not None
+    catalog = lake.ducklake
+    table.ingest(lines(tmp_path, {"a": 1}))
+    meanwhile = ["ALTER TABLE lk.shop.orders RENAME a TO renamed"]
+    append = DuckLakeTransaction.append
+
+    def interrupted(self: DuckLakeTransaction, *args: Any) -> int:
+        if meanwhile:
+            run(catalog, meanwhile.pop())
+        return append(self, *args)
+
+    monkeypatch.setattr(DuckLakeTransaction, "append", interrupted)
+    assert table.ingest(lines(tmp_path, {"a": 2, "c": True})).rows_written == 1
+    assert [f.name for f in table.state().schema.struct.fields] == ["renamed", "a", "c"]
+    assert len(same(table.format, tmp_path)) == 2
+
+
+def test_rows_by_someone_else_meanwhile_are_no_conflict(
+    lake: Lake, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lake.ducklake is not None
+    catalog = lake.ducklake
+    table.ingest(lines(tmp_path, {"a": 1}))
+    calls: list[int] = []
+    append = DuckLakeTransaction.append
+
+    def interrupted(self: DuckLakeTransaction, *args: Any) -> int:
+        calls.append(1)
+        run(catalog, "INSERT INTO lk.shop.orders SELECT * FROM range(100)")
+        return append(self, *args)
+
+    monkeypatch.setattr(DuckLakeTransaction, "append", interrupted)
+    table.ingest(lines(tmp_path, {"a": 2, "c": True}))
+    assert calls == [1]
+    assert len(same(table.format, tmp_path)) == 102
+
+
+def bring(table: Table, folder: Path, epoch: int, *records: Any) -> None:
+    file = lines(folder, *records, name=f"e{epoch}")
+    road.ingest(table.format, open_source(table.lake.spark, file), token=Token("orders", "stream-1", epoch))
+
+
+def test_a_micro_batch_is_in_once(lake: Lake, table: Table, tmp_path: Path) -> None:
+    assert lake.ducklake is not None
+    bring(table, tmp_path, 0, {"a": 1}, "broken")
+    for _ in range(2):
+        with pytest.raises(BatchIsInError):
+            bring(table, tmp_path, 0, {"a": 1}, "broken")
+    bring(table, tmp_path, 1, {"a": 2})
+    run(lake.ducklake, "CALL ducklake_expire_snapshots('lk', older_than => now())")
+    with pytest.raises(BatchIsInError):
+        bring(table, tmp_path, 1, {"a": 2})
+    assert [r["c0"] for r in same(table.format, tmp_path)] == [1, 2]
+    assert quarantine.of(table.format).read().count() == 1
+
+
+def test_a_micro_batch_without_columns_is_in_quarantine_once(table: Table, tmp_path: Path) -> None:
+    for _ in range(2):
+        bring(table, tmp_path, 0, {}, {})
+    assert quarantine.of(table.format).read().count() == 2
+
+
+def test_nobody_registers_a_file_twice(table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, {"a": 1}))
+    state = table.format.load()
+    transaction = table.format.transaction(state)
+    transaction.append(table.lake.spark.sql("select 2L as a"), {})
+    again = table.format.transaction(state)
+    again._wanted.files = list(transaction._wanted.files)
+    transaction.commit()
+    with pytest.raises(DataError, match="is registered already"):
+        again.commit()
+    assert len(same(table.format, tmp_path)) == 2
+
+
+def test_undo_and_delete(table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, {"a": "x"}, {"a": "y"}))
+    transaction = table.format.transaction(table.format.load())
+    transaction.append(table.lake.spark.sql("select 'z' as a"), {})
+    transaction.commit()
+    assert len(same(table.format, tmp_path)) == 3
+    assert transaction.undo()
+    assert not transaction.undo()
+    table.format.delete("a", "y")
+    assert [r["c0"] for r in same(table.format, tmp_path)] == ["x"]
+
+
+def test_replacing_all_rows(lake: Lake, table: Table, tmp_path: Path) -> None:
+    assert lake.ducklake is not None
+    table.ingest(lines(tmp_path, {"a": 1}, {"a": 2}))
+    run(lake.ducklake, "INSERT INTO lk.shop.orders VALUES (3)", "DELETE FROM lk.shop.orders WHERE a = 1")
+    before = table.format.load()
+    transaction = table.format.transaction(before)
+    assert transaction.replace(table.read().selectExpr("a * 10 as a"), {}) == 2
+    transaction.commit()
+    assert [r["c0"] for r in same(table.format, tmp_path)] == [20, 30]
+    assert len(same(table.format, tmp_path, before.snapshot)) == 2
+
+
+def test_a_required_column_without_a_value(spark: SparkSession, table: Table, lake: Lake) -> None:
+    assert lake.ducklake is not None
+    lake.ducklake.make()
+    run(lake.ducklake, "CREATE SCHEMA lk.shop", "CREATE TABLE lk.shop.orders (a INTEGER NOT NULL, b INTEGER)")
+    transaction = table.format.transaction(table.format.load())
+    with pytest.raises(DataError, match="rows without a value for a, which is required"):
+        transaction.append(spark.sql("select cast(null as int) as a, 1 as b"), {})
+    transaction.abandon()
+    assert parquet(lake) == set()
+
+
+def test_names_that_differ_in_case(lake: Lake, table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, {"a": 1, "A": 2, "o": {"k": 1, "K": "x"}}))
+    assert {f.name for f in table.state().schema.struct.fields} == {"A", "o", "a_long"}
+    same(table.format, tmp_path)
+    with pytest.raises(DataError, match=r"there is a table shop\.orders"):
+        lake.table("shop.Orders").ingest(lines(tmp_path, {"a": 1}))
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b.c", "a.", ""])
+def test_names_that_are_no_table(lake: Lake, name: str) -> None:
+    with pytest.raises(UsageError, match=r"namespace\.table"):
+        lake.table(name)
+
+
+def test_hostile_names(lake: Lake, tmp_path: Path) -> None:
+    table = lake.table('it\'s; "drop".t`a`/b ü')
+    table.ingest(lines(tmp_path, {"it's": {'q"': 1}, "b`c": [{"d'": "x"}], "e;--": 1}))
+    table.ingest(lines(tmp_path, {"it's": {'q"': "y"}, "b`c": [{"d'": 1}]}))
+    assert len(same(table.format, tmp_path)) == 2
+    assert lake.ducklake is not None
+    assert all(Path(lake.ducklake.data) in p.resolve().parents for p in parquet(lake))
+
+
+def test_two_writers_at_once(shared: Lake, tmp_path: Path) -> None:
+    """Nothing lost, nothing doubled, though both also change the schema."""
+    table = shared.table("shop.orders")
+    table.ingest(lines(tmp_path, {"id": -1}))
+
+    def write(who: int) -> None:
+        for i in range(4):
+            table = shared.table("shop.orders")
+            table.ingest(
+                lines(tmp_path, {"id": who * 100 + i, f"w{who}_{i // 2}": i}, "x", name=f"w{who}-{i}")
+            )
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, range(2)))
+    rows = same(table.format, tmp_path)
+    assert sorted(r["c0"] for r in rows) == [-1, 0, 1, 2, 3, 100, 101, 102, 103]
+    assert quarantine.of(table.format).read().count() == 8
+
+
+def test_duckdb_reads_and_writes_the_same(shared: Lake, tmp_path: Path) -> None:
+    assert shared.ducklake is not None
+    table = shared.table("shop.orders")
+    table.ingest(
+        lines(
+            tmp_path,
+            {"a": 1, "s": {"x": [1, 2]}, "t": "2026-01-02T03:04:05Z", "d": 0.5, "b": True, "w": "it's"},
+        )
+    )
+    run(
+        shared.ducklake,
+        "INSERT INTO lk.shop.orders VALUES (2, {'x': [3]}, '2026-01-02 03:04:05.5+00', 1.5, false, 'ü\"')",
+        "INSERT INTO lk.shop.orders VALUES (NULL, NULL, NULL, NULL, NULL, NULL)",
+    )
+    assert len(same(table.format, tmp_path)) == 3
+    table.ingest(lines(tmp_path, {"a": "x", "s": {"y": 1}}))
+    run(
+        shared.ducklake,
+        "INSERT INTO lk.shop.orders (a, s) VALUES (4, {'x': NULL, 'y': 5})",
+        "DELETE FROM lk.shop.orders WHERE a = 2",
+    )
+    assert len(same(table.format, tmp_path)) == 4
+
+
+@pytest.mark.parametrize("named", ["duckdb", "sqlite"])
+def test_a_catalog_of_another_version_or_of_none(spark: SparkSession, tmp_path: Path, named: str) -> None:
+    lake = Lake(spark, "lake", Catalog.of(named, tmp_path))
+    assert lake.ducklake is not None
+    lake.ducklake.make()
+    lake.ducklake.write(
+        lambda c: c.execute("UPDATE meta.ducklake_metadata SET value = '1.1' WHERE key = 'version'")
+    )
+    with pytest.raises(SetupError, match=r"version 1\.1, not 1\.0"):
+        lake.table("a.b").read()
+    Path(lake.ducklake.target).write_bytes(b"no database at all" * 100)
+    with pytest.raises(SetupError, match="does not answer"):
+        lake.table("a.b").read()
+    Path(lake.ducklake.target).unlink()
+    with pytest.raises(UsageError, match=r"there is no table a\.b"):
+        lake.table("a.b").state()
+
+
+def test_a_server_that_is_away(spark: SparkSession, tmp_path: Path) -> None:
+    catalog = Catalog.of("postgres:host=127.0.0.1 port=1 password=s3cret connect_timeout=2", tmp_path)
+    with pytest.raises(SetupError, match="does not answer") as failed:
+        Lake(spark, "lake", catalog).table("a.b").read()
+    assert "s3cret" not in str(failed.value)

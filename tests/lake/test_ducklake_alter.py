@@ -1,0 +1,276 @@
+"""Changes by hand on a DuckLake: the seed's statements, and any sequence of them among ingests."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline.errors import DataError, DriftlineError
+from driftline.formats.ducklake import Catalog
+from driftline.lake import Lake, Table
+from lake.ducklake_peer import run, same
+from lake.formats import declare
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, "lake", Catalog.of("duckdb", tmp_path / "lake"))
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return lake.table("s.t")
+
+
+def names(table: Table) -> list[str]:
+    return [".".join(path) for path, _ in table.schema().schema.walk()]
+
+
+def lines(tmp_path: Path, *records: Any) -> Path:
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(map(json.dumps, records)))
+    return file
+
+
+RECORD = {"a": 1, "s": {"x": 1, "y": "p"}, "l": [{"z": 1}], "f": 0.5}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ADD COLUMN new_column INTEGER",
+        "ADD COLUMN new_column VARCHAR DEFAULT 'my_default'",
+        "ADD COLUMN s.new_field INTEGER",
+        "ADD COLUMN s.new_field INTEGER DEFAULT 5",
+        "ADD COLUMN l.element.new_field TIMESTAMPTZ DEFAULT '2026-01-02 03:04:05+00'",
+        "ADD COLUMN new_column DECIMAL(9, 2) DEFAULT 1.5 FIRST",
+        "ADD COLUMN new_column BOOLEAN DEFAULT true AFTER a",
+        "DROP COLUMN a",
+        "DROP COLUMN s.x",
+        "RENAME a TO b",
+        "RENAME COLUMN s.x TO new_name",
+        "RENAME l.element.z TO y",
+        "ALTER i SET TYPE BIGINT",
+        "ALTER n.i SET TYPE BIGINT",
+        "ALTER COLUMN g SET DATA TYPE DOUBLE",
+        "ALTER d TYPE DECIMAL(18, 2)",
+        "ALTER COLUMN f FIRST",
+        "ALTER COLUMN s.y FIRST",
+        "ALTER COLUMN a SET DEFAULT 7",
+        "ALTER COLUMN a COMMENT 'a comment'",
+        "ALTER COLUMN s.x COMMENT 'a nested comment'",
+    ],
+)
+def test_a_statement(lake: Lake, table: Table, tmp_path: Path, statement: str) -> None:
+    declare(
+        table,
+        "a bigint, s struct<x: bigint, y: string>, l array<struct<z: bigint>>, f double, i int, n struct<i: int>, "
+        "g float, d decimal(9, 2)",
+    )
+    table.ingest(lines(tmp_path, RECORD, {**RECORD, "i": 1, "n": {"i": 1}, "g": 1.5, "d": 1.25}))
+    before = table.format.load()
+    lake.alter(f"ALTER TABLE s.t {statement}")
+    assert (table.format.load().snapshot or 0) == (before.snapshot or 0) + 1
+    same(table.format, tmp_path)
+    table.ingest(lines(tmp_path, RECORD))
+    assert len(same(table.format, tmp_path)) == 3
+    assert len(same(table.format, tmp_path, before.snapshot)) == 2
+
+
+def test_what_a_default_does(lake: Lake, table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, {"a": 1}))
+    lake.alter(
+        "ALTER TABLE s.t ADD COLUMN p VARCHAR DEFAULT 'free'; ALTER TABLE s.t ALTER COLUMN p SET DEFAULT 'pro'"
+    )
+    assert [r["c1"] for r in same(table.format, tmp_path)] == ["free"]
+    assert lake.ducklake is not None
+    run(lake.ducklake, "INSERT INTO lk.s.t (a) VALUES (2)")
+    assert [r["c1"] for r in same(table.format, tmp_path)] == ["free", "pro"]
+    (field,) = (f for f in table.schema().schema.struct.fields if f.name == "p")
+    assert (field.initial_default, field.write_default) == ("free", "pro")
+
+
+def test_docs_go_where_duckdb_shows_them(lake: Lake, table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, RECORD))
+    lake.alter(
+        "ALTER TABLE s.t ALTER COLUMN a COMMENT 'it''s'; ALTER TABLE s.t ALTER COLUMN s.x COMMENT 'inside'"
+    )
+    assert lake.ducklake is not None
+    shown = run(lake.ducklake, "SELECT column_name, comment FROM duckdb_columns() WHERE database_name = 'lk'")
+    assert ("a", "it's") in shown
+    assert table.schema().schema.find(("s", "x")).doc == "inside"
+    run(lake.ducklake, "COMMENT ON COLUMN lk.s.t.a IS 'by DuckDB'")
+    assert table.schema().schema.find(("a",)).doc == "by DuckDB"
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("ALTER a SET TYPE DOUBLE", "cannot become"),
+        ("ALTER a SET TYPE VARCHAR", "cannot become"),
+        ("ALTER f SET TYPE REAL", "cannot become"),
+        ("ADD COLUMN u UUID", "Spark writes it as text"),
+        ("ADD COLUMN t TIME", "no type for it"),
+        ("ADD COLUMN A BIGINT", "already"),
+        ("RENAME f TO S", "already"),
+        ("ADD PARTITION FIELD truncate(4, f)", "truncate"),
+        ("ADD PARTITION FIELD s.y", "nested"),
+        ("DROP COLUMN nope", "there is no column nope"),
+    ],
+)
+def test_what_is_refused(lake: Lake, table: Table, tmp_path: Path, statement: str, says: str) -> None:
+    table.ingest(lines(tmp_path, RECORD))
+    before = table.format.load()
+    with pytest.raises(DriftlineError, match=says):
+        lake.alter(f"ALTER TABLE s.t {statement}")
+    assert table.format.load() == before
+    same(table.format, tmp_path)
+
+
+def test_what_duckdb_takes_though_it_loses_values(lake: Lake, table: Table, tmp_path: Path) -> None:
+    """Text as JSON cannot be read any more where it is none: we never ask for it, and say what is wrong."""
+    table.ingest(lines(tmp_path, {"a": "hello", "b": 9007199254740993}))
+    assert lake.ducklake is not None
+    run(lake.ducklake, "ALTER TABLE lk.s.t ALTER a SET TYPE JSON")
+    assert [r.a for r in table.read().collect()] == ["hello"]
+    with pytest.raises(DataError, match="cannot become"):
+        lake.alter("ALTER TABLE s.t ALTER b SET TYPE DOUBLE")
+    table.ingest(lines(tmp_path, {"a": "again"}))
+    assert [r.a_string for r in table.read().where("a_string is not null").collect()] == ["again"]
+
+
+def test_history_and_undo(lake: Lake, table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, {"a": 1, "b": "x"}))
+    lake.alter("ALTER TABLE s.t RENAME a TO c")
+    table.ingest(lines(tmp_path, {"a": "y", "b": "y"}))
+    lake.alter("ALTER TABLE s.t DROP COLUMN b")
+    table.ingest(lines(tmp_path, {"a": 2}))
+    past = table.history()
+    assert [entry.by for entry in past.entries] == ["batch", "alter", "batch", "alter"]
+    assert past.whole
+    undone = table.undo()
+    assert {v.path: v.count for v in undone.back} == {"b": 2}
+    rows = same(table.format, tmp_path)
+    assert sorted(str(r["c1"]) for r in rows) == ["None", "x", "y"]
+    table.ingest(lines(tmp_path, {"b": "z"}))
+    assert len(same(table.format, tmp_path)) == 4
+
+
+def test_rename_a_table(lake: Lake, table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"a": 1}\nbroken')
+    table.ingest(file)
+    lake.alter("ALTER TABLE s.t RENAME TO s.u")
+    assert not table.format.load().exists
+    assert len(same(lake.table("s.u").format, tmp_path)) == 1
+    assert lake.sql("select * from s.u__quarantine").count() == 1
+    with pytest.raises(DataError, match="another namespace"):
+        lake.alter("ALTER TABLE s.u RENAME TO other.u")
+
+
+def test_partitioned_and_sorted(lake: Lake, table: Table, tmp_path: Path) -> None:
+    declare(table, "d date, k string, n bigint, ts timestamp")
+    lake.alter("ALTER TABLE s.t SET PARTITIONED BY (k, bucket(4, n)); ALTER TABLE s.t SET SORTED BY (n DESC)")
+    assert lake.ducklake is not None
+    table.ingest(lines(tmp_path, {"d": "2026-01-02", "k": "first", "n": 1}))
+    same(table.format, tmp_path)
+    # The parts of a calendar, side by side as DuckLake has them.
+    run(lake.ducklake, "ALTER TABLE lk.s.t SET PARTITIONED BY (year(d), month(d), k, bucket(4, n))")
+    records = [
+        {"d": f"2026-0{i % 3 + 1}-02", "k": k, "n": i}
+        for i in range(12)
+        for k in ("a", "", "x/y z=ü%", None, "l" * 300)
+    ]
+    table.ingest(lines(tmp_path, *records, {"n": None}))
+    assert len(same(table.format, tmp_path)) == 62
+    for where in ("k = ''", "k = 'x/y z=ü%'", "k IS NULL", f"k = '{'l' * 300}'", "n = 7", "d = '2026-02-02'"):
+        ours = table.read().where(where).count()
+        assert run(lake.ducklake, f"SELECT count(*) FROM lk.s.t WHERE {where}") == [(ours,)]
+    files = lake.ducklake.read(
+        lambda c: c.rows("SELECT partition_value, count(*) FROM meta.ducklake_file_partition_value "
+                         "WHERE partition_key_index = 1 GROUP BY 1 ORDER BY 1")
+    )  # fmt: skip
+    assert {value for value, _ in files} >= {"1", "2", "3", None}
+    # It cannot have a path for the long one.
+    more = "INSERT INTO lk.s.t SELECT * FROM lk.s.t WHERE (length(k) < 200 AND k <> 'first') OR k IS NULL"
+    ours = folders(lake)
+    run(lake.ducklake, more)
+    assert folders(lake) == ours
+    run(lake.ducklake, "CALL ducklake_merge_adjacent_files('lk')")
+    assert len(same(table.format, tmp_path)) == 111
+    lake.alter("ALTER TABLE s.t RESET PARTITIONED BY; ALTER TABLE s.t RESET SORTED BY")
+    table.ingest(lines(tmp_path, {"n": 1}))
+    assert len(same(table.format, tmp_path)) == 112
+
+
+def folders(lake: Lake) -> set[Path]:
+    assert lake.ducklake is not None
+    return {file.parent for file in Path(lake.ducklake.data).rglob("*.parquet")}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_sequence(lake: Lake, table: Table, tmp_path: Path, seed: int) -> None:
+    """DuckDB and Spark read the same rows after every step, at every snapshot of the end."""
+    assert lake.ducklake is not None
+    rng = random.Random(seed)
+    table.ingest(lines(tmp_path, RECORD, {"a": 2}))
+    done: list[str] = []
+    for step in range(14):
+        try:
+            rng.choice(steps(lake, table, tmp_path, rng, step))()
+            done.append("done")
+        except DriftlineError as error:
+            done.append(error.message)
+        same(table.format, tmp_path)
+    newest = table.format.load().snapshot or 0
+    for at in range(1, newest + 1, 3):
+        same(table.format, tmp_path, at)
+    assert done.count("done") >= 7, done
+
+
+def steps(
+    lake: Lake, table: Table, tmp_path: Path, rng: random.Random, step: int
+) -> list[Callable[[], object]]:
+    """What may happen next."""
+    columns = [p for p in names(table) if "element" not in p.split(".")[-1:]]
+    some, other = rng.choice(columns), f"n{step}"
+    parent = rng.choice(["", *(f"{p}." for p in ("s", "l.element") if f"{p}.x" in columns or p == "s")])
+    return [
+        lambda: table.ingest(lines(tmp_path, *(record(rng) for _ in range(rng.randrange(1, 4))))),
+        lambda: table.ingest(lines(tmp_path, *(record(rng) for _ in range(rng.randrange(1, 4))))),
+        lambda: lake.alter(f"ALTER TABLE s.t ADD COLUMN {parent}{other} INTEGER DEFAULT {step}"),
+        lambda: lake.alter(f"ALTER TABLE s.t RENAME {some} TO {other}"),
+        lambda: lake.alter(f"ALTER TABLE s.t DROP COLUMN {some}"),
+        lambda: lake.alter(f"ALTER TABLE s.t ALTER COLUMN {some} FIRST"),
+        lambda: by_duckdb(table, f"ALTER TABLE lk.s.t ADD COLUMN {parent}{other} VARCHAR DEFAULT 'd'"),
+        lambda: by_duckdb(table, f"ALTER TABLE lk.s.t RENAME {some} TO {other}"),
+        lambda: by_duckdb(table, "INSERT INTO lk.s.t SELECT * FROM lk.s.t LIMIT 3"),
+        lambda: by_duckdb(table, "DELETE FROM lk.s.t WHERE rowid % 5 = 1"),
+        lambda: by_duckdb(table, "CALL ducklake_merge_adjacent_files('lk')"),
+        lambda: by_duckdb(table, "CALL ducklake_flush_inlined_data('lk')"),
+    ]
+
+
+def by_duckdb(table: Table, statement: str) -> None:
+    import duckdb
+
+    try:
+        run(table.format.catalog, statement)
+    except duckdb.Error as error:
+        raise DataError(str(error)) from error
+
+
+def record(rng: random.Random) -> dict[str, Any]:
+    values: list[Any] = [None, 1, -5, 2.5, "x", True, "2026-01-02", [1, "y"], {"q": 1}]
+    made = {k: rng.choice(values) for k in rng.sample(["a", "b", "f", "z"], 2)}
+    if rng.random() < 0.5:
+        made["s"] = {k: rng.choice(values) for k in rng.sample(["x", "y", "w"], 2)}
+    if rng.random() < 0.5:
+        made["l"] = [{"z": rng.choice(values)}, None, {"v": 1}][: rng.randrange(1, 4)]
+    return made

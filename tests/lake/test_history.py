@@ -1,0 +1,111 @@
+"""History: who changed a table's definition, when, and by which rule."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.errors import UsageError
+from driftline.lake import Lake, Table
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str, tmp_path: Path) -> Table:
+    table = lake.table(table_name)
+    table.ingest(lines(tmp_path, '{"id": 1, "name": "a"}'))
+    return table
+
+
+def lines(folder: Path, *records: str) -> Path:
+    file = folder / "in.jsonl"
+    file.write_text("\n".join(records))
+    return file
+
+
+def told(table: Table) -> list[dict[str, Any]]:
+    return [entry.to_dict() for entry in table.history().entries]
+
+
+def test_by_ingest_by_hand_and_from_outside(table: Table, lake: Lake, tmp_path: Path) -> None:
+    name = table.format.full_name
+    table.ingest(lines(tmp_path, '{"id": 2}'))  # no change
+    second = table.ingest(lines(tmp_path, '{"id": "x"}')).batch
+    lake.alter(f"ALTER TABLE {table.name} RENAME name TO label")
+    lake.sql(f"alter table {name} add column b int")
+    lake.sql(f"insert into {name} values (1, 'a', 'b', 3)")
+    lake.sql(f"alter table {name} add partition field label")
+    lake.alter(
+        f"ALTER TABLE {table.name} WRITE ORDERED BY id; ALTER TABLE {table.name} ADD PARTITION FIELD bucket(4, id)"
+    )
+    lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('x' = 'y')")  # no change of the schema
+    table.undo()
+    found = told(table)
+    assert [e["by"] for e in found] == ["batch", "batch", "alter", "outside", "outside", "alter", "undo"]
+    assert [e["schema"] for e in found] == [0, 1, 2, 3, 3, 3, 3]
+    assert found[1]["batch"] == second
+    assert found[2]["statement"] == f"ALTER TABLE {table.name} RENAME name TO label"
+    assert found[2]["changes"] == [
+        {"action": "comment", "path": "name", "comment": "upsolver_evolved_from:name"},
+        {"action": "rename", "path": "name", "to": "label"},
+    ]
+    assert found[3]["changes"] == [{"action": "add", "path": "b", "type": "int"}]
+    assert (found[4]["partition_before"], found[4]["partition"]) == ([], ["label"])
+    assert (found[5]["partition"], found[5]["sort"]) == (["label", "bucket(4, id)"], ["id"])
+    assert (found[6]["partition"], found[6]["sort"]) == (["label"], [])
+    times = [datetime.fromisoformat(e["at"]) for e in found]
+    assert times == sorted(times)
+    assert datetime.now(UTC) - times[0] < timedelta(minutes=10)
+
+
+def test_the_rule_of_a_batch(table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"id": "x", "s": {"y": 1}}'))
+    (sibling, new) = told(table)[-1]["changes"]
+    assert (sibling["path"], sibling["rule"], sibling["field"]) == ("id_string", "sibling", "id")
+    assert sibling["seen_in"].endswith("in.jsonl:1")
+    assert (new["path"], new["rule"]) == ("s", "first-sight")
+
+
+def test_differences_between_versions(table: Table, lake: Lake, tmp_path: Path) -> None:
+    lake.alter(f"ALTER TABLE {table.name} DROP COLUMN name")
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN n int FIRST")
+    history = table.history()
+    assert history.diff(0, 2).to_dict()["changes"] == [
+        {"action": "drop", "path": "name"},
+        {"action": "add", "path": "n", "type": "int"},
+        {"action": "move", "path": "n", "after": None},
+    ]
+    assert history.diff(2, 2).changes == ()
+    assert [c["action"] for c in history.diff(2, 0).to_dict()["changes"]] == ["drop", "add"]
+    with pytest.raises(UsageError, match="has no schema 9"):
+        history.diff(0, 9)
+
+
+def test_metadata_that_were_cleaned_away(table: Table, lake: Lake, tmp_path: Path) -> None:
+    lake.alter(
+        f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.metadata.delete-after-commit.enabled' = 'true', "
+        "'write.metadata.previous-versions-max' = '2')"
+    )
+    for i in range(4):
+        lake.alter(f"ALTER TABLE {table.name} ADD COLUMN c{i} int")
+    history = table.history()
+    assert not history.whole
+    found = told(table)
+    assert [e["schema"] for e in found] == [0, 1, 2, 3, 4]
+    assert [e["by"] for e in found] == ["unknown", "unknown", "unknown", "alter", "alter"]
+    assert [c["path"] for c in found[1]["changes"]] == ["c0"]
+
+
+def test_a_log_that_ends_in_a_file_that_is_gone(table: Table, lake: Lake, folder: Path) -> None:
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN n int")
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN m int")
+    first = min(folder.joinpath(*table.name.split("."), "metadata").glob("00000-*.metadata.json"))
+    first.unlink()
+    assert [e["by"] for e in told(table)] == ["unknown", "unknown", "alter"]
+
+
+def test_a_table_that_is_not_there(lake: Lake) -> None:
+    with pytest.raises(UsageError, match="there is no table"):
+        lake.table("t.nothing").history()

@@ -1,0 +1,81 @@
+"""A capture is killed at every point that matters, twice in a row, and again after its tables were tidied up: in the end
+every record is there once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from servers.fixtures import kafka  # noqa: F401
+from servers.kafka import Kafka
+
+# Where each start dies: at the making of the table, then in the batch after it, again and again, until that is in.
+DEATHS = [
+    ("committing", 1),
+    ("observing", 2),
+    ("planning", 1),
+    ("writing", 1),
+    ("quarantining", 1),
+    ("committing", 1),
+    ("committed", 1),
+    ("committed", 1),
+]
+TIDY = (5, 7)  # before these, snapshots expire to the last one and files are compacted
+RECORDS = 3  # of one batch, and one that is none
+
+
+def batch(number: int) -> list[str]:
+    """Records that give the table a column each time, and one that does not parse."""
+    good = [json.dumps({"id": RECORDS * number + i, f"c{number}": i, "a": i}) for i in range(RECORDS)]
+    return [*good, f"broken {number}"]
+
+
+def start(told: dict[str, Any]) -> tuple[int, str, str]:
+    """One run of the capture in a process group of its own."""
+    env = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+    script = Path(__file__).with_name("killed.py")
+    running = subprocess.Popen(
+        [sys.executable, script, json.dumps(told)],
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    out, err = running.communicate(timeout=180)
+    return running.returncode, out, err
+
+
+def died_everywhere(told: dict[str, Any], more: Callable[[int], object]) -> dict[str, Any]:
+    """Kills the capture at each of `DEATHS`, with one more batch to come each time; returns what is there in the end."""
+    more(0)
+    for number, death in enumerate(DEATHS):
+        more(number + 1)
+        code, out, err = start({**told, "die": death, "tidy": number in TIDY})
+        assert (code, out) == (-signal.SIGKILL, ""), err
+    code, out, err = start(told)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def check(found: dict[str, Any]) -> None:
+    batches = len(DEATHS) + 1
+    rows = found["table"]
+    assert rows["rows"] == rows["ids"] == RECORDS * batches
+    assert {c for c in rows if c.startswith("c")} == {f"c{n}" for n in range(batches)}
+    assert [n for c, n in rows.items() if c.startswith("c")] == [RECORDS] * batches
+    assert found["quarantine"] == {"rows": batches, "records": batches}
+
+
+def test_files(tmp_path):
+    source = tmp_path / "in"
+    source.mkdir()
+    told = {"lake": str(tmp_path / "lake"), "source": str(source), "table": "t.t", "name": "t",
+            "options": {"max_files": 1}}  # fmt: skip
+    check(died_everywhere(told, lambda n: (source / f"{n}.json").write_text("\n".join(batch(n)))))
+
+
+def test_kafka(tmp_path, kafka: Kafka):  # noqa: F811
+    told = {"lake": str(tmp_path / "lake"), "source": f"kafka://{kafka.address}/faults", "table": "t.t", "name": "t",
+            "options": {"max_records": RECORDS + 1}}  # fmt: skip
+    check(died_everywhere(told, lambda n: kafka.send("faults", [r.encode() for r in batch(n)], partition=0)))
