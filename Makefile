@@ -44,8 +44,8 @@ bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to pla
 	@$(PY) bench/stream.py $(ARGS)
 
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
-	@$(LOCK) --extra local $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
-	@$(LOCK) --extra local --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
+	@$(LOCK) --extra local --extra ducklake $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
+	@$(LOCK) --extra local --extra ducklake --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
 
 clean: ## remove what was made here
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -18,7 +18,13 @@ PLAIN = {
 }
 CASE = "spark.sql.caseSensitive"
 # In files, keys that differ only in case are two keys, and of duplicate keys the last counts.
-FILES = {**PLAIN, CASE: "true", "spark.sql.variant.allowDuplicateKeys": "true"}
+FILES = {
+    **PLAIN,
+    CASE: "true",
+    "spark.sql.variant.allowDuplicateKeys": "true",
+    # A thousand small files are a few tasks, and as few files of the table, not hundreds.
+    "spark.sql.files.openCostInBytes": "131072",
+}
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
             last, hint = str(conflict), "other writers keep changing this table: try again"
             _wait(attempt)
         except (_Misread, PySparkException, Py4JError) as error:
-            last, hint, cause = short(error), "did a file change while it was read? try again", error
+            last, hint, cause = short(error), _hint(error), error
             if not (_misread(error) and source.be_careful()):
                 break
     raise DataError(f"{table.name}: {last}", hint) from cause
@@ -213,6 +213,13 @@ def _no_columns(batch: _Batch, seen: Observation, planned: Plan, settings: Setti
         quarantined = kept.rows
         batch.progress("committed")
     return result(batch.table.name, batch.id, seen, planned, 0, quarantined, None)
+
+
+def _hint(error: BaseException) -> str:
+    full = ("No space left", "Disk quota exceeded", "File too large")
+    if any(sign in str(error) for sign in full):
+        return "make room on the disk, and try again: nothing of the batch is in"
+    return "did a file change while it was read? try again"
 
 
 def _misread(error: BaseException) -> bool:

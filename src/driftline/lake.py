@@ -14,8 +14,9 @@ from driftline.core.exclude import excluded_paths
 from driftline.core.naming import is_metadata
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema, Struct, dotted
-from driftline.errors import UsageError
+from driftline.errors import DriftlineError, UsageError
 from driftline.formats.iceberg import IcebergTable, State
+from driftline.notice import Notice
 from driftline.report.result import Result
 from driftline.settings import from_properties
 from driftline.source import open_source
@@ -158,15 +159,20 @@ class Table:
         strings: bool = False,
         settings: Mapping[str, str] | None = None,
         dry_run: bool = False,
+        on_change: str | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Result:
         """Takes a DataFrame, or files, into the table as one batch.
 
         ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
-        ``strings``: CSV cells stay text. Raises UsageError, DataError; the table is then as it was.
+        ``strings``: CSV cells stay text. ``on_change``: a command that is called, or a URL that is posted to, where the
+        batch changed the schema or left records in quarantine. Raises UsageError, DataError; the table is then as it was.
         """
         source = open_source(self.lake.spark, data, format=format, json_column=json_column, strings=strings)
-        return road.ingest(self.format, source, settings=settings, dry_run=dry_run, progress=progress)
+        result = road.ingest(self.format, source, settings=settings, dry_run=dry_run, progress=progress)
+        if on_change and not dry_run:
+            Notice(on_change).send(result)
+        return result
 
     def alter(self, *changes: TableChange, upgrade: bool = False) -> Altered:
         """Makes the changes, values of `driftline.core.changes`, in one commit, or none of them.
@@ -194,6 +200,7 @@ class Table:
         settings: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[Batch], None] = lambda _: None,
+        on_change: str | None = None,
     ) -> CaptureQuery:
         """Takes a stream into the table, each record once, and returns Spark's StreamingQuery of it.
 
@@ -203,7 +210,7 @@ class Table:
         has caught up. ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
         ``metadata``: key, topic, partition, offset and timestamp of Kafka's records go along, in a column of their
         own. ``skip_lost``: goes on without records that Kafka has deleted before they were taken.
-        ``on_batch`` is told of each micro-batch, in another thread. Raises UsageError, DataError, SetupError; so does
+        ``on_batch`` is told of each micro-batch, in another thread. ``on_change``: as with `ingest`. Raises UsageError, DataError, SetupError; so does
         the query's `awaitTermination`.
         """
         from driftline.capture import capture
@@ -211,7 +218,7 @@ class Table:
         return capture(
             self, data, name, checkpoint=checkpoint, every=every, format=format, json_column=json_column,
             strings=strings, metadata=metadata, max_files=max_files, max_records=max_records, skip_lost=skip_lost,
-            settings=settings or {}, progress=progress, on_batch=on_batch,
+            settings=settings or {}, progress=progress, on_batch=_noticed(on_change, on_batch),
         )  # fmt: skip
 
     def history(self) -> History:
@@ -263,7 +270,8 @@ class Table:
         """
         from driftline.resolve import resolve
 
-        return resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
+        done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
+        return done if dry_run else replace(done, notes=(*done.notes, *_view_note(self)))
 
     def quarantine(self) -> Quarantine:
         """What could not be accepted and waits, by reason. Raises UsageError where there is no such table."""
@@ -336,6 +344,30 @@ class Table:
             ignore=[_keys(path) for path in left_out],
             units={_keys(path): unit for path, unit in epoch_units(contract)},
         )
+
+
+def _view_note(table: Table) -> tuple[str, ...]:
+    """The table's view follows it, where there is one; what there is to say of that."""
+    from driftline.view import remade
+
+    try:
+        made = remade(table)
+    except DriftlineError as error:
+        return (f"the view of {table.name} is to be made again: {error.message}",)
+    return (f"view {made.name} was made again",) if made else ()
+
+
+def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:
+    """Tells of a micro-batch there too."""
+    if not on_change:
+        return on_batch
+    notice = Notice(on_change)
+
+    def tell(batch: Batch) -> None:
+        notice.send(batch.result, {"capture": batch.capture, "epoch": batch.epoch})
+        on_batch(batch)
+
+    return tell
 
 
 def _keys(path: tuple[str, ...]) -> str:

@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from driftline.core.changes import Change, apply, to_dict
-from driftline.core.naming import MARK
 from driftline.core.schema_json import type_name
 from driftline.core.siblings import families
 from driftline.core.types import List, Map, Path, Schema, Struct, Type
@@ -31,18 +30,16 @@ _LOG = logging.getLogger("driftline")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """``to``: a URL, to which JSON is posted; or a command of the shell, which gets it on standard input. ``mark``: the
-    table's prefix of an evolved column's doc."""
+    """``to``: a URL, to which JSON is posted; or a command of the shell, which gets it on standard input."""
 
     to: str = field(repr=False)
-    mark: str = MARK
     timeout: float = TIMEOUT
 
     def send(self, result: Result, more: Mapping[str, Any] | None = None) -> bool:
         """Tells of a batch, if there is something to tell; whether that was told. ``more``: goes along."""
         if not (result.changes or result.rows_quarantined):
             return True
-        body = json.dumps({**told(result, self.mark), **(more or {})}, ensure_ascii=False).encode()
+        body = json.dumps({**told(result), **(more or {})}, ensure_ascii=False).encode()
         try:
             self._post(body) if self._is_url else self._call(body)
         except Exception as error:
@@ -95,18 +92,21 @@ class Notice:
                 return str(reason or type(error).__name__)
 
 
-def told(result: Result, prefix: str = MARK) -> dict[str, Any]:
+def told(result: Result) -> dict[str, Any]:
     """What a notice says: the batch's counts; each change with the field's columns before and after it; what is in
     quarantine, and why."""
     whole = result.to_dict()
     after = apply(result.before, result.changes)
     return {
-        **{k: whole[k] for k in ("table", "batch", "rows_read", "rows_written", "rows_quarantined", "snapshot")},
+        **{
+            k: whole[k]
+            for k in ("table", "batch", "rows_read", "rows_written", "rows_quarantined", "snapshot")
+        },
         "changes": [
             {
                 **to_dict(change),
-                "before": _columns(result.before, change, prefix),
-                "after": _columns(after, change, prefix),
+                "before": _columns(result.before, change),
+                "after": _columns(after, change),
             }
             for change in result.changes[:LISTED]
         ],
@@ -116,7 +116,7 @@ def told(result: Result, prefix: str = MARK) -> dict[str, Any]:
     }
 
 
-def _columns(schema: Schema, change: Change, prefix: str) -> dict[str, str]:
+def _columns(schema: Schema, change: Change) -> dict[str, str]:
     """The columns that the change's field has in a schema, by their names, each with its type."""
     path, of = change.path, change.reason.field or change.path
     struct = _struct(schema.struct, path[:-1])
@@ -128,7 +128,7 @@ def _columns(schema: Schema, change: Change, prefix: str) -> dict[str, str]:
     keys = {of[-1], path[-1]}
     return {
         column.name: type_name(column.type)
-        for family in families([struct], prefix)
+        for family in families([struct])
         if family.key in keys or any(c.name == path[-1] for c in family.columns)
         for column in family.columns
     }

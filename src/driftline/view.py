@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from driftline.lake import Table
 
 SUFFIX = "_settled"
-_OF = "driftline.view-of"
+_OF, _TYPES = "driftline.view-of", "driftline.view-types"
 _NO_VIEWS = ("not supported by catalog", "without view support", "ability.views", "does not support views")
 
 
@@ -78,7 +79,8 @@ def view(
     select = _select(fold, state.schema, one, table.format.full_name if iceberg else _quoted(table.name))
     fields = tuple(settling.drifted)
     full = _quoted(f"{table.lake.catalog}.{at}" if iceberg else at)
-    statement = _statement(full, table.name, one, fields, select)
+    properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
+    statement = _statement(full, properties, one, fields, select)
     made = View(table.name, at, fields, select, statement, made=False)
     if not make:
         return made
@@ -105,14 +107,26 @@ def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
     return "select\n  " + ",\n  ".join(listed) + f"\nfrom {relation}"
 
 
-def _statement(full: str, table: str, one: One, fields: tuple[Drifted, ...], select: str) -> str:
+def remade(table: Table) -> View | None:
+    """The table's view made anew, as it was wanted, where there is one of the usual name. Raises UsageError, DataError."""
+    name_ = table.name + SUFFIX
+    there = _properties(table.lake.spark, _quoted(f"{table.lake.catalog}.{name_}"))
+    if table.lake.ducklake is not None or there.get(_OF) != table.name:
+        return None
+    return view(table, types=json.loads(there.get(_TYPES, "{}")))
+
+
+def _statement(
+    full: str, properties: Mapping[str, str], one: One, fields: tuple[Drifted, ...], select: str
+) -> str:
     of = {f.path[0]: ", ".join(c.name for c in f.columns) for f in fields if len(f.path) == 1}
     told = {m.key: f" comment {literal(f'one of {of[m.key]}')}" for m in one.fields or () if m.key in of}
+    listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     columns = ",\n  ".join(f"{name(m.name)}{told.get(m.key, '')}" for m in one.fields or ())
     return (
         f"create or replace view {full} (\n  {columns}\n)\n"
-        f"comment {literal(f'{table}, each field as one column')}\n"
-        f"tblproperties ({literal(_OF)} = {literal(table)})\nas {select}"
+        f"comment {literal(f'{properties[_OF]}, each field as one column')}\n"
+        f"tblproperties ({listed})\nas {select}"
     )
 
 
@@ -142,15 +156,24 @@ def _columns_before(spark: SparkSession, made: View, full: str) -> list[str] | N
     from pyspark.errors import PySparkException
 
     try:
-        properties = {row.key: row.value for row in spark.sql(f"show tblproperties {full}").collect()}
         there = [row.col_name for row in spark.sql(f"describe {full}").collect()]
     except PySparkException:  # there is none
         return None
-    if properties.get(_OF) is None:
+    if _OF not in _properties(spark, full):
         raise DataError(
             f"{made.name} is there already, and not a view that driftline made", "name another with --name"
         )
     return there
+
+
+def _properties(spark: SparkSession, full: str) -> dict[str, str]:
+    """What a view says of itself; nothing where there is none."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return {row.key: row.value for row in spark.sql(f"show tblproperties {full}").collect()}
+    except PySparkException:
+        return {}
 
 
 def _not_made(made: View, why: str) -> View:

@@ -18,6 +18,7 @@ from driftline.cli.options import (
     Hints,
     Into,
     Json,
+    OnChange,
     PolicyOption,
     Sets,
     Strings,
@@ -75,6 +76,7 @@ def capture(
     set_: Sets = None,
     strings: Strings = False,
     json: Json = False,
+    on_change: OnChange = None,
 ) -> None:
     """Take what is new in a source into a table, each record once.
 
@@ -102,6 +104,7 @@ def capture(
         settings=settings,
         progress=shown.phase,
         on_batch=shown.batches.put,
+        on_change=on_change,
     )
     with scope.interrupt.gently(query.stop):
         shown.until_it_ends(query)

@@ -22,6 +22,7 @@ from driftline.cli.options import (
     Hints,
     Into,
     Json,
+    OnChange,
     PerFile,
     PolicyOption,
     Sets,
@@ -30,8 +31,11 @@ from driftline.cli.options import (
     TableName,
     table_settings,
 )
+from driftline.cli.quarantine import quarantine
+from driftline.cli.resolve import resolve
 from driftline.cli.scope import Scope
 from driftline.cli.stats import stats
+from driftline.cli.view import view
 
 app = typer.Typer(
     name="driftline",
@@ -91,12 +95,16 @@ def ingest(
     set_: Sets = None,
     strings: Strings = False,
     json: Json = False,
+    on_change: OnChange = None,
 ) -> None:
     """Take files into a table, as one batch."""
     settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude)
     with _files(sources, format) as (kind, files):
         batches = [[file] for file in sorted(files)] if batch_per_file else [files]
-        _ingest(context.obj, batches, into, kind, settings, strings=strings, dry_run=dry_run, json=json)
+        _ingest(
+            context.obj, batches, into, kind, settings,
+            strings=strings, dry_run=dry_run, json=json, on_change=on_change,
+        )  # fmt: skip
 
 
 app.command()(capture)
@@ -104,6 +112,9 @@ app.command()(clean)
 app.command()(alter)
 app.command()(history)
 app.command()(undo)
+app.command()(view)
+app.command()(resolve)
+app.command()(quarantine)
 app.command()(stats)
 
 
@@ -253,6 +264,7 @@ def _ingest(
     strings: bool,
     dry_run: bool,
     json: bool,
+    on_change: str | None,
 ) -> None:
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import text
@@ -270,6 +282,7 @@ def _ingest(
                 strings=strings,
                 settings=settings,
                 dry_run=dry_run,
+                on_change=on_change,
                 progress=progress.of(title),
             )
         if json:

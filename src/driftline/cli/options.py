@@ -67,6 +67,15 @@ Excludes = Annotated[
     list[str] | None,
     typer.Option("--exclude", metavar="PATH", help="A field that is left out.", show_default=False),
 ]
+OnChange = Annotated[
+    str | None,
+    typer.Option(
+        "--on-change",
+        metavar="CMD|URL",
+        help="Call, or post JSON to, for each change of the schema, and for records in quarantine.",
+        show_default=False,
+    ),
+]
 Strings = Annotated[bool, typer.Option("--strings", help="CSV cells stay text.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
 
@@ -92,6 +101,11 @@ def table_settings(
     flags |= {"on_conflict": str(on_conflict)} if on_conflict else {}
     as_properties(flags)  # what is wrong with them is said before Spark starts
     return {**scope.config.tables.get(table, {}), **flags}
+
+
+def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
+    """What a flag of key=value says, as often as it is given. Raises UsageError."""
+    return dict(_pair(text, flag, form) for text in texts or ())
 
 
 def _pair(text: str, flag: str, form: str) -> tuple[str, str]:

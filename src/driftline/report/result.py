@@ -8,13 +8,13 @@ from typing import Any
 from driftline.core.changes import Change, to_dict
 from driftline.core.routes import Conflict, Conversion, Plan
 from driftline.core.schema_json import type_name
-from driftline.core.types import dotted
+from driftline.core.types import Schema, dotted
 from driftline.observe.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One batch of a table. Counts are records; ``snapshot`` None: nothing was written."""
+    """One batch of a table. Counts are records; ``snapshot`` None: nothing was written; ``before``: the schema that it met."""
 
     table: str
     batch: str
@@ -30,6 +30,7 @@ class Result:
     snapshot: int | None = None
     rejected: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    before: Schema = field(default_factory=Schema)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -94,4 +95,5 @@ def result(
         snapshot,
         tuple(str(bad) for bad in tally.reasons),
         plan.conflicts,
+        plan.before,
     )

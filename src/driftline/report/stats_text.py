@@ -11,14 +11,15 @@ from rich.text import Text
 
 from driftline.core.types import dotted
 from driftline.report.text import Hanging, clean
-from driftline.stats.model import Drifted, Part, Seen, Stats, Value, iso, origin, outline
+from driftline.stats.model import TREND, Drifted, Part, Seen, Stats, Value, iso, origin, outline
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDE = 60  # columns: of a wider table only what drifted is shown
 _BARS = "▁▂▃▄▅▆▇█"
-_VALUE = 22  # characters of a bound or a sample
+_VALUE = 24  # characters of a bound or a sample
+_FIRM = {"values": 8, "density": 7, "distinct": 8, "share": 14, "since": 16, "last seen": 16, "trend": TREND}
 
 
 def stats(of: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
@@ -84,7 +85,7 @@ def _drifted(fields: Sequence[Drifted]) -> RenderableType:
                 Text(clean(dotted(one.path)) if i == 0 else "", "bold yellow"),
                 _cut(part.name, 30),
                 _values(part),
-                f"{bar(part.share)} {percent(part.share):>5}" if part.share is not None else "",
+                f"{bar(part.share)} {percent(part.share):>5}" if part.share else "",
                 Text(_cut(part.sample or "", _VALUE), "dim"),
                 _seen(part.first),
                 Text(", ".join(clean(path[-1]) for path in part.columns), "cyan"),
@@ -105,7 +106,7 @@ def _columns(of: Stats) -> RenderableType:
         title = Text(clean(name))
         if origin(column) is not None:
             title.append(f" ← {clean(str(column.key))}", "yellow")
-        cells = [
+        cells: list[RenderableType] = [
             title,
             _cut(outline(column.type), 24),
             ("≥" if n.at_least else "") + _number(n.values),
@@ -122,10 +123,13 @@ def _columns(of: Stats) -> RenderableType:
 
 
 def _table(*heads: str) -> Table:
+    """``>``: to the right. Where there is little room, words are cut, and numbers are not."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for head in heads:
-        right = head.startswith(">")
-        table.add_column(head.removeprefix(">"), justify="right" if right else "left", no_wrap=True)
+        name = head.removeprefix(">")
+        table.add_column(
+            name, justify="right" if name != head else "left", no_wrap=True, min_width=_FIRM.get(name)
+        )
     return table
 
 

@@ -34,6 +34,7 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
+from driftline.core.naming import marked_key
 from driftline.core.schema_json import type_name
 from driftline.core.types import Path, dotted
 
@@ -94,10 +95,18 @@ def in_words(change: TableChange) -> str:
 
 
 def told(changes: Iterable[ColumnChange]) -> list[ColumnChange]:
-    """The changes that are worth telling: where a new column stands is not."""
+    """The changes that are worth telling: where a new column stands is not, nor the mark that a rename leaves."""
     changes = list(changes)
     new = {c.path for c in changes if isinstance(c, AddColumn)}
-    return [c for c in changes if not (isinstance(c, MoveColumn) and c.path in new)]
+    renamed = {c.path for c in changes if isinstance(c, RenameColumn)}
+
+    def plain(change: ColumnChange) -> bool:
+        if isinstance(change, SetDoc):
+            marks = change.doc is None or (marked_key(change.doc) is not None and "\n" not in change.doc)
+            return change.path in renamed and marks
+        return isinstance(change, MoveColumn) and change.path in new
+
+    return [change for change in changes if not plain(change)]
 
 
 def _layout_in_words(change: TableChange) -> str:

@@ -12,7 +12,15 @@ from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, State
-from driftline.formats.iceberg.gateway import failure, java_class, java_type, schema_of, short, strings
+from driftline.formats.iceberg.gateway import (
+    failure,
+    java_class,
+    java_type,
+    schema_of,
+    short,
+    strings,
+    text_map,
+)
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.route.sql import literal
 from driftline.route.sql import name as quoted
@@ -83,7 +91,7 @@ class IcebergTable:
             self._parsed = (uuid, schema), schema_of(self._jvm, metadata)
         return State(
             self._parsed[1],
-            dict(metadata.properties()),
+            text_map(self._jvm, metadata.properties()),
             None if snapshot is None else int(snapshot.snapshotId()),
             True,
             uuid,

@@ -1,0 +1,53 @@
+"""`driftline quarantine`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftline.cli.options import Json, TableName
+from driftline.errors import UsageError
+
+
+def quarantine(
+    context: typer.Context,
+    table: TableName,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Send the records through again, each once.")
+    ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write them as JSON lines, each with its reason.", show_default=False
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List what could not be accepted, by reason, with samples."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import settle
+
+    if replay and export is not None:
+        raise UsageError("--replay and --export do not go together", hint="export first, then replay")
+    with Progress() as progress:
+        of = context.obj.open(progress, must_exist=True).table(table)
+        if replay:
+            of.state()
+            settings = context.obj.config.tables.get(table, {})
+            again = of.replay(settings=settings, progress=progress.of("replay"))
+        elif export is not None:
+            of.state()
+            progress.phase("exporting")
+            count = of.export_quarantine(export)
+        else:
+            progress.phase("looking")
+            found = of.quarantine()
+    if replay:
+        put(again.to_dict()) if json else show(settle.replayed(again))
+    elif export is not None:
+        told = {"table": table, "file": str(export), "records": count}
+        put(told) if json else typer.echo(f"{count} records in {export}")
+    else:
+        put(found.to_dict()) if json else show(settle.quarantine(found))

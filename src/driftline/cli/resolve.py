@@ -1,0 +1,44 @@
+"""`driftline resolve`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from driftline.cli.options import Json, TableName
+
+
+def resolve(
+    context: typer.Context,
+    table: TableName,
+    field: Annotated[
+        str, typer.Argument(metavar="FIELD", help="Its path, as in items.price.", show_default=False)
+    ],
+    to: Annotated[str, typer.Option("--as", metavar="TYPE", help="The one type, as in double.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many values convert, write nothing.")
+    ] = False,
+    drop_rest: Annotated[bool, typer.Option("--drop-rest", help="Drop what does not convert.")] = False,
+    json: Json = False,
+) -> None:
+    """Fold the columns of a drifted field into one, in one commit.
+
+    A value converts exactly or not at all. What does not stays in a column beside it; undo takes all of it back.
+    """
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.core.contract import parse_path
+    from driftline.core.type_text import parse_type
+    from driftline.errors import UsageError
+    from driftline.report import settle
+
+    try:
+        parse_path(field), parse_type(to)  # before Spark starts
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True)
+        done = lake.table(table).resolve(
+            field, to, dry_run=dry_run, drop_rest=drop_rest, progress=progress.of(field)
+        )
+    put(done.to_dict()) if json else show(settle.resolved(done))

@@ -1,0 +1,55 @@
+"""`driftline view`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from driftline.cli.options import Json, TableName
+
+
+def view(
+    context: typer.Context,
+    table: TableName,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as",
+            metavar="FIELD=TYPE",
+            help="The type of a field, instead of the widest.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE.VIEW", help="[default: the table's, with _settled]", show_default=False
+        ),
+    ] = None,
+    print_: Annotated[bool, typer.Option("--print", help="Print the statement, and make nothing.")] = False,
+    json: Json = False,
+) -> None:
+    """Make a view with each drifted field as one column.
+
+    Made again, it shows what is new. A catalog without views gets the statement printed.
+    """
+    from driftline.cli.options import pairs
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import settle
+    from driftline.view import wanted_types
+
+    wanted = pairs(types, "--as", "field=type")
+    wanted_types(wanted)  # what is wrong with them is said before Spark starts
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True)
+        progress.phase("making the view")
+        made = lake.table(table).view(name, types=wanted, make=not print_)
+    if json:
+        put(made.to_dict())
+    elif print_:
+        typer.echo(made.statement)
+    else:
+        show(settle.view(made))
+        if not made.made:
+            typer.echo(made.select)

@@ -1,0 +1,181 @@
+"""What the page shows, as the template and the script take it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from driftline.core.types import Path, Primitive, Type, dotted, peel
+from driftline.report.stats_text import percent
+from driftline.report.text import clean
+from driftline.stats.model import Column, Drifted, Part, Seen, Stats, Value, iso, origin, outline
+
+_KINDS = {
+    "string": "text", "uuid": "text", "boolean": "boolean", "int": "whole", "long": "whole", "float": "fraction",
+    "double": "fraction", "decimal": "decimal", "date": "time", "time": "time", "timestamp": "time",
+    "timestamp_ntz": "time",
+}  # fmt: skip
+_RULES = {
+    "sibling": "its type fits none of the field's columns",
+    "common-denominator": "holds every type of the field",
+    "first-sight": "came with the field",
+    "widen-in-place": "widened in place, no value changed",
+    "rewrite": "written anew",
+    "relax": "some record has no value for it",
+    "hint": "declared by a hint",
+    "metadata": "where each record came from",
+}
+_BY = {"outside": "another writer", "unknown": "its metadata were cleaned away"}
+
+
+def card(of: Drifted) -> dict[str, Any]:
+    """One drifted field: its types, most frequent first, and a bar."""
+    known = [part for part in of.parts if part.share]
+    shades = _shades(of.parts)
+    spoken = ", ".join(f"{percent(part.share)} {part.name}" for part in known) or "shares are not known"
+    return {
+        "path": clean(dotted(of.path)),
+        "spoken": spoken,
+        "bar": [
+            {"shade": shades[id(part)], "width": round((part.share or 0) * 100, 3), "name": part.name}
+            for part in known
+        ],
+        "parts": [_part(part, shades[id(part)]) for part in of.parts],
+    }  # fmt: skip
+
+
+def _shades(parts: Sequence[Part]) -> dict[int, str]:
+    """How each part is coloured: by its kind, and otherwise where a part before it is of the same kind."""
+    met: list[str] = []
+    out = {}
+    for part in parts:
+        own = kind(part.types[0])
+        out[id(part)] = f"k-{own}" + (f" again-{min(met.count(own), 2)}" if own in met else "")
+        met.append(own)
+    return out
+
+
+def _part(of: Part, shade: str) -> dict[str, Any]:
+    return {
+        "shade": shade,
+        "name": of.name,
+        "share": percent(of.share) if of.share else "",
+        "records": ("≥ " if of.at_least else "~ " if of.about else "") + number(of.records),
+        "none": of.records == 0,
+        "columns": [clean(dotted(path)) for path in of.columns],
+        "sample": None if of.sample is None else clean(of.sample),
+        "since": seen(of.first),
+        "why": _RULES.get(of.rule or "", ""),
+        "seen_in": clean(of.seen_in or ""),
+        "place": place(of.seen_in),
+    }
+
+
+def columns(of: Stats) -> list[dict[str, Any]]:
+    """The columns for the script, parents before what is inside them; what is not known is left out."""
+    drifted = {path for one in of.drifted for part in one.parts for path in part.columns}
+    place: dict[Path, int] = {}
+    out = []
+    for i, column in enumerate(of.columns):
+        place[column.path] = i
+        out.append(_column(column, place.get(column.path[:-1], -1), column.path in drifted))
+    return out
+
+
+def _column(of: Column, parent: int, drifted: bool) -> dict[str, Any]:
+    n = of.numbers
+    made: dict[str, Any] = {
+        "name": clean(of.path[-1]),
+        "path": clean(dotted(of.path)),
+        "up": parent,
+        "type": outline(of.type),
+        "kind": kind(of.type),
+        "key": None if of.key is None else clean(of.key),
+        "from": None if (source := origin(of)) is None else clean(source),
+        "drifted": drifted or None,
+        "density": None if n.density is None else round(n.density, 4),
+        "percent": None if n.density is None else ("≥ " if n.at_least else "") + percent(n.density),
+        "values": None if n.values is None else ("≥ " if n.at_least else "") + number(n.values),
+        "of": None if n.of is None else number(n.of),
+        "distinct": None if n.distinct is None else number(n.distinct),
+        "min": value(n.low, n.low_cut),
+        "max": value(n.high, n.high_cut),
+        "sample": None if n.sample is None else clean(n.sample),
+        "first": seen(n.first) or None,
+        "last": seen(n.last) or None,
+        "trend": [None if v is None else round(v, 3) for v in n.trend] or None,
+    }
+    return {key: v for key, v in made.items() if v is not None}
+
+
+def kind(type_: Type) -> str:
+    """What a type is coloured and filtered by."""
+    dim, inner = peel(type_)
+    if dim:
+        return "list"
+    return _KINDS.get(inner.name, "other") if isinstance(inner, Primitive) else "record"
+
+
+def value(of: Value | None, cut: bool) -> str | None:
+    if of is None:
+        return None
+    text = str(of).lower() if isinstance(of, bool) else str(of)
+    return clean(text) + "…" * cut
+
+
+def seen(of: Seen | None) -> str:
+    return "" if of is None else when(of.at) + (f" · {short(of.batch)}" if of.batch else "")
+
+
+def when(at: int | None) -> str:
+    """A time, to the minute."""
+    return "at some time before" if at is None else iso(at)[:16].replace("T", " ")
+
+
+def short(batch: str | None) -> str:
+    """A batch's id, as much of it as tells it from others."""
+    return clean(batch or "")[:8]
+
+
+def place(text: str | None) -> str:
+    """A file's own name and the line, or a topic's partition and offset: what stands behind the last slash."""
+    return clean((text or "").rpartition("/")[2])
+
+
+def who(by: str, text: str) -> str:
+    match by:
+        case "batch":
+            return f"batch {short(text)}"
+        case "alter":
+            return clean(text)
+        case "undo":
+            return f"undo of {clean(text)}"
+        case _:
+            return _BY.get(by, by)
+
+
+def number(n: int | None) -> str:
+    return "?" if n is None else f"{n:,}"
+
+
+def size(n: int | None) -> str:
+    """Bytes, as people read them."""
+    if n is None:
+        return "?"
+    left = float(n)
+    for unit in ("B", "kB", "MB", "GB"):
+        if left < 1000:
+            return f"{left:.0f} {unit}"
+        left /= 1000
+    return f"{left:.1f} TB"
+
+
+def tallest(numbers: Sequence[int]) -> int:
+    return max(numbers, default=0) or 1
+
+
+FILTERS = {
+    "clean": clean, "number": number, "when": when, "short": short, "place": place, "size": size, "tallest": tallest,
+    "rule": lambda rule: _RULES.get(rule or "", rule or ""),
+}  # fmt: skip
+FILTERS["who"] = lambda event: who(event.by, event.who)

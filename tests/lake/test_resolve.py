@@ -1,0 +1,287 @@
+"""Resolving: a field's columns become one, exactly or not at all, in one commit; verify finds every value afterwards."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline import resolve as module
+from driftline.errors import DataError, UsageError
+from driftline.lake import Lake, Table
+from lake.proof import proven
+
+
+class Drifted:
+    """A table, and the files that made it."""
+
+    def __init__(self, table: Table, folder: Path) -> None:
+        self.table, self.folder = table, folder
+        self.files: list[Path] = []
+
+    def put(self, *texts: str) -> None:
+        file = self.folder / f"{len(self.files)}.jsonl"
+        file.write_text("\n".join(texts))
+        self.files.append(file)
+        self.table.ingest(file)
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        rows = self.table.read().orderBy("id").collect()
+        return [tuple(r.asDict(recursive=True)[c] for c in columns) for r in rows]
+
+    def proven(self) -> None:
+        proven(self.table, self.files)
+
+    @property
+    def columns(self) -> list[str]:
+        return [f.name for f in self.table.schema().schema.struct.fields]
+
+
+@pytest.fixture
+def drifted(either: Lake, table_name: str, tmp_path: Path) -> Drifted:
+    return Drifted(either.table(table_name), tmp_path)
+
+
+def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -> None:
+    table = drifted.table
+    drifted.put('{"id": 1, "n": 4, "other": "a"}')
+    drifted.put('{"id": 2, "n": 2.5}', '{"id": 3, "n": 9007199254740993}')
+    drifted.put('{"id": 4, "n": "12.50"}', '{"id": 5, "n": "12,50"}', '{"id": 6, "other": "b"}')
+    before = {f.name: f.id for f in table.schema().schema.struct.fields}
+    version, other = table.format.load().version, drifted.rows("id", "other")
+
+    dry = table.resolve("n", "double", dry_run=True)
+    assert (dry.values, dry.rest, dry.samples) == (5, 2, ("12,50", "9007199254740993"))
+    assert table.format.load().version == version
+
+    done = table.resolve("n", "double")
+    assert (done.values, done.rest, done.samples) == (dry.values, dry.rest, dry.samples)
+    assert [".".join(path) for path in (*done.columns, *done.kept)] == ["n", "n_long", "n_string"]
+    assert drifted.rows("id", "n", "n_long", "n_string") == [
+        (1, 4.0, None, None), (2, 2.5, None, None), (3, None, 9007199254740993, "9007199254740993"),
+        (4, 12.5, None, None), (5, None, None, "12,50"), (6, None, None, None),
+    ]  # fmt: skip
+    assert drifted.rows("id", "other") == other
+    after = {f.name: f.id for f in table.schema().schema.struct.fields}
+    assert {c: after[c] for c in ("id", "other")} == {c: before[c] for c in ("id", "other")}
+    drifted.proven()
+
+    # New data goes there, by type as ever; only what does not fit goes beside.
+    drifted.put('{"id": 7, "n": 8}', '{"id": 8, "n": 0.5}', '{"id": 9, "n": "none"}')
+    assert drifted.rows("n", "n_string")[-3:] == [(8.0, None), (0.5, None), (None, "none")]
+    assert set(drifted.columns) == set(after)
+    drifted.proven()
+
+
+def test_nested_fields(drifted: Drifted) -> None:
+    drifted.put('{"id": 1, "s": {"x": 1, "y": true}, "l": [{"p": 1, "q": "k"}]}')
+    drifted.put('{"id": 2, "s": {"x": "5"}, "l": [{"p": "12"}, {"p": "z", "q": "m"}, null]}')
+    drifted.put('{"id": 3, "l": []}', '{"id": 4}')
+    done = drifted.table.resolve("l.p", "long")
+    assert (done.values, done.rest, done.samples) == (3, 1, ("z",))
+    drifted.table.resolve("s.x", "string")
+    assert drifted.rows("s", "l") == [
+        ({"x": "1", "y": True}, [{"p": 1, "p_string": None, "q": "k"}]),
+        ({"x": "5", "y": None}, [
+            {"p": 12, "p_string": None, "q": None}, {"p": None, "p_string": "z", "q": "m"}, None,
+        ]),
+        (None, []),
+        (None, None),
+    ]  # fmt: skip
+    drifted.proven()
+
+
+def test_lists_convert_by_position(drifted: Drifted) -> None:
+    drifted.put('{"id": 1, "t": [7]}')
+    drifted.put(
+        '{"id": 2, "t": ["b", 1, "5"]}', '{"id": 3, "t": 2}', '{"id": 4, "t": []}', '{"id": 5, "t": ["8"]}'
+    )
+    done = drifted.table.resolve("t", "list<long>")
+    assert (done.values, done.rest) == (5, 1)
+    assert drifted.rows("t", "t_array_string") == [
+        ([7], None), ([None, 1, 5], ["b", "1", "5"]), ([2], None), ([], None), ([8], None),
+    ]  # fmt: skip
+    drifted.proven()
+
+
+CONVERSIONS = [
+    # type, values that convert with what they become, values that do not
+    ("boolean", {"true": True, "false": False}, ["yes", "TRUE", " true", "1", ""]),
+    ("int", {"12": 12, "-7": -7}, ["2147483648", "12.0", "007", "+1", "1e3", "-0", "٣"]),
+    ("long", {"9223372036854775807": 2**63 - 1}, ["9223372036854775808", "0x1", "1\\n"]),
+    ("double", {"12.50": 12.5, "1e3": 1000.0, "0.1": 0.1, "0.30000000000000004": 0.30000000000000004},
+     ["NaN", "1.", ".5", "0.10000000000000001", "9007199254740993", "1e999", "1d"]),
+    ("float", {"0.5": 0.5, "3": 3.0}, ["0.1234567891", "1e39"]),
+    ("decimal(9,2)", {"12.5": Decimal("12.50"), "1.500": Decimal("1.50")}, ["1.005", "12345678.00", "1e2"]),
+    ("date", {"2026-01-02": "2026-01-02"}, ["2026-1-2", "2026-02-30", "2026-01-02T00:00:00Z"]),
+    ("timestamp_ntz", {"2026-01-02": "2026-01-02 00:00:00", "2026-01-02T03:04:05.5": "2026-01-02 03:04:05.500000"},
+     ["2026-01-02T03:04:05Z"]),
+    ("timestamp", {"2026-01-02T03:04:05Z": "2026-01-02 03:04:05"}, ["2026-01-02T03:04:05+02:00", "2026-01-02 03:04:05"]),
+    ("binary", {"é": b"\xc3\xa9", "": b""}, []),
+]  # fmt: skip
+
+
+def test_texts_convert_exactly_or_not_at_all(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """One field for each type, with texts alone: dates are strings, for not all of them are dates."""
+    drifted = Drifted(lake.table(table_name), tmp_path)
+    rows, count = [], max(len(good) + len(bad) for _, good, bad in CONVERSIONS)
+    for i in range(count):
+        cells = {f"f{n}": [*good, *bad] for n, (_, good, bad) in enumerate(CONVERSIONS)}
+        texts = ", ".join(f'"{f}": "{values[i]}"' for f, values in cells.items() if i < len(values))
+        rows.append(f'{{"id": {i}, {texts}}}')
+    file = tmp_path / "texts.jsonl"
+    file.write_text("\n".join(rows))
+    drifted.files.append(file)
+    drifted.table.ingest(file, settings={"dates": "off"})
+    for n, (type_, good, bad) in enumerate(CONVERSIONS):
+        done = drifted.table.resolve(f"f{n}", type_)
+        assert (done.values, done.rest) == (len(good) + len(bad), len(bad)), (type_, done.samples)
+        kept = f"f{n}_string" if bad else "id"
+        for (made, rest), text in zip(drifted.rows(f"f{n}", kept), [*good, *bad], strict=False):
+            if text in good:
+                wanted = good[text]
+                assert (str(made) if type_[:4] in ("date", "time") else made) == wanted, (type_, text)
+                assert not bad or rest is None
+            else:
+                assert (made, rest) == (None, text.replace("\\n", "\n")), (type_, text)
+    drifted.proven()
+
+
+def test_numbers_and_instants(drifted: Drifted) -> None:
+    drifted.put('{"id": 1, "at": "2026-01-01T00:00:00Z", "d": 1.5, "w": 2.0}')
+    drifted.put('{"id": 2, "at": 1700000000000, "d": 3, "w": "x"}', '{"id": 3, "at": 5, "d": 0.1, "w": 2.5}')
+    done = drifted.table.resolve("at", "timestamp")
+    # Five is an instant in seconds by routing, and would not read back as five.
+    assert (done.rest, done.samples, [".".join(p) for p in done.kept]) == (1, ("5",), ["at_long"])
+    drifted.table.resolve("d", "decimal(9,1)")
+    assert drifted.table.resolve("w", "long").rest == 2
+    assert [(str(at), str(d), w) for at, d, w in drifted.rows("at", "d", "w")] == [
+        ("2026-01-01 00:00:00", "1.5", 2), ("2023-11-14 22:13:20", "3.0", None), ("None", "0.1", None),
+    ]  # fmt: skip
+    drifted.proven()
+
+
+def test_the_rest_can_be_dropped(drifted: Drifted) -> None:
+    drifted.put('{"id": 1, "n": 1}')
+    drifted.put('{"id": 2, "n": "x"}', '{"id": 3, "n": "3"}')
+    done = drifted.table.resolve("n", "long", drop_rest=True)
+    assert (done.rest, done.samples, done.kept) == (1, ("x",), ())
+    assert drifted.columns == ["id", "n"]
+    assert drifted.rows("n") == [(1,), (None,), (3,)]
+
+
+def test_a_hostile_name(drifted: Drifted) -> None:
+    key = "a`.b' -- \\\"x"
+    for i, value in enumerate(("1", '"x"')):
+        drifted.put(f'{{"id": {i}, "s": {{"{key}": {value}}}}}')
+    path = "s.`" + key.replace('\\"', '"').replace("`", "``") + "`"
+    done = drifted.table.resolve(path, "string")
+    assert (done.values, done.rest) == (2, 0)
+    assert [next(iter(s.values())) for (s,) in drifted.rows("s")] == ["1", "x"]
+    drifted.proven()
+    drifted.put(f'{{"id": 3, "s": {{"{key}": 4.5}}}}')
+    assert [list(s.values()) for (s,) in drifted.rows("s")] == [["1"], ["x"], ["4.5"]]
+    drifted.proven()
+
+
+def test_others_may_write_meanwhile(drifted: Drifted, monkeypatch: pytest.MonkeyPatch) -> None:
+    drifted.put('{"id": 1, "n": 1}')
+    drifted.put('{"id": 2, "n": "x"}')
+    looked = module._look
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        found = looked(*args, **kwargs)
+        monkeypatch.setattr(module, "_look", looked)
+        drifted.put('{"id": 3, "n": 3.5, "new": true}')
+        return found
+
+    monkeypatch.setattr(module, "_look", interrupted)
+    done = drifted.table.resolve("n", "string")
+    assert done.values == 3
+    assert drifted.rows("id", "n") == [(1, "1"), (2, "x"), (3, "3.5")]
+    assert drifted.columns == ["id", "n", "new"]
+    drifted.proven()
+
+
+def test_a_failure_leaves_the_table_as_it_was(drifted: Drifted, monkeypatch: pytest.MonkeyPatch) -> None:
+    drifted.put('{"id": 1, "n": 1}')
+    drifted.put('{"id": 2, "n": "x"}')
+    version = drifted.table.format.load().version
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(module, "diff", broken)
+    with pytest.raises(RuntimeError, match="power cut"):
+        drifted.table.resolve("n", "string")
+    assert drifted.table.format.load().version == version
+    drifted.proven()
+
+
+def test_the_view_follows(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    drifted = Drifted(lake.table(table_name), tmp_path)
+    drifted.put('{"id": 1, "n": 1, "m": 1}')
+    drifted.put('{"id": 2, "n": "2", "m": "x"}')
+    drifted.table.view(types={"m": "string", "n": "long"})
+    done = drifted.table.resolve("n", "long")
+    assert done.notes == (f"view {table_name}_settled was made again",)
+    assert sorted(map(tuple, lake.sql(f"select n, m from lake.{table_name}_settled").collect())) == [
+        (1, "1"), (2, "x"),
+    ]  # fmt: skip
+
+
+def test_undo_takes_it_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    drifted = Drifted(lake.table(table_name), tmp_path)
+    table = drifted.table
+    drifted.put('{"id": 1, "n": 1}')
+    drifted.put('{"id": 2, "n": "2"}', '{"id": 3, "n": "x"}')
+    before, rows = table.schema().schema.struct, drifted.rows("id", "n", "n_string")
+    table.resolve("n", "long", drop_rest=True)
+    entry = table.history().entries[-1]
+    assert (entry.by, entry.record.text) == ("resolve", "n --as 'long' --drop-rest")
+    assert drifted.columns == ["id", "n"]
+    done = table.undo()
+    assert not done.hidden
+    assert table.schema().schema.struct == before
+    assert drifted.rows("id", "n", "n_string") == rows
+    assert not [
+        key for key in table.state().properties if key.startswith(("driftline.hints", "driftline.resolved"))
+    ]
+    drifted.proven()
+
+
+def test_undo_says_what_it_would_hide_of_rows_written_since(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    drifted = Drifted(lake.table(table_name), tmp_path)
+    drifted.put('{"id": 1, "n": 1}')
+    drifted.put('{"id": 2, "n": "2"}')
+    drifted.table.resolve("n", "long")
+    drifted.put('{"id": 3, "n": 3}')
+    with pytest.raises(DataError, match="would hide values"):
+        drifted.table.undo()
+
+
+@pytest.mark.parametrize(
+    ("field", "type_"), [("id", "int[]]"), ("a..b", "long"), ("none", "long"), ("n", "long")]
+)
+def test_wrong_wishes(lake: Lake, table_name: str, tmp_path: Path, field: str, type_: str) -> None:
+    drifted = Drifted(lake.table(table_name), tmp_path)
+    with pytest.raises(UsageError):
+        drifted.table.resolve(field, type_)
+    drifted.put('{"id": 1, "n": 1}')
+    with pytest.raises(UsageError):
+        drifted.table.resolve(field, type_)
+
+
+def test_a_partition_field_needs_its_column(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    drifted = Drifted(lake.table(table_name), tmp_path)
+    drifted.put('{"id": 1, "n": 1}')
+    drifted.put('{"id": 2, "n": "2"}')
+    lake.alter(f"alter table {table_name} add partition field bucket(4, n)")
+    with pytest.raises(
+        DataError, match="n cannot be folded, for it is what partition field n_bucket_4 is made of"
+    ):
+        drifted.table.resolve("n", "string")

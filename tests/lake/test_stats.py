@@ -1,0 +1,223 @@
+"""Statistics of real tables: what metadata tell must be what a scan counts, or be told as not known."""
+
+import json
+
+import pytest
+
+from driftline.core.types import dotted
+from driftline.lake import Lake
+from driftline.stats.model import Stats, outline
+
+DAY_1 = [
+    {"id": 1, "price": 1.5, "who": {"id": 7}, "tags": ["a"], "at": "2026-03-02T08:00:00.25Z"},
+    {"id": 2, "who": {"id": 8}, "tags": [], "at": "2026-03-02T09:00:00Z"},
+    {"id": 3, "price": 2.5, "at": "2026-03-02T09:00:00Z"},
+]
+DAY_2 = [
+    {"id": 4, "price": "19,90 EUR", "who": {"id": "u-9"}, "tags": [1, "b"]},
+    {"id": 5, "price": 3.5, "who": {"id": 9}, "note": "x" * 40},
+    {"id": 6, "price": "n/a", "tags": {"k": True}},
+]
+
+
+def ingest(lake: Lake, folder, name: str, *batches) -> None:
+    for i, batch in enumerate(batches):
+        file = folder / f"{name}-{i}.jsonl"
+        file.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in batch))
+        lake.table(name).ingest(str(file))
+
+
+def of(stats: Stats) -> dict:
+    return {dotted(c.path): c.numbers for c in stats.columns}
+
+
+def types(stats: Stats, field: str) -> dict:
+    (one,) = (d for d in stats.drifted if dotted(d.path) == field)
+    return {part.name: part for part in one.parts}
+
+
+@pytest.fixture(scope="module")
+def shop(lake, tmp_path_factory) -> tuple[Stats, Stats]:
+    """A table of two batches, by its metadata and by a scan."""
+    ingest(lake, tmp_path_factory.mktemp("in"), "t.shop", DAY_1, DAY_2)
+    table = lake.table("t.shop")
+    return table.stats(), table.stats(exact=True)
+
+
+def test_metadata_tell_what_a_scan_counts(shop):
+    told, counted = map(of, shop)
+    assert told.keys() == counted.keys()
+    for path, n in told.items():
+        m = counted[path]
+        if n.values is None:
+            assert "tags" in path  # lists, and what is in them
+        elif n.at_least:
+            assert n.values <= m.values
+        else:
+            assert (n.values, n.of, n.density) == (m.values, m.of, m.density), path
+            assert n.low_cut or n.low == m.low, path
+            assert n.high_cut or n.high == m.high, path
+
+
+def test_bounds_are_values_in_iso_form_and_cut_texts_are_marked(shop):
+    told, counted = map(of, shop)
+    assert (told["at"].low, told["at"].high) == ("2026-03-02T08:00:00.25Z", "2026-03-02T09:00:00Z")
+    assert (told["price"].low, told["price"].high) == (1.5, 3.5)
+    assert (told["note"].low, told["note"].low_cut, told["note"].high_cut) == ("x" * 16, True, True)
+    assert told["note"].high == "x" * 15
+    assert (counted["note"].high, counted["note"].high_cut) == ("x" * 40, False)
+
+
+def test_elements_of_lists_are_counted_by_a_scan(shop):
+    _, counted = map(of, shop)
+    assert (counted["tags"].values, counted["tags"].of) == (3, 6)
+    element = counted["tags.element"]
+    assert (element.values, element.of, element.low, element.high, element.distinct) == (2, 3, "a", "b", 2)
+
+
+def test_siblings_stand_under_their_field_with_shares_and_samples(shop):
+    for stats in shop:
+        prices = types(stats, "price")
+        assert {name: part.records for name, part in prices.items()} == {"double": 3, "string": 2}
+        assert {name: part.share for name, part in prices.items()} == {"double": 0.6, "string": 0.4}
+        assert prices["string"].sample in ("19,90 EUR", "n/a")
+        assert [dotted(p) for p in prices["string"].columns] == ["price_string"]
+        ids = types(stats, "who.id")
+        assert {name: part.records for name, part in ids.items()} == {"long": 3, "string": 1}
+        assert ids["string"].sample == "u-9"
+
+
+def test_lists_beside_records_are_told_apart_by_a_scan_only(shop):
+    told, counted = (types(s, "tags") for s in shop)
+    assert told["list<string>"].records is None
+    assert told["list<string>"].share is None
+    assert told["struct"].sample == '{"k":true}'
+    assert {name: part.records for name, part in counted.items() if part.records} == {
+        "list<string>": 2,
+        "list<long>": 1,
+        "struct": 1,
+    }
+
+
+def test_first_and_last_seen_and_the_trend_are_of_batches(shop):
+    for stats in shop:
+        numbers = of(stats)
+        first, second = stats.recent
+        assert [b.records for b in stats.recent] == [3, 3]
+        assert numbers["at"].first.batch == numbers["at"].last.batch == first.id
+        assert numbers["price_string"].first.batch == numbers["price_string"].last.batch == second.id
+        assert (numbers["id"].first.batch, numbers["id"].last.batch) == (first.id, second.id)
+        assert numbers["id"].trend == (1.0, 1.0)
+        assert numbers["at"].trend == (1.0, 0.0)
+        assert numbers["price_string"].trend == (0.0, 1.0)
+        assert numbers["tags"].first.batch == first.id  # that batch made the column
+
+
+def test_changes_of_the_schema_come_with_batch_and_sample(shop):
+    told, _ = shop
+    made, drift = told.events
+    assert made.made
+    assert {step.path for step in made.plain} == {"id", "price", "who", "tags", "at"}
+    assert drift.who == told.recent[1].id
+    assert [step.path for step in drift.plain] == ["note"]
+    samples = {step.path: step.sample for step in drift.steps}
+    assert samples["who.id_string"] == "u-9"
+    assert samples["price_string"] in ("19,90 EUR", "n/a")
+
+
+def test_to_dict_is_json(shop):
+    for stats in shop:
+        assert json.loads(json.dumps(stats.to_dict(), allow_nan=False))["records"] == 6
+
+
+# Tables that others had their hands on ------------------------------------------------------------------------
+
+
+def test_files_written_anew_do_not_tell_their_batch(lake, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, DAY_1[:1], DAY_2[1:2])
+    lake.sql(
+        f"call lake.system.rewrite_data_files(table => '{table_name}', options => map('rewrite-all', 'true'))"
+    ).collect()
+    stats = lake.table(table_name).stats()
+    numbers = of(stats)
+    assert (numbers["id"].values, numbers["note"].values) == (2, 1)
+    assert numbers["id"].last is None
+    assert numbers["note"].first.batch == stats.recent[1].id  # which made the column
+    assert numbers["id"].trend == (None, None)
+
+
+def test_deleted_rows_are_told_and_not_counted_by_a_scan(lake, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, DAY_1)
+    lake.sql(f"alter table {table_name} set tblproperties ('write.delete.mode' = 'merge-on-read')")
+    lake.sql(f"delete from {table_name} where id = 1")
+    told, counted = lake.table(table_name).stats(), lake.table(table_name).stats(exact=True)
+    assert (told.records, told.deleted) == (3, 1)
+    assert (counted.records, counted.deleted, of(counted)["price"].values) == (2, 0, 1)
+
+
+def test_a_renamed_column_keeps_its_numbers_and_a_dropped_one_is_gone(lake, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, DAY_1)
+    lake.sql(f"alter table {table_name} rename column price to cost")
+    lake.sql(f"alter table {table_name} drop column at")
+    numbers = of(lake.table(table_name).stats())
+    assert numbers["cost"].values == 2
+    assert "at" not in numbers
+
+
+def test_columns_beyond_those_with_metrics_are_not_known_but_counted(lake, table_name, tmp_path):
+    wide = [{f"f{i:03}": i for i in range(130)}]
+    ingest(lake, tmp_path, table_name, wide, [{"f000": 1}])
+    table = lake.table(table_name)
+    told, counted = table.stats(), table.stats(exact=True)
+    unknown = [path for path, n in of(told).items() if n.values is None]
+    assert len(unknown) == 30
+    assert all(of(told)[path].low is None for path in unknown)
+    assert [of(counted)[f"f{i:03}"].values for i in (0, 129)] == [2, 1]
+    assert of(counted)["f129"].low == 129
+
+
+def test_maps_lists_of_lists_and_odd_names(lake, table_name):
+    rows = lake.spark.sql(
+        "select map('k', array(array(1, null), array(2))) as m, named_struct('b`c', 'x') as `s p`, cast(null as date) as d"
+    )
+    lake.table(table_name).ingest(rows)
+    stats = lake.table(table_name).stats(exact=True)
+    numbers = of(stats)
+    assert (numbers["m.key"].values, numbers["m.key"].low) == (1, "k")
+    inner = numbers["m.value.element.element"]
+    assert (inner.values, inner.of, inner.low, inner.high) == (2, 3, 1, 2)
+    (named,) = (c for c in stats.columns if outline(c.type) == "string" and c.path[0] == "s p")
+    assert named.numbers.values == 1
+    assert (numbers["d"].values, numbers["d"].density) == (0, 0.0)
+
+
+def test_drift_inside_lists_is_divided(lake, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, [{"i": [{"p": 1}, {"p": 2}]}], [{"i": [{"p": "x"}, {}]}])
+    table = lake.table(table_name)
+    assert {n: p.records for n, p in types(table.stats(), "i.element.p").items()} == {
+        "long": None,
+        "string": None,
+    }
+    parts = types(table.stats(exact=True), "i.element.p")
+    assert {name: part.records for name, part in parts.items()} == {"long": 2, "string": 1}
+    assert parts["string"].sample == "x"
+    assert of(table.stats(exact=True))["i.element.p"].of == 4
+
+
+def test_quarantine_by_reason(lake, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, [*DAY_1, "{", "nonsense", "rubbish"])
+    stats = lake.table(table_name).stats()
+    assert stats.quarantined == 3
+    assert sum(w.records for w in stats.waiting) == 3
+    assert stats.waiting[0].records == 2
+    assert stats.waiting[0].sample in ("nonsense", "rubbish")
+    assert stats.waiting[0].seen_in.startswith(str(tmp_path))
+
+
+def test_a_table_that_was_just_made_has_no_numbers(lake, table_name):
+    lake.sql("create namespace if not exists t")
+    lake.sql(f"create table {table_name} (a bigint, b array<string>) using iceberg")
+    stats = lake.table(table_name).stats()
+    assert (stats.records, stats.batches, stats.events[0].by) == (0, 0, "outside")
+    assert of(stats)["a"].density is None
+    assert lake.table(table_name).stats(exact=True).records == 0

@@ -1,0 +1,127 @@
+"""Views: each drifted field as one column, whatever its names are; the table is not touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.errors import DataError, UsageError
+from driftline.lake import Lake, Table
+
+
+@pytest.fixture
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
+
+
+def put(table: Table, folder: Path, *texts: str) -> None:
+    file = folder / "in.jsonl"
+    file.write_text("\n".join(texts))
+    table.ingest(file)
+
+
+def shown(table: Table, view: str | None = None) -> list[dict[str, Any]]:
+    rows = table.lake.sql(f"select * from lake.{view or table.name + '_settled'} order by id")
+    return [row.asDict(recursive=True) for row in rows.collect()]
+
+
+def test_each_field_is_one_column(table: Table, tmp_path: Path) -> None:
+    put(
+        table,
+        tmp_path,
+        '{"id": 1, "n": 4, "s": {"x": 1}, "l": [{"p": 1}], "t": [1], "o": {"a": 1}, "flag": true}',
+    )
+    put(
+        table,
+        tmp_path,
+        '{"id": 2, "n": 2.5, "s": {"x": "q"}, "l": [{"p": "z"}, {"p": 3}], "t": "b", "o": "none", "flag": "2026-01-02"}',
+        '{"id": 3, "n": 9007199254740993, "s": {"x": null}, "l": [], "t": [[2]], "o": {"a": "c"}}',
+    )
+    version = table.format.load().version
+    made = table.view()
+    assert made.made
+    assert made.new is None
+    assert table.format.load().version == version
+    assert shown(table) == [
+        {"id": 1, "n": 4.0, "s": {"x": "1"}, "l": [{"p": "1"}], "t": [["1"]], "o": '{"a":"1"}', "flag": "true"},
+        {"id": 2, "n": 2.5, "s": {"x": "q"}, "l": [{"p": "z"}, {"p": "3"}], "t": [["b"]], "o": "none", "flag": "2026-01-02"},
+        {"id": 3, "n": 9007199254740992.0, "s": {"x": None}, "l": [], "t": [["2"]], "o": '{"a":"c"}', "flag": None},
+    ]  # fmt: skip
+    fields = {f["field"]: f["type"] for f in made.to_dict()["fields"]}
+    assert fields == {
+        "n": "double", "s.x": "string", "l.p": "string", "t": "list<list<string>>", "o": "string", "flag": "string",
+    }  # fmt: skip
+
+
+def test_chosen_types_take_what_is_exact(table: Table, tmp_path: Path) -> None:
+    put(table, tmp_path, '{"id": 1, "n": 4, "t": [1], "l": [{"p": true}]}')
+    put(table, tmp_path, '{"id": 2, "n": "5.50", "t": ["2", "x", 3], "l": [{"p": "false"}, {"p": "yes"}]}')
+    made = table.view(types={"n": "decimal(9,2)", "t": "list<long>", "l.p": "boolean"})
+    assert [(str(r["n"]), r["t"], [e["p"] for e in r["l"]]) for r in shown(table)] == [
+        ("4.00", [1], [True]), ("5.50", [2, None, 3], [False, None]),
+    ]  # fmt: skip
+    assert made.to_dict()["fields"][0]["type"] == "decimal(9, 2)"
+
+
+def test_made_again_it_shows_what_is_new(table: Table, tmp_path: Path) -> None:
+    put(table, tmp_path, '{"id": 1, "n": 4}')
+    assert table.view().new is None
+    put(table, tmp_path, '{"id": 2, "n": "x", "more": 1}')
+    assert [set(row) for row in shown(table)] == [{"id", "n"}] * 2
+    assert table.view().new == ("more",)
+    assert [(row["n"], row["more"]) for row in shown(table)] == [("4", None), ("x", 1)]
+    assert table.view().new == ()
+
+
+HOSTILE = "a`) as x, (select 1) from y -- '\\\" \n;"
+
+
+def test_names_are_quoted(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    table = lake.table(f'{table_name}\'s "odd" -- one')
+    for value in (1, "x", {HOSTILE: 2}):
+        put(table, tmp_path, json.dumps({"id": 1, HOSTILE: value, "s": {HOSTILE: [value]}}))
+    made = table.view(types={"s.`" + HOSTILE.replace("`", "``") + "`": "list<string>"})
+    rows = [
+        row.asDict(recursive=True) for row in lake.sql(f"select * from lake.t.`{made.name[2:]}`").collect()
+    ]
+    (column,) = set(rows[0]) - {"id", "s"}
+    texts = {row[column] for row in rows}
+    assert {"1", "x"} < texts
+    assert [2] in [list(json.loads(text).values()) for text in texts if text.startswith("{")]
+    assert sorted(str(next(iter(row["s"].values()))) for row in rows) == ["None", "['1']", "['x']"]
+
+
+def test_what_is_not_ours_stays(table: Table, tmp_path: Path) -> None:
+    put(table, tmp_path, '{"id": 1}')
+    table.lake.sql(f"create view lake.{table.name}_settled as select 1 as one")
+    with pytest.raises(DataError, match="not a view that driftline made"):
+        table.view()
+    with pytest.raises(DataError, match="is there already"):
+        table.view(table.name)
+    assert table.view(f"{table.name}_other").made
+    assert shown(table, f"{table.name}_other") == [{"id": 1}]
+
+
+def test_wrong_wishes(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no table"):
+        table.view()
+    put(table, tmp_path, '{"id": 1}')
+    with pytest.raises(UsageError, match="has no field b"):
+        table.view(types={"b": "long"})
+    with pytest.raises(UsageError, match="not a type"):
+        table.view(types={"id": "lung"})
+    with pytest.raises(UsageError, match="not a view's name"):
+        table.view("settled")
+
+
+def test_a_ducklake_gets_a_statement(ducklake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = ducklake.table(table_name)
+    put(table, tmp_path, '{"id": 1, "n": 4}')
+    put(table, tmp_path, '{"id": 2, "n": "x"}')
+    made = table.view()
+    assert not made.made
+    assert "DuckLake" in made.why
+    assert [tuple(r) for r in ducklake.sql(f"{made.select} order by id").collect()] == [(1, "4"), (2, "x")]

@@ -1,0 +1,122 @@
+"""`driftline capture` as a process: it catches up, keeps on, stops in order, and goes on after what went wrong."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .test_cli import SEVERAL, Done
+
+ENV = {
+    **{key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")},
+    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
+}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("here")
+    for name in ("in", "big"):
+        (folder / name).mkdir()
+    (folder / "in" / "1.jsonl").write_text('{"id": 1, "price": 19.9}\n{"id": 2, "price": 20}\n')
+    (folder / "in" / "2.jsonl").write_text('{"id": 3, "price": "19,90 EUR"}\n{"id": 4, "pri\n')
+    text = random.Random(1).randbytes(8_000_000).hex()
+    (folder / "big" / "1.jsonl").write_text(
+        "\n".join(json.dumps({"id": i, "t": text[i::7]}) for i in range(7))
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def full(here) -> Done:
+    """A capture on a disk that holds no file of more than two megabytes."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "driftline", "capture", "big", "--into", "shop.big", "--name", "big"],
+        cwd=here, env=ENV, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, resource.RLIM_INFINITY)),
+    )  # fmt: skip
+    return Done(ran.returncode, ran.stdout, ran.stderr)
+
+
+CAPTURE = ["capture", "in", "--into", "shop.orders", "--name", "orders"]
+COMMANDS = {
+    "all": [*CAPTURE, "--max-files", "1"],
+    "nothing new": CAPTURE,
+    "json": ["capture", "in", "--into", "shop.json", "--name", "orders", "--json"],
+    "other source": ["capture", "big", "--into", "shop.orders", "--name", "orders"],
+    "no folder": ["capture", "away", "--into", "shop.orders", "--name", "away"],
+    "no time": [*CAPTURE, "--every", "soon"],
+    "no name": ["capture", "in", "--into", "shop.orders", "--name", "a/b"],
+    "after full": ["capture", "big", "--into", "shop.big", "--name", "big"],
+    "big": ["query", "select count(*) as n, count(distinct id) as ids from shop.big", "--json"],
+    "in all": ["query", "select count(*) as n, count(distinct id) as ids from shop.orders", "--json"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(here, full) -> dict[str, Done]:
+    ran = subprocess.run(
+        [sys.executable, "-c", SEVERAL], cwd=here, env=ENV, input=json.dumps(list(COMMANDS.values())),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stderr == ""
+    return {name: Done(*each) for name, each in zip(COMMANDS, json.loads(ran.stdout), strict=True)}
+
+
+CODES = {"other source": 2, "no folder": 3, "no time": 2, "no name": 2}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_exit_codes_and_errors(done, name):
+    assert done[name].code == CODES.get(name, 0), done[name]
+    assert done[name].err.startswith("error: ") == (name in CODES)
+    assert "Traceback" not in done[name].err
+
+
+def test_each_batch_is_reported_and_then_all(done):
+    lines = done["all"].out.splitlines()
+    assert lines[0] == "shop.orders  orders 0  2 records read, 2 written"
+    assert any(line.startswith("  price → price_string string") for line in lines)
+    assert lines[-1] == "orders  2 batches, 4 records, 1 in quarantine, 3 changes, nothing left"
+    assert done["nothing new"].out == "orders  0 batches, 0 records, 0 in quarantine, 0 changes\n"
+    assert json.loads(done["in all"].out) == {"n": 3, "ids": 3}
+
+
+def test_json_is_one_object_a_batch(done):
+    (batch,) = map(json.loads, done["json"].out.splitlines())
+    assert (batch["capture"], batch["epoch"], batch["lag"], batch["tombstones"]) == ("orders", 0, 0, 0)
+    assert (batch["rows_read"], batch["rows_written"], batch["rows_quarantined"]) == (4, 3, 1)
+
+
+def test_a_full_disk_fails_the_batch_and_loses_nothing(full, done):
+    assert full.code == 1
+    assert full.err.startswith("error: shop.big: ") and "make room on the disk" in full.err
+    assert json.loads(done["big"].out) == {"n": 7, "ids": 7}
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_keeping_on_until_it_is_asked_to_end(here, how):
+    source, table = here / f"live{how}", f"shop.live{how}"
+    source.mkdir()
+    (source / "1.json").write_text('{"id": 1}')
+    running = subprocess.Popen(
+        [sys.executable, "-m", "driftline", "capture", source.name, "--into", table, "--name", "live", "--every", "300ms"],
+        cwd=here, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None
+    assert "1 record read, 1 written" in running.stdout.readline()
+    (source / "2.json").write_text('{"id": 2}')
+    while "1 record read, 1 written" not in (line := running.stdout.readline()):
+        assert line, running.communicate()
+    time.sleep(0.5)
+    running.send_signal(how)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, "")
+    assert out.splitlines()[-1] == "live  2 batches, 2 records, 0 in quarantine, 1 change, nothing left"
