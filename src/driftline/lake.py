@@ -231,6 +231,8 @@ class Table:
         """Which files follow which partitioning. Raises UsageError."""
         from driftline.layout import layout
 
+        if not isinstance(self.format, IcebergTable):
+            raise UsageError(f"{self.name} is not an Iceberg table", hint="only those have partition specs")
         return layout(self.format)
 
     def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:

@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from driftline import quarantine
 from driftline.capture.token import BatchIsInError, Token
 from driftline.errors import DataError, UsageError
@@ -19,6 +21,7 @@ from driftline.formats.base import CommitConflict, State, Table
 from driftline.ingest import ingest
 from driftline.quarantine import REPLAY
 from driftline.report.result import Result
+from driftline.resolve import CHANGED
 from driftline.source.quarantined import Quarantined
 
 if TYPE_CHECKING:
@@ -264,7 +267,12 @@ def _marked(table: Table) -> _Kept | None:
         try:
             _mark(kept)
         except CommitConflict as conflict:
-            last = conflict
+            last: Exception = conflict
+            continue
+        except PySparkException as error:
+            if CHANGED not in str(error):
+                raise
+            last = error
             continue
         return _Kept.of(table)
     raise DataError(f"{table.name}: {last}", "captures keep adding to the quarantine: try again")

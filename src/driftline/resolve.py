@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from driftline.core import record
 from driftline.core.changes import AddColumn, diff
 from driftline.core.contract import Contract, parse_path
@@ -20,6 +22,7 @@ from driftline.core.types import Path, Schema, Struct, Type, dotted
 from driftline.engine import PLAIN, configured
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CommitConflict, State, Table
+from driftline.formats.iceberg import short
 from driftline.route.fold import Fold
 from driftline.route.lost import Folding
 from driftline.settings import PREFIX, from_properties
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 10
 SAMPLES = 10
+CHANGED = "TABLE_CHANGE_AFTER_ANALYSIS"  # Spark looks at a table once more before it reads it
 _SAMPLE = 200  # characters
 RESOLVED = PREFIX + "resolved."
 
@@ -109,6 +113,10 @@ def resolve(
                 return _resolve(table, state, wanted, type_, progress, dry_run=dry_run, drop_rest=drop_rest)
             except CommitConflict as conflict:
                 last = conflict
+            except PySparkException as error:
+                if CHANGED not in str(error):
+                    raise DataError(f"{table.name}: {dotted(wanted)}: {short(error)}") from error
+                last = CommitConflict("its columns have changed meanwhile")
     raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")
 
 
@@ -154,12 +162,12 @@ def _resolve(
         after = plan.after(between, rest)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
         spelled = spelled_path(plan.path)
-        said = f"resolve {spelled} --as '{to}'" + " --drop-rest" * drop_rest
+        said = f"{spelled} --as '{to}'" + " --drop-rest" * drop_rest
         transaction.set(
             {
                 f"{PREFIX}hints.{spelled}": str(to),
                 f"{RESOLVED}{spelled}": str(to),
-                **record.of_statements(said),
+                **record.of_resolve(said),
             }
         )
         progress("committing")

@@ -79,7 +79,9 @@ def undo(table: IcebergTable, *, to: int | None = None, yes: bool = False) -> Un
             )
         _possible(table, plan)
         draft = alteration.restore(plan.after, record.of_undo(what))
-        hidden = _counted(table.read(), now.schema, plan.hidden)
+        # What a resolve folded is in the columns that come back, unless rows were written since.
+        since = () if to is None and _just_resolved(table, past) else plan.hidden
+        hidden = _counted(table.read(), now.schema, since)
         if any(v.count for v in hidden) and not yes:
             values = ", ".join(f"{v.count} of {v.path}" for v in hidden if v.count)
             raise DataError(
@@ -98,6 +100,12 @@ def undo(table: IcebergTable, *, to: int | None = None, yes: bool = False) -> Un
             table.name, what, changes, hidden, back, plan.stays, tuple(_layout(now, made)), made.schema.id
         )
     raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")
+
+
+def _just_resolved(table: IcebergTable, past: Versions) -> bool:
+    """Whether the last change is a resolve, and no row was written since."""
+    last = past.versions[-1]
+    return last.record is not None and last.record.by == "resolve" and table.load().snapshot == last.snapshot
 
 
 def _target(table: str, past: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:

@@ -12,25 +12,7 @@ from pyspark.sql import SparkSession
 
 from driftline.lake import Lake, Table
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
-
-
-def lines(folder: Path, name: str, *records: object) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
-
-
-def proven(table: Table, files: Path, fmt: str = "json") -> None:
-    found = [str(path) for path in sorted(files.rglob(f"*.{fmt}*")) if not path.name.startswith(".")]
-    verdict = table.verify(found, fmt)
-    assert verdict.ok, verdict.to_dict()
-
-
-def versions(table: Table) -> int:
-    """How many metadata versions the table has had."""
-    return int(table.format.java().operations().current().previousFiles().size()) + 1
+from .proof import lines, proven, versions
 
 
 def done_by_executors(spark: SparkSession) -> dict[str, int]:
@@ -104,6 +86,7 @@ def test_json_text_in_a_column(lake: Lake, table_name: str) -> None:
     assert table.read().where("id_long is not null").count() == 20
 
 
+@pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
 @pytest.mark.parametrize("fmt", ["csv", "parquet", "avro", "orc"])
 def test_other_formats(lake: Lake, table_name: str, tmp_path: Path, fmt: str) -> None:
     table = lake.table(table_name)
@@ -128,6 +111,7 @@ def session(spark: SparkSession, key: str, value: str) -> Iterator[None]:
         spark.conf.set(key, before)
 
 
+@pytest.mark.parametrize("lake", ["rest"], indirect=True)
 @pytest.mark.parametrize(
     ("key", "value"),
     [

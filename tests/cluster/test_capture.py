@@ -12,7 +12,7 @@ from driftline.capture.query import Batch
 from driftline.lake import Lake, Table
 from servers.kafka import Kafka
 
-from .test_batches import DATA, lines, proven, versions
+from .proof import DATA, lines, proven, versions
 
 
 def captured(table: Table, data: Any, checkpoint: Path, **options: Any) -> list[Batch]:

@@ -16,6 +16,7 @@ from driftline.errors import DataError, UsageError
 from driftline.formats.iceberg import CommitConflict
 from driftline.formats.iceberg.alteration import Draft
 from driftline.lake import Lake, Table
+from lake.test_alter_rules import by_pyiceberg
 
 
 @pytest.fixture
@@ -301,3 +302,44 @@ def test_a_partition_source_is_widened_and_renamed(table: Table, tmp_path: Path)
     assert table.state().schema.find(("m",)).type == LONG  # type: ignore[union-attr]
     assert [r.id for r in table.read().where("m = 5").collect()] == [2]
     assert [r.id for r in table.read().where("m = 5000000000").collect()] == [3]
+
+
+def test_a_capture_goes_on_across_changes(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, landing = lake.table(table_name), tmp_path / "landing"
+    landing.mkdir()
+
+    def captured(i: int, record: str) -> None:
+        (landing / f"{i}.jsonl").write_text(record)
+        table.capture(landing, name="orders").awaitTermination()
+
+    captured(1, '{"id": 1, "name": "a", "size": 1}')
+    alter(table, "ADD PARTITION FIELD name", "RENAME name TO label")
+    captured(2, '{"id": 2, "name": "b", "size": 2}')
+    alter(table, "REPLACE PARTITION FIELD name WITH bucket(4, id)", "DROP COLUMN size", "WRITE ORDERED BY id")
+    captured(3, '{"id": 3, "name": "c", "size": 3}')
+    rows = table.read().select("id", "label", "size").collect()
+    assert sorted(map(tuple, rows)) == [(1, "a", None), (2, "b", None), (3, "c", 3)]
+    assert [g["files"] for g in table.layout().to_dict()["partitions"]] == [1, 1, 1]
+
+
+# Independence ---------------------------------------------------------------------------------------------------
+
+
+def test_changes_do_not_touch_each_other(table: Table, lake: Lake, folder: Path, tmp_path: Path) -> None:
+    """The seed's four promises, over data, before and after a compaction, by two readers."""
+    alter(table, "ADD COLUMN s.y string", "ADD COLUMN extra string AFTER id", "ALTER s.y FIRST")
+    table.ingest(lines(tmp_path, '{"id": 2, "name": "b", "extra": "e", "s": {"x": 20, "y": "t"}}'))
+    alter(table, "RENAME name TO extra", "RENAME extra TO name", "DROP COLUMN s.x")
+    alter(table, "ADD COLUMN s.x string", "ALTER s.x FIRST", "ALTER name FIRST")
+    table.ingest(lines(tmp_path, '{"id": 3, "name": "c", "extra": "f", "s": {"x": "30", "y": "u"}}'))
+    expected = [
+        {"name": None, "id": 1, "extra": "a", "s": {"x": None, "y": None}},
+        {"name": "e", "id": 2, "extra": "b", "s": {"x": None, "y": "t"}},
+        {"name": "f", "id": 3, "extra": "c", "s": {"x": "30", "y": "u"}},
+    ]
+    for _ in range(2):
+        assert [row.asDict(recursive=True) for row in table.read().orderBy("id").collect()] == expected
+        assert sorted(by_pyiceberg(table, folder), key=lambda row: int(row["id"])) == expected
+        options = "options => map('rewrite-all', 'true')"
+        lake.sql(f"call lake.system.rewrite_data_files(table => '{table.name}', {options})")
+    assert len(files(table)) == 1

@@ -206,6 +206,18 @@ def test_a_micro_batch_without_columns_is_in_quarantine_once(table: Table, tmp_p
     assert quarantine.of(table.format).read().count() == 2
 
 
+def test_a_capture(lake: Lake, table: Table, tmp_path: Path) -> None:
+    """A stream goes the same way, and goes on where it was."""
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    for i in range(2):
+        (folder / f"{i}.jsonl").write_text(json.dumps({"id": i, f"c{i}": i}))
+        table.capture(folder, name="orders").awaitTermination()
+    assert [r["c0"] for r in same(table.format, tmp_path)] == [0, 1]
+    assert table.state().properties["driftline.capture.orders"].endswith(":1")
+    assert table.verify([str(f) for f in sorted(folder.iterdir())], "json").ok
+
+
 def test_nobody_registers_a_file_twice(table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, {"a": 1}))
     state = table.format.load()

@@ -60,7 +60,7 @@ def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -
     assert (done.values, done.rest, done.samples) == (dry.values, dry.rest, dry.samples)
     assert [".".join(path) for path in (*done.columns, *done.kept)] == ["n", "n_long", "n_string"]
     assert drifted.rows("id", "n", "n_long", "n_string") == [
-        (1, 4.0, None, None), (2, 2.5, None, None), (3, None, 9007199254740993, "9007199254740993"),
+        (1, 4.0, None, None), (2, 2.5, None, None), (3, None, 9007199254740993, None),
         (4, 12.5, None, None), (5, None, None, "12,50"), (6, None, None, None),
     ]  # fmt: skip
     assert drifted.rows("id", "other") == other
@@ -119,7 +119,7 @@ CONVERSIONS = [
     ("timestamp_ntz", {"2026-01-02": "2026-01-02 00:00:00", "2026-01-02T03:04:05.5": "2026-01-02 03:04:05.500000"},
      ["2026-01-02T03:04:05Z"]),
     ("timestamp", {"2026-01-02T03:04:05Z": "2026-01-02 03:04:05"}, ["2026-01-02T03:04:05+02:00", "2026-01-02 03:04:05"]),
-    ("binary", {"é": b"\xc3\xa9", "": b""}, []),
+    ("binary", {"é": b"\xc3\xa9"}, []),
 ]  # fmt: skip
 
 

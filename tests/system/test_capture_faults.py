@@ -42,7 +42,7 @@ def start(told: dict[str, Any]) -> tuple[int, str, str]:
         [sys.executable, script, json.dumps(told)],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    out, err = running.communicate(timeout=180)
+    out, err = running.communicate(timeout=600)
     return running.returncode, out, err
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from driftline.alter.reader import Reader
+from driftline.alter.layout import LayoutReader
 from driftline.alter.tokens import Kind
 from driftline.core.changes.defaults import default_json
 from driftline.core.changes.values import (
@@ -25,19 +25,15 @@ from driftline.core.changes.values import (
     ReplacePartitionField,
     RequireColumn,
     SetDefault,
-    SetDistribution,
     SetDoc,
     SetIdentifiers,
     SetPartitioning,
     SetProperties,
     SetSortOrder,
-    SortTerm,
     TableChange,
-    Term,
     UnsetProperties,
     WidenColumn,
 )
-from driftline.core.layout import COUNTED, IDENTITY, TAKES, Transform
 from driftline.core.types import Field, Path, dotted
 from driftline.errors import DataError
 
@@ -88,7 +84,7 @@ def parse(sql: str) -> list[Statement]:
     return out
 
 
-class _Parser(Reader):
+class _Parser(LayoutReader):
     def statement(self) -> Statement:
         first = self.now
         if not self.got("ALTER", "TABLE"):
@@ -273,77 +269,6 @@ class _Parser(Reader):
             return SetDoc(path, None if self.got("NULL") else self.text("a comment"))
         position = self.position(path[:-1])
         return None if position is None else MoveColumn(path, position)
-
-    # Layout ---------------------------------------------------------------------------------------------------
-
-    def term(self) -> Term:
-        token = self.now
-        path = self.path()
-        if not self.got("("):
-            return Term(path)
-        word = path[0].lower()
-        name = _PLURAL.get(word, word)
-        if len(path) > 1 or name not in TAKES:
-            self.stop(f"there is no transform {dotted(path)}", ", ".join(TAKES), token)
-        n = None
-        if name in COUNTED:
-            if self.now.kind is Kind.number:  # Iceberg's: bucket(8, id), and also bucket(id, 8)
-                n = self.number()
-                self.need(",")
-                column = self.path()
-            else:
-                column = self.path()
-                self.need(",")
-                n = self.number()
-        else:
-            column = self.path()
-        self.need(")")
-        return Term(column, Transform(name, n))
-
-    def named_as(self) -> str:
-        return self.name("the partition field's name") if self.got("AS") else ""
-
-    def partition_field(self) -> str | Term:
-        term = self.term()
-        return dotted(term.path) if term.transform == IDENTITY else term
-
-    def write(self) -> Iterator[TableChange]:
-        hashed = local = False
-        order: tuple[SortTerm, ...] | None = None
-        while True:
-            if self.got("DISTRIBUTED", "BY", "PARTITION"):
-                hashed = True
-            elif self.got("UNORDERED"):
-                order = ()
-            elif self.sees("LOCALLY") or self.sees("ORDERED"):
-                local = self.got("LOCALLY")
-                self.need("ORDERED", "BY")
-                closing = self.got("(")
-                order = self.listed(self.sort_term)
-                if closing:
-                    self.need(")")
-            else:
-                break
-        if order is None and not hashed:
-            self.stop("how is it written?", "[LOCALLY] ORDERED BY …, UNORDERED, DISTRIBUTED BY PARTITION")
-        if order is not None:
-            yield SetSortOrder(order)
-        if hashed:
-            yield SetDistribution("hash")
-        elif order is not None:
-            yield SetDistribution("range" if order and not local else "none", unless_set=local)
-
-    def sort_term(self) -> SortTerm:
-        term = self.term()
-        descending = self.got("DESC")
-        if not descending:
-            self.got("ASC")
-        first = not descending
-        if self.got("NULLS"):
-            first = self.got("FIRST")
-            if not first:
-                self.need("LAST")
-        return SortTerm(term, descending, first)
 
     # Properties -----------------------------------------------------------------------------------------------
 

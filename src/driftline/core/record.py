@@ -34,7 +34,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """``by``: batch, alter or undo. ``text``: the statements, or what the undo took back. ``left_out`` rules were too many."""
+    """``by``: batch, alter, resolve or undo. ``text``: the statements, or what the undo took back. ``left_out`` rules were too many."""
 
     by: str
     text: str = ""
@@ -67,6 +67,10 @@ def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
 
 def of_statements(text: str) -> dict[str, str]:
     return {PROPERTY: _dump({"by": "alter", "id": uuid4().hex, "text": _cut(text)})}
+
+
+def of_resolve(text: str) -> dict[str, str]:
+    return {PROPERTY: _dump({"by": "resolve", "id": uuid4().hex, "text": _cut(text)})}
 
 
 def of_undo(text: str) -> dict[str, str]:

@@ -9,6 +9,8 @@ from driftline.core.definition import DISTRIBUTION, Definition
 from driftline.core.schema_json import type_name
 from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
 
+HINTS, RESOLVED = "driftline.hints.", "driftline.resolved."  # settings that `resolve` makes, by path
+
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
@@ -56,8 +58,12 @@ def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> R
 
 
 def _properties(now: Definition, then: Definition) -> dict[str, str]:
-    """How rows go to writers belongs to the sort order; all else stays as it is."""
-    kept = {key: value for key, value in now.properties.items() if key != DISTRIBUTION}
+    """How rows go to writers belongs to the sort order, and the hint of a resolved field to its column; all else stays
+    as it is."""
+    gone = [key for key in now.properties if key.startswith(RESOLVED) and key not in then.properties]
+    hints = [HINTS + key.removeprefix(RESOLVED) for key in gone]
+    kept = {key: value for key, value in now.properties.items() if key not in (DISTRIBUTION, *gone, *hints)}
+    kept |= {key: value for key, value in then.properties.items() if key in hints}
     of = now if now.sort == then.sort else then
     return kept | {key: value for key, value in of.properties.items() if key == DISTRIBUTION}
 

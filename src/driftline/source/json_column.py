@@ -61,7 +61,9 @@ class JsonColumn:
         if has_twins(parsed):
             self.frame.sparkSession.conf.set(CASE, "true")
         if self.careful or tag:
-            self.checked = texts = texts.mapInArrow(partial(_check_texts, Check(self.known, settings, self.judge, tag), self.column), LINES)
+            self.checked = texts = texts.mapInArrow(
+                partial(_check_texts, Check(self.known, settings, self.judge, tag), self.column), LINES
+            )
         return routed(texts, plan, parsed, struct, settings)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:

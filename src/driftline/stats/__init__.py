@@ -40,12 +40,11 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     if isinstance(table, IcebergTable):
         progress("reading metadata")
         known.metadata = metadata(table, state.schema, {c.id for s in fields for c in s.columns})
-        progress("reading the log")
-        known.history = history(table)
+        known.samples = samples(table, state.schema, fields, known.metadata)
+    progress("reading the log")
+    known.history = history(table)
     if exact:
         known.exact = scan(table.read(), state.schema, fields, progress)
-    elif isinstance(table, IcebergTable) and known.metadata is not None:
-        known.samples = samples(table, state.schema, fields, known.metadata)
     progress("looking into quarantine")
     known.quarantined, known.waiting = waiting(table)
     return build(table.name, state.schema, from_properties(state.properties).mark, fields, known)

@@ -43,11 +43,6 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
         for path, f in schema.walk()
     )
     drifted = tuple(Drifted(s.path, tuple(_parts(s, known, numbers, origins))) for s in fields)
-    samples = {
-        i: part.sample for s, d in zip(fields, drifted, strict=True) for part in d.parts
-        if part.sample is not None and len(part.columns) == 1
-        for i in [c.id for c, at in zip(s.columns, s.places, strict=True) if at == part.columns[0]]
-    }  # fmt: skip
     return Stats(
         table=name,
         schema=schema.id,
@@ -59,7 +54,7 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
         recent=told.counts.recent if told else (),
         columns=columns,
         drifted=drifted,
-        events=tuple(events(known.history, samples)) if known.history else (),
+        events=tuple(events(known.history, _samples(fields, drifted, known))) if known.history else (),
         quarantined=known.quarantined,
         waiting=known.waiting,
         files=told.files if told else None,
@@ -67,6 +62,17 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
         deleted=told.deleted if told and not scanned else 0,
         whole=known.history.whole if known.history else False,
     )
+
+
+def _samples(fields: Sequence[Siblings], drifted: Sequence[Drifted], known: Known) -> dict[int, str]:
+    """By column id: a value of the batch that brought the column, else any of its type."""
+    found = {}
+    for siblings, one in zip(fields, drifted, strict=True):
+        ids = dict(zip(siblings.places, (c.id for c in siblings.columns), strict=True))
+        for part in one.parts:
+            if part.sample is not None and len(part.columns) == 1:
+                found[ids[part.columns[0]]] = part.sample
+    return found | dict(known.samples)
 
 
 Origins = Mapping[int, tuple[Seen | None, Rule | None]]
@@ -128,7 +134,10 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
     parts = []
     for own, sample in owns:
         column = own.columns[0]
-        seen, rule = origins.get(column.id, (None, None))
+        seen, rule = origins.get(column.id, (None, None)) if len(own.columns) == 1 else (None, None)
+        first = max(
+            filter(None, (numbers[c.id].first for c in own.columns)), key=lambda s: s.at, default=seen
+        )
         records, at_least = own.values, False
         if records is None and numbers[column.id].at_least and not siblings.below(column):
             records, at_least = numbers[column.id].values, True
@@ -137,7 +146,7 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
         parts.append(
             Part(
                 tuple(place[c.id] for c in own.columns), tuple(c.type for c in own.columns),
-                records, own.about, at_least, None, sample, numbers[column.id].first or seen,
+                records, own.about, at_least, None, sample, first,
                 rule.rule if rule else None, (rule.place or None) if rule else None,
             )
         )  # fmt: skip

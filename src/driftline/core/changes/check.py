@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.defaults import default_json
+from driftline.core.changes.names import missing, named, nearest
 from driftline.core.changes.values import (
     AddColumn,
     ColumnChange,
@@ -24,7 +23,7 @@ from driftline.core.changes.values import (
     SetIdentifiers,
     WidenColumn,
 )
-from driftline.core.naming import Names, safe
+from driftline.core.naming import Names
 from driftline.core.schema_json import type_name
 from driftline.core.types import (
     UNKNOWN,
@@ -250,47 +249,6 @@ def promotes(old: Primitive, new: Primitive) -> bool:
     if old.name == new.name == "decimal":
         return new.args[0] > old.args[0] and new.args[1] == old.args[1]
     return (old.name, new.name) in (("int", "long"), ("float", "double"))
-
-
-def named(name: str) -> None:
-    """Raises UsageError where engines cannot carry the name."""
-    if safe(name) != name or not name:
-        raise UsageError(
-            f"{name!r} is no name that engines can carry", f"name it {safe(name)!r}" if name else None
-        )
-
-
-def missing(schema: Schema, path: Path) -> UsageError:
-    """There is no such column: the error, with the nearest that there is."""
-    whole = dotted(path)
-    known = [(dotted(p), p) for p, _ in schema.walk()]
-    twin = next((p for text, p in known if text == whole), None)
-    if twin is not None:  # one name with a dot in it
-        return UsageError(f"there is no column {whole}", f"write {'.'.join(f'`{s}`' for s in twin)}")
-    loose = [text for text, p in known if [s for s in p if s not in ("element", "value")] == list(path)]
-    hint = f"did you mean {loose[0]}?" if loose else nearest(whole, [text for text, _ in known])
-    return UsageError(f"there is no column {whole}", hint or f"columns are {_listed(schema)}")
-
-
-def nearest(word: str, known: list[str]) -> str | None:
-    by_case = [k for k in known if k.casefold() == word.casefold()]
-    near = by_case or difflib.get_close_matches(word, known, 1, 0.6)
-    return f"did you mean {near[0]}?" if near else None
-
-
-def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
-    """Where fields of one struct have one name, in any letter case."""
-    inner = ((path, f.type) for path, f in Schema(struct).walk())
-    for at, type_ in [((), struct), *inner]:
-        names: dict[str, list[Field]] = {}
-        for f in type_.fields if isinstance(type_, Struct) else ():
-            names.setdefault(f.name.casefold(), []).append(f)
-        yield from (((*at, found[-1].name), found) for found in names.values() if len(found) > 1)
-
-
-def _listed(schema: Schema) -> str:
-    names = [f.name for f in schema.struct.fields]
-    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
 
 
 def _inside(path: Path, type_: Type, name: str) -> str | None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes.apply import Draft
-from driftline.core.changes.check import Checker, clashes, missing, nearest
+from driftline.core.changes.check import Checker
+from driftline.core.changes.names import clashes, missing, nearest
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,

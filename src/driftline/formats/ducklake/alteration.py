@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driftline.core.definition import Definition
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
-from driftline.formats.ducklake.commit import Message, Wanted, commit, rename
+from driftline.formats.ducklake.commit import commit, rename
 from driftline.formats.ducklake.layout import Layout
+from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState, split
 from driftline.formats.ducklake.transaction import AUTHOR
 
@@ -72,6 +74,8 @@ class DuckLakeDraft:
         wanted.removed = tuple(state.properties.keys() - wanted.properties.keys())
         said = Message(AUTHOR, "; ".join(self._record.values())[:10_000], json.dumps(dict(self._record)))
         self.table.catalog.write(lambda connection: commit(connection, [wanted], said))
+        version = self.table.load().schema.id
+        self.definition = replace(after, schema=replace(after.schema, id=version))
 
 
 def definition(state: LakeState, found: Layout) -> Definition:

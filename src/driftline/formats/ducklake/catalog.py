@@ -12,20 +12,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake.engine import instance, literal
 
 if TYPE_CHECKING:
     import duckdb
 
 VERSION = "1.0"
 PATIENCE = 60.0  # seconds that a locked catalog is tried again
-HINT = "pip install 'driftline[ducklake]'"
 
 _EXTENSIONS = {"duckdb": (), "sqlite": ("sqlite_scanner",), "postgres": ("postgres_scanner",)}
 _TYPES = {"duckdb": "DUCKDB", "sqlite": "SQLITE", "postgres": "POSTGRES"}
@@ -224,15 +222,6 @@ class Connection:
         }
 
 
-def literal(text: str) -> str:
-    """A string literal of DuckDB's SQL.
-
-    >>> literal("it's")
-    "'it''s'"
-    """
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _checked(connection: Connection) -> None:
     import duckdb
 
@@ -285,57 +274,3 @@ def _folder(path: Path) -> None:
         raise SetupError(
             f"cannot make the folder {path}: {error.strerror}", hint="name another with --lake"
         ) from error
-
-
-_lock = RLock()
-_shared: list[Any] = []
-
-
-@contextmanager
-def instance(*extensions: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with these extensions, for one thread at a time: two instances of a process would not see each
-    other's locks on a catalog's file."""
-    with _lock:
-        if not _shared:
-            _shared.append(_started())
-        cursor = _shared[0].cursor()
-        try:
-            for extension in extensions:
-                cursor.execute(f"LOAD {literal(extension_path(extension))}")
-            yield cursor
-        finally:
-            cursor.close()
-
-
-def _started() -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise SetupError("DuckDB is not installed.", hint=HINT) from error
-    # No network: extensions come out of their wheels.
-    return duckdb.connect(
-        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    )
-
-
-def extension_path(name: str) -> str:
-    """The extension out of its wheel; else its name, which DuckDB finds if it was installed into DuckDB itself.
-
-    Raises SetupError where neither is there.
-    """
-    import duckdb
-
-    found = find_spec(f"duckdb_extension_{name}")
-    for folder in (found.submodule_search_locations or []) if found else []:
-        path = Path(folder, "extensions", f"v{duckdb.__version__}", f"{name}.duckdb_extension")
-        if path.is_file():
-            return str(path)
-    installed = {
-        row[0]
-        for row in _shared[0].cursor().execute(
-            "SELECT extension_name FROM duckdb_extensions() WHERE installed"
-        ).fetchall()
-    }  # fmt: skip
-    if name in installed:
-        return name
-    raise SetupError(f"DuckDB {duckdb.__version__} has no extension {name!r}.", hint=HINT)

@@ -10,17 +10,22 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from driftline.core.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
-from driftline.formats.ducklake.files import DataFile, leaves
 from driftline.formats.ducklake.inlined import renew_inlined_table
-from driftline.formats.ducklake.layout import Layout, layout, set_layout
-from driftline.formats.ducklake.mapping import mapping_of
+from driftline.formats.ducklake.layout import set_layout
+from driftline.formats.ducklake.rows import (
+    Head,
+    Message,
+    Wanted,
+    add_files,
+    quoted,
+    set_columns,
+    set_properties,
+    set_version,
+)
 from driftline.formats.ducklake.snapshot import (
     LIVE,
     LakeState,
@@ -31,54 +36,11 @@ from driftline.formats.ducklake.snapshot import (
     load,
     split,
 )
-from driftline.formats.ducklake.statistics import add_statistics
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What a snapshot says of itself. ``extra``: JSON."""
-
-    author: str
-    text: str
-    extra: str
-
-
-@dataclass(slots=True)
-class Wanted:
-    """What one transaction wants of its table. ``base`` None: it is to be made, with its files in ``folder``.
-
-    ``pinned``: only if nobody has changed the table since. ``keys``: what the files are laid out by. ``dropped``: files that are to go; ``replaces``: all are.
-    ``removed``: properties that are to go; ``layout``: before and after.
-    """
-
-    name: str
-    base: LakeState | None
-    schema: Schema
-    folder: str
-    pinned: bool = False
-    keys: Layout = field(default_factory=Layout)
-    files: list[DataFile] = field(default_factory=list)
-    dropped: tuple[str, ...] = ()
-    replaces: bool = False
-    properties: dict[str, str] = field(default_factory=dict)
-    removed: tuple[str, ...] = ()
-    layout: tuple[Layout, Layout] | None = None
-
-
-@dataclass(slots=True)
-class _Head:
-    """The lake's newest snapshot, and what it gives away next."""
-
-    snapshot: int
-    schema_version: int
-    catalog_id: int
-    file_id: int
-    made: list[str] = field(default_factory=list)
 
 
 def commit(connection: Connection, wanted: Sequence[Wanted], message: Message) -> int:
@@ -123,24 +85,24 @@ def rename(connection: Connection, name: str, to: str, message: Message) -> None
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
         [table.id, table.uuid, head.snapshot, table.schema_id, short, *row],
     )
-    _version(connection, head, table.id)
+    set_version(connection, head, table.id)
     columns = columns_of(connection, table.id, head.snapshot)
     renew_inlined_table(connection, table.id, table.schema_id, head.schema_version, columns)
     head.made.append(f"created_table:{quoted(namespace)}.{quoted(short)}")
     _finish(connection, head, message)
 
 
-def _next(connection: Connection) -> _Head:
+def _next(connection: Connection) -> Head:
     newest = connection.one(
         "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM meta.ducklake_snapshot "
         "ORDER BY snapshot_id DESC LIMIT 1"
     )
     assert newest is not None
     snapshot, schema_version, catalog_id, file_id = map(int, newest)
-    return _Head(snapshot + 1, schema_version, catalog_id, file_id)
+    return Head(snapshot + 1, schema_version, catalog_id, file_id)
 
 
-def _finish(connection: Connection, head: _Head, message: Message) -> None:
+def _finish(connection: Connection, head: Head, message: Message) -> None:
     # The primary key of this row is what two writers at once meet at.
     connection.execute(
         "INSERT INTO meta.ducklake_snapshot VALUES (?, now(), ?, ?, ?)",
@@ -157,13 +119,6 @@ def _finish(connection: Connection, head: _Head, message: Message) -> None:
                 "commit_extra_info": message.extra,
             }
         ],
-    )
-
-
-def _version(connection: Connection, head: _Head, table: int) -> None:
-    connection.insert(
-        "ducklake_schema_versions",
-        [{"begin_snapshot": head.snapshot, "schema_version": head.schema_version, "table_id": table}],
     )
 
 
@@ -191,16 +146,16 @@ def _touched(connection: Connection, now: LakeState, base: LakeState) -> bool:
 
 
 def _table(
-    connection: Connection, head: _Head, wanted: Wanted, now: LakeState, *, schema_changes: bool
+    connection: Connection, head: Head, wanted: Wanted, now: LakeState, *, schema_changes: bool
 ) -> None:
     table = now.table or _made(connection, head, wanted)
     if schema_changes:
-        _columns(connection, head, wanted, now, table)
+        set_columns(connection, head, wanted, now, table)
     if wanted.layout is not None:
         head.catalog_id = set_layout(
             connection, table.id, head.snapshot, head.catalog_id, *wanted.layout, wanted.schema, wanted.name
         )
-    _properties(connection, head.snapshot, table, now, wanted)
+    set_properties(connection, head.snapshot, table, now, wanted)
     if wanted.dropped:
         listed = ", ".join("?" * len(wanted.dropped))
         connection.execute(
@@ -213,7 +168,7 @@ def _table(
         _emptied(connection, head.snapshot, table.id)
         head.made.append(f"deleted_from_table:{table.id}")
     if wanted.files:
-        _files(connection, head, wanted, table)
+        add_files(connection, head, wanted, table)
         head.made.append(f"inserted_into_table:{table.id}")
     if now.exists and (schema_changes or not (wanted.files or wanted.dropped)):
         head.made.append(f"altered_table:{table.id}")
@@ -237,7 +192,7 @@ def _emptied(connection: Connection, snapshot: int, table: int) -> None:
     )
 
 
-def _made(connection: Connection, head: _Head, wanted: Wanted) -> TableRow:
+def _made(connection: Connection, head: Head, wanted: Wanted) -> TableRow:
     namespace, name = split(wanted.name)
     schema_id = _namespace(connection, head, namespace)
     table = TableRow(head.catalog_id, schema_id, str(uuid.uuid4()), wanted.folder)
@@ -251,7 +206,7 @@ def _made(connection: Connection, head: _Head, wanted: Wanted) -> TableRow:
     return table
 
 
-def _namespace(connection: Connection, head: _Head, namespace: str) -> int:
+def _namespace(connection: Connection, head: Head, namespace: str) -> int:
     found = connection.rows(
         f"SELECT schema_id, schema_name FROM meta.ducklake_schema WHERE lower(schema_name) = lower(?) AND {LIVE}",
         [namespace, head.snapshot, head.snapshot],
@@ -291,146 +246,3 @@ def table_path(name: str) -> str:
     ('orders/', '_612f62/')
     """
     return f"{name}/" if _PLAIN.fullmatch(name) else f"_{name.encode().hex()[:200]}/"
-
-
-def _columns(connection: Connection, head: _Head, wanted: Wanted, now: LakeState, table: TableRow) -> None:
-    before = {row.id: row for row in now.columns}
-    rows = rows_of(wanted.schema, now.schema, now.columns, wanted.name)
-    changed = [row for row in rows if row.id not in before or row != before[row.id]]
-    ended = [row.id for row in changed if row.id in before] + sorted(set(before) - {row.id for row in rows})
-    if ended:
-        connection.execute(
-            f"UPDATE meta.ducklake_column SET end_snapshot = {head.snapshot} "
-            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND column_id IN ({_listed(ended)})"
-        )
-    connection.insert(
-        "ducklake_column",
-        [_column(row, table.id, head.snapshot) for row in changed],
-    )
-    _docs(connection, head, wanted, now, table)
-    _version(connection, head, table.id)
-    renew_inlined_table(connection, table.id, table.schema_id, head.schema_version, rows)
-
-
-def _column(row: ColumnRow, table: int, snapshot: int) -> dict[str, object]:
-    return {
-        "column_id": row.id,
-        "begin_snapshot": snapshot,
-        "table_id": table,
-        "column_order": row.order,
-        "column_name": row.name,
-        "column_type": row.type,
-        "initial_default": row.initial_default,
-        "default_value": row.default,
-        "nulls_allowed": row.nullable,
-        "parent_column": row.parent,
-        "default_value_type": row.default_type,
-        "default_value_dialect": "duckdb",
-    }
-
-
-def _docs(connection: Connection, head: _Head, wanted: Wanted, now: LakeState, table: TableRow) -> None:
-    before = {f.id: f.doc for _, f in now.schema.walk() if f.doc}
-    after = {f.id: f.doc for _, f in wanted.schema.walk() if f.doc}
-    ended = [i for i, doc in before.items() if after.get(i) != doc]
-    if ended:
-        connection.execute(
-            f"UPDATE meta.ducklake_column_tag SET end_snapshot = {head.snapshot} WHERE table_id = {table.id} "
-            f"AND key = '{COMMENT}' AND end_snapshot IS NULL AND column_id IN ({_listed(ended)})"
-        )
-    connection.insert(
-        "ducklake_column_tag",
-        [
-            {
-                "table_id": table.id,
-                "column_id": i,
-                "begin_snapshot": head.snapshot,
-                "key": COMMENT,
-                "value": doc,
-            }
-            for i, doc in after.items()
-            if before.get(i) != doc
-        ],
-    )
-
-
-def _properties(
-    connection: Connection, snapshot: int, table: TableRow, now: LakeState, wanted: Wanted
-) -> None:
-    changed = {key: value for key, value in wanted.properties.items() if now.properties.get(key) != value}
-    for key in (changed.keys() | set(wanted.removed)) & now.properties.keys():
-        connection.execute(
-            f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
-            f"WHERE object_id = {table.id} AND key = ? AND end_snapshot IS NULL",
-            [key],
-        )
-    connection.insert(
-        "ducklake_tag",
-        [
-            {"object_id": table.id, "begin_snapshot": snapshot, "key": key, "value": value}
-            for key, value in changed.items()
-        ],
-    )
-
-
-def _files(connection: Connection, head: _Head, wanted: Wanted, table: TableRow) -> None:
-    paths = [file.path for file in wanted.files]
-    listed = ", ".join("?" * len(paths))
-    if twice := connection.rows(
-        f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table.id} AND path IN ({listed})", paths
-    ):
-        raise DataError(f"{wanted.name}: the file {twice[0][0]} is registered already")
-    first = add_statistics(connection, table.id, wanted.files, leaves(wanted.schema))
-    if layout(connection, table.id, head.snapshot, wanted.schema).partition_id != wanted.keys.partition_id:
-        raise CommitConflict(f"{wanted.name} was partitioned otherwise meanwhile")
-    mapping, head.file_id = mapping_of(connection, table.id, wanted.schema, head.snapshot, head.file_id)
-    ids = range(head.file_id, head.file_id + len(paths))
-    head.file_id += len(paths)
-    files, stats, values = [], [], []
-    for given, file in zip(ids, wanted.files, strict=True):
-        files.append(
-            {
-                "data_file_id": given,
-                "table_id": table.id,
-                "begin_snapshot": head.snapshot,
-                "path": file.path,
-                "path_is_relative": True,
-                "file_format": "parquet",
-                "record_count": file.rows,
-                "file_size_bytes": file.size,
-                "footer_size": file.footer,
-                "row_id_start": first,
-                "mapping_id": mapping,
-                "partition_id": wanted.keys.partition_id,
-            }
-        )
-        first += file.rows
-        stats += [
-            {
-                "data_file_id": given,
-                "table_id": table.id,
-                "column_id": column,
-                "column_size_bytes": known.size,
-                "value_count": known.values,
-                "null_count": known.nulls,
-                "min_value": known.low,
-                "max_value": known.high,
-            }
-            for column, known in file.stats.items()
-        ]
-        values += [
-            {"data_file_id": given, "table_id": table.id, "partition_key_index": i, "partition_value": value}
-            for i, value in enumerate(file.partition)
-        ]
-    connection.insert("ducklake_data_file", files)
-    connection.insert("ducklake_file_partition_value", values)
-    connection.insert("ducklake_file_column_stats", stats)
-
-
-def _listed(ids: Sequence[int]) -> str:
-    return ", ".join(map(str, ids))
-
-
-def quoted(name: str) -> str:
-    """A name in DuckDB's SQL."""
-    return '"' + name.replace('"', '""') + '"'

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from driftline.core.types import List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError, SetupError
-from driftline.formats.ducklake.catalog import instance
+from driftline.formats.ducklake.engine import instance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

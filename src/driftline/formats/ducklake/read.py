@@ -7,24 +7,20 @@ them. So the files are read under names that nobody has, ``__f`` and the id, and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.types import Field, List, Map, Primitive, Struct, Type, children
-from driftline.errors import DataError
-from driftline.formats.ducklake.defaults import to_sql
+from driftline.core.types import Struct
+from driftline.formats.ducklake.expressions import Columns, target
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.inlined import InlinedRows
-from driftline.formats.ducklake.scan import MapRow, Scan, Shelf
-from driftline.formats.ducklake.types import spark_name
-from driftline.formats.ducklake.write import FIELD_ID, parsed
-from driftline.route.sql import each, literal, name, variable
+from driftline.formats.ducklake.scan import Scan, Shelf
+from driftline.route.sql import literal, name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructField, StructType
+    from pyspark.sql.types import StructType
 
 SNAPSHOT = "_ducklake_internal_snapshot_id"  # in files that hold rows of several snapshots
 _OPTIONS = {"datetimeRebaseMode": "CORRECTED", "recursiveFileLookup": "false"}
@@ -36,7 +32,7 @@ def read(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
     """The rows. Raises DataError where a registered file is not as it was registered."""
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     unchanged({**scan.files}, table)
-    columns = _Columns(table, {row.id: row.initial_default for row in scan.state.columns})
+    columns = Columns(table, {row.id: row.initial_default for row in scan.state.columns})
     struct = scan.state.schema.struct
     frames = [
         _of_files(spark, scan, shelf, paths, columns).select(*columns.all(struct, shelf.missing))
@@ -46,13 +42,11 @@ def read(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
     ]
     frames += [_of_inlined(spark, rows, struct, columns) for rows in scan.inlined]
     if not frames:
-        return spark.createDataFrame([], _target(struct, table))
+        return spark.createDataFrame([], target(struct, table))
     return reduce(lambda a, b: a.unionAll(b), frames)
 
 
-def _of_files(
-    spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], columns: _Columns
-) -> DataFrame:
+def _of_files(spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], columns: Columns) -> DataFrame:
     """Files with field ids, their columns named by them."""
     from pyspark.sql.types import LongType, StructField, StructType
 
@@ -63,7 +57,7 @@ def _of_files(
 
 
 def _of_mapped(
-    spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], columns: _Columns
+    spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], columns: Columns
 ) -> DataFrame:
     """Files whose columns are found by the names that they had when they were registered."""
     from pyspark.sql import functions as F
@@ -91,7 +85,7 @@ def _of_mapped(
     return frame.select(*made)
 
 
-def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns: _Columns) -> DataFrame:
+def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns: Columns) -> DataFrame:
     """Rows out of the catalog. They have all columns of their form; of later ones they have the default."""
     from pyspark.sql import functions as F
 
@@ -177,180 +171,3 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
         return re.sub(_SCHEME, "/", whole)
 
     return said
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Expressions of columns. ``defaults``: DuckLake's text of what files without the column read as, by id."""
-
-    table: str
-    defaults: Mapping[int, str | None]
-
-    def all(self, struct: Struct, missing: frozenset[int]) -> list[Column]:
-        """The columns of a scan by id, under their names and types."""
-        from pyspark.sql import functions as F
-
-        out = []
-        for f in struct.fields:
-            target = self.spark(f.type, f.name)
-            if f.id in missing:
-                column = F.expr(self.missing(f))
-            elif self.plain(f.type, missing):
-                column = F.col(f"__f{f.id}")
-            else:
-                column = F.expr(self.rebuilt(f.type, f"__f{f.id}", missing, None, f.name))
-            out.append(column.cast(target).alias(f.name))
-        return out
-
-    def plain(self, type_: Type, missing: frozenset[int]) -> bool:
-        """Whether a cast is all that it takes."""
-        return not (isinstance(type_, Primitive) and self.special(type_)) and all(
-            child.id not in missing and self.plain(child.type, missing) for child in children(type_)
-        )
-
-    def special(self, type_: Primitive) -> bool:
-        return type_.name == "duckdb_uuid" or self.refused(type_, "") is not None
-
-    def refused(self, type_: Type, where: str) -> str | None:
-        """Why Spark cannot read the type; None where it can, or some fields of it."""
-        if isinstance(type_, Struct):
-            whys = [self.refused(f.type, f"{where}.{f.name}") for f in type_.fields]
-            return whys[0] if whys and all(whys) else None
-        if not isinstance(type_, Primitive):
-            return next((why for c in children(type_) if (why := self.refused(c.type, where))), None)
-        try:
-            spark_name(type_, f"{self.table}.{where}")
-        except DataError as error:
-            return error.message
-        return None
-
-    def missing(self, field: Field) -> str:
-        """What files without the column read as."""
-        text = self.defaults.get(field.id)
-        if text is None or not isinstance(field.type, Primitive):
-            return "null"
-        return to_sql(text, field.type, f"{self.table}.{field.name}")
-
-    def rebuilt(
-        self,
-        type_: Type,
-        x: str,
-        missing: frozenset[int],
-        names: Mapping[int, MapRow] | None,
-        where: str,
-        has: set[int] | None = None,
-    ) -> str:
-        """A value built anew, field by field. ``names``: those in the file, where it has no ids; ``has``: the ids
-        that are there at all."""
-
-        def child(f: Field, x: str) -> str:
-            there = (
-                f.id in names if names is not None else (has is None or f.id in has) and f.id not in missing
-            )
-            if not there:
-                return self.missing(f)
-            inner = name(names[f.id].name) if names is not None else f"__f{f.id}"
-            return self.rebuilt(f.type, f"{x}.{inner}", missing, names, f"{where}.{f.name}", has)
-
-        if why := self.refused(type_, where):
-            return f"raise_error({literal(why)})"
-        match type_:
-            case Struct(fields):
-                made = ", ".join(f"{child(f, x)} as {name(f.name)}" for f in fields)
-                return f"if({x} is null, null, struct({made}))"
-            case List(element):
-                return each(x, lambda e: self.rebuilt(element, e, missing, names, where, has))
-            case Map(key, value):
-                k, v = variable("k"), variable("v")
-                made_key = self.rebuilt(key, f"{k}", missing, names, where, has)
-                made_value = self.rebuilt(value, f"{v}", missing, names, where, has)
-                x = x if made_value == v else f"transform_values({x}, ({k}, {v}) -> {made_value})"
-                return x if made_key == k else f"transform_keys({x}, ({k}, {v}) -> {made_key})"
-            case Primitive():
-                return self.leaf(type_, x, text=has is not None)
-
-    def leaf(self, type_: Primitive, x: str, *, text: bool) -> str:
-        if type_.name == "duckdb_uuid" and not text:
-            h = f"lower(hex({x}))"
-            cuts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-            joined = ", ".join(f"substr({h}, {start}, {size})" for start, size in cuts)
-            return f"if({x} is null, null, concat_ws('-', {joined}))"
-        return x
-
-    def spark(self, type_: Type, where: str) -> DataType:
-        return _readable(type_, f"{self.table}.{where}")
-
-    def by_id(self, struct: Struct, missing: frozenset[int]) -> StructType:
-        """The struct as it is asked of the files: names and metadata by id, without what is missing."""
-        from pyspark.sql.types import StringType, StructField, StructType
-
-        there = [
-            self.field(f, missing)
-            for f in struct.fields
-            if f.id not in missing and not self.refused(f.type, "")
-        ]
-        # A struct of which nothing can be read is still null or not.
-        return StructType(there or [StructField("__none", StringType())])
-
-    def field(self, f: Field, missing: frozenset[int]) -> StructField:
-        from pyspark.sql.types import StructField
-
-        return StructField(f"__f{f.id}", self.asked(f.type, missing), True, {FIELD_ID: f.id})
-
-    def asked(self, type_: Type, missing: frozenset[int]) -> DataType:
-        from pyspark.sql.types import ArrayType, BinaryType, MapType
-
-        match type_:
-            case Struct():
-                return self.by_id(type_, missing)
-            case List(element):
-                return ArrayType(self.asked(element, missing), True)
-            case Map(key, value):
-                return MapType(self.asked(key, missing), self.asked(value, missing), True)
-            case Primitive("duckdb_uuid"):
-                return BinaryType()
-            case Primitive():
-                return parsed(spark_name(type_, self.table))
-
-    def by_name(self, f: Field, names: Mapping[int, MapRow]) -> StructField:
-        """A column as a mapped file has it."""
-        from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
-
-        def of(type_: Type) -> DataType:
-            match type_:
-                case Struct(fields):
-                    there = [g for g in fields if g.id in names and not self.refused(g.type, "")]
-                    none = [StructField("__none", StringType())]
-                    return StructType([self.by_name(g, names) for g in there] or none)
-                case List(element):
-                    return ArrayType(of(element), True)
-                case Map(key, value):
-                    return MapType(of(key), of(value), True)
-                case _:
-                    return self.asked(type_, frozenset())
-
-        return StructField(names[f.id].name, of(f.type))
-
-
-def _target(struct: Struct, table: str) -> StructType:
-    from pyspark.sql.types import StructField, StructType
-
-    return StructType([StructField(f.name, _readable(f.type, f"{table}.{f.name}")) for f in struct.fields])
-
-
-def _readable(type_: Type, where: str) -> DataType:
-    """The type as Spark has it; text for what it cannot read, which fails when it is asked for."""
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
-
-    match type_:
-        case Struct(fields):
-            return StructType([StructField(f.name, _readable(f.type, where)) for f in fields])
-        case List(element):
-            return ArrayType(_readable(element, where), True)
-        case Map(key, value):
-            return MapType(_readable(key, where), _readable(value, where), True)
-        case Primitive():
-            try:
-                return parsed(spark_name(type_, where))
-            except DataError:
-                return StringType()

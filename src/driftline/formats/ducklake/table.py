@@ -10,8 +10,9 @@ from driftline.core.types import Schema
 from driftline.errors import UsageError
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
-from driftline.formats.ducklake.commit import folder_of, quoted
+from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.layout import Layout, layout
+from driftline.formats.ducklake.rows import quoted
 from driftline.formats.ducklake.snapshot import LakeState, load, split
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 

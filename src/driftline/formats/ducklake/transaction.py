@@ -13,9 +13,10 @@ from driftline.core.types import Schema
 from driftline.errors import SetupError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.catalog import UnknownError
-from driftline.formats.ducklake.commit import Message, Wanted, commit
+from driftline.formats.ducklake.commit import commit
 from driftline.formats.ducklake.files import removed
 from driftline.formats.ducklake.layout import Layout
+from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.write import write
 

@@ -1,0 +1,51 @@
+"""Names of columns that a person gives: whether they can be, and which was meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from driftline.core.naming import safe
+from driftline.core.types import Field, Path, Schema, Struct, dotted
+from driftline.errors import UsageError
+
+
+def named(name: str) -> None:
+    """Raises UsageError where engines cannot carry the name."""
+    if safe(name) != name or not name:
+        raise UsageError(
+            f"{name!r} is no name that engines can carry", f"name it {safe(name)!r}" if name else None
+        )
+
+
+def missing(schema: Schema, path: Path) -> UsageError:
+    """There is no such column: the error, with the nearest that there is."""
+    whole = dotted(path)
+    known = [(dotted(p), p) for p, _ in schema.walk()]
+    twin = next((p for text, p in known if text == whole), None)
+    if twin is not None:  # one name with a dot in it
+        return UsageError(f"there is no column {whole}", f"write {'.'.join(f'`{s}`' for s in twin)}")
+    loose = [text for text, p in known if [s for s in p if s not in ("element", "value")] == list(path)]
+    hint = f"did you mean {loose[0]}?" if loose else nearest(whole, [text for text, _ in known])
+    return UsageError(f"there is no column {whole}", hint or f"columns are {_listed(schema)}")
+
+
+def nearest(word: str, known: list[str]) -> str | None:
+    by_case = [k for k in known if k.casefold() == word.casefold()]
+    near = by_case or difflib.get_close_matches(word, known, 1, 0.6)
+    return f"did you mean {near[0]}?" if near else None
+
+
+def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
+    """Where fields of one struct have one name, in any letter case."""
+    inner = ((path, f.type) for path, f in Schema(struct).walk())
+    for at, type_ in [((), struct), *inner]:
+        names: dict[str, list[Field]] = {}
+        for f in type_.fields if isinstance(type_, Struct) else ():
+            names.setdefault(f.name.casefold(), []).append(f)
+        yield from (((*at, found[-1].name), found) for found in names.values() if len(found) > 1)
+
+
+def _listed(schema: Schema) -> str:
+    names = [f.name for f in schema.struct.fields]
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

@@ -1,0 +1,114 @@
+"""What people read of statistics: in a terminal, and on the page."""
+
+import re
+from html.parser import HTMLParser
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from driftline.report.page import page
+from driftline.report.stats_text import bar, percent, spark, stats
+from stats_models import HOSTILE, hostile, small, wide
+
+
+def text(of, **more) -> list[str]:
+    console = Console(width=120, file=StringIO(), highlight=False, emoji=False, markup=False)
+    for one in stats(of, **more):
+        console.print(one)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def line(lines, start: str) -> str:
+    return next(x for x in lines if x.strip().startswith(start))
+
+
+def test_the_table_is_one_line():
+    assert (
+        text(small())[0] == "shop.orders  100 records, 2 batches, 3 columns, 1 drifted field, 3 in quarantine"
+    )
+
+
+def test_a_drifted_field_stands_with_its_types():
+    lines = text(small())
+    head = next(i for i, x in enumerate(lines) if "drifted field " in x and "share" in x)
+    first, second = (x.split() for x in lines[head + 1 : head + 3])
+    assert first == ["price", "long", "70", "█████▋", "70", "%", "12", "2026-03-02", "08:00", "price"]
+    assert second == ["string", "30", "██▍", "30", "%", "1", "EUR", "2026-03-02", "08:00", "price_string"]
+
+
+def test_columns_tell_what_is_known_and_mark_what_is_not():
+    lines = text(small())
+    assert line(lines, "id").split() == [
+        "id",
+        "long",
+        "100",
+        "100",
+        "%",
+        "1",
+        "100",
+        "2026-03-02",
+        "08:00",
+        "██",
+    ]
+    assert line(lines, "tags").split() == ["tags", "list<string>", "?", "?"]
+    assert line(lines, "price_string ← price").split()[-1] == "·▆"
+
+
+def test_a_wide_table_shows_what_drifted_and_counts_the_rest():
+    lines = text(wide())
+    assert sum("group_00.field_" in x for x in lines) == 10
+    assert lines[-1] == "5,000 columns: --all lists them, driftline stats TABLE PATH some of them"
+    assert len(text(wide(), all_columns=True)) > 5000
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0, "0 %"), (0.004, "<1 %"), (0.999, ">99 %"), (1.0, "100 %")])
+def test_a_share_is_never_rounded_to_none_or_all(share, shown):
+    assert percent(share) == shown
+    assert len(bar(share)) == 8
+    assert bar(share).strip() != "" or share == 0
+
+
+def test_a_batch_without_values_is_not_one_that_is_not_known():
+    assert spark((0.0, 0.001, None, 1.0)) == "·▁ █"
+
+
+# The page -----------------------------------------------------------------------------------------------------
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags, self.attributes, self.data = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_data(self, data):
+        self.data.append(data)
+
+
+def test_data_never_becomes_markup():
+    benign, bad = Elements(page(small())), Elements(page(hostile()))
+    assert bad.tags.count("script") == benign.tags.count("script") == 2
+    assert "img" not in bad.tags
+    assert [name for _, name, _ in bad.attributes if name.startswith("on")] == []
+    assert HOSTILE in "".join(bad.data)
+
+
+def test_the_page_asks_the_network_for_nothing():
+    html = page(small())
+    links = [
+        value for _, name, value in Elements(html).attributes if name in ("src", "href", "action", "srcset")
+    ]
+    assert [value for value in links if not value.startswith("#")] == []
+    assert "default-src 'none'" in html
+    assert re.findall(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", html) == []
+
+
+def test_the_page_is_the_same_for_the_same_statistics():
+    assert page(small()) == page(small())

@@ -1,0 +1,179 @@
+"""The quarantine, looked at and sent through again: each record once, whatever dies in between."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline import ingest as road
+from driftline import quarantine, replay
+from driftline.errors import UsageError
+from driftline.lake import Lake, Table
+from lake.proof import proven
+
+STRICT = {"policy": "strict", "hints": {"id": "long", "n": "long"}}
+LINES = (
+    '{"id": 1, "n": 5}',
+    '{"id": 2, "n": "x"}',
+    '{"id": 3, "n": "y"}',
+    '{"id": 4, "more": true}',
+    "no JSON",
+    '{"id": 5',
+)
+
+
+@pytest.fixture
+def table(either: Lake, table_name: str) -> Table:
+    return either.table(table_name)
+
+
+@pytest.fixture
+def file(table: Table, tmp_path: Path) -> Path:
+    """Five of its six lines are in quarantine."""
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(LINES))
+    result = table.ingest(file, settings=STRICT)
+    assert (result.rows_written, result.rows_quarantined) == (1, 5)
+    return file
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    return [r.asDict(recursive=True) for r in table.read().orderBy("id").collect()]
+
+
+def test_it_is_listed_by_reason(table: Table, file: Path) -> None:
+    found = table.quarantine()
+    assert (found.waiting, found.replayed) == (5, 0)
+    n = next(g for g in found.groups if g.path == "n")
+    assert (n.count, n.table_type, n.incoming_type, n.sample) == (2, "long", "string", LINES[1])
+    assert n.place.endswith("in.jsonl:2")
+    assert {g.count for g in found.groups if not g.path} <= {1, 2}
+    assert sum(g.count for g in found.groups) == 5
+    assert json.dumps(found.to_dict())
+
+
+def test_it_is_exported(table: Table, file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "it.jsonl"
+    assert table.export_quarantine(out) == 5
+    told = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {t["raw"] for t in told} == set(LINES[1:])
+    assert all(t["reason"] and t["source"].endswith("in.jsonl") and t["line"] for t in told)
+    with pytest.raises(UsageError, match="cannot be written"):
+        table.export_quarantine(tmp_path / "none" / "it.jsonl")
+
+
+def test_it_goes_through_again_once(table: Table, file: Path) -> None:
+    again = table.replay(settings={"policy": "preserve"})
+    assert (again.written, again.back, again.stay) == (3, 0, 2)
+    assert [(r["id"], r["n"], r["n_string"], r["more"]) for r in rows(table)] == [
+        (1, 5, None, None), (2, None, "x", None), (3, None, "y", None), (4, None, None, True),
+    ]  # fmt: skip
+    found = table.quarantine()
+    assert (found.waiting, found.replayed) == (2, 3)
+    assert table.replay().results == ()
+    assert len(rows(table)) == 4
+    proven(table, file)
+    # What is lost after a replay is seen: the copy in quarantine is none.
+    table.format.delete("n_string", "x")
+    assert table.verify([str(file)], "json").missing == 1
+
+
+def test_what_is_refused_again_waits_with_its_place(table: Table, file: Path) -> None:
+    again = table.replay(settings={"hints": {"more": "boolean"}})
+    assert (again.written, again.back) == (1, 2)
+    found = table.quarantine()
+    assert (found.waiting, found.replayed) == (4, 3)
+    n = next(g for g in found.groups if g.path == "n")
+    assert (n.count, n.sample) == (2, LINES[1])
+    assert n.place.endswith("in.jsonl:2")
+    assert str(again.results[0].conflicts[0].place).endswith("in.jsonl:2")
+    proven(table, file)
+    assert table.replay(settings={"policy": "preserve"}).written == 2
+    assert [r["id"] for r in rows(table)] == [1, 2, 3, 4]
+    proven(table, file)
+
+
+class Died(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("where", ["marked", "quarantined", "committed"])
+def test_a_replay_that_dies_is_taken_up(
+    table: Table, file: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the mark, after what is refused again is in quarantine, after the commit."""
+
+    def progress(phase: str) -> None:
+        if {"marked": "observing", "quarantined": "committing", "committed": "committed"}[where] == phase:
+            raise Died
+
+    if where == "quarantined":  # nothing cleans up after a process that was killed
+        monkeypatch.setattr(quarantine.Staged, "undo", lambda _: None)
+    with pytest.raises(Died):
+        table.replay(settings={"hints": {"more": "boolean"}}, progress=progress)
+    monkeypatch.undo()
+    assert len(rows(table)) == (2 if where == "committed" else 1)
+    table.replay(settings={"hints": {"more": "boolean"}})
+    assert [r["id"] for r in rows(table)] == [1, 4]
+    assert table.quarantine().waiting == 4
+    proven(table, file)
+    table.replay(settings={"policy": "preserve"})
+    assert [r["id"] for r in rows(table)] == [1, 2, 3, 4]
+    proven(table, file)
+
+
+def test_new_rejects_meanwhile_wait_for_the_next_one(
+    table: Table, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": 9, "n": "z"}')
+    ingest = road.ingest
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(replay, "ingest", ingest)
+        table.ingest(other)
+        return ingest(*args, **kwargs)
+
+    monkeypatch.setattr(replay, "ingest", interrupted)
+    assert table.replay(settings={"policy": "preserve"}).written == 3
+    assert table.quarantine().waiting == 3
+    assert table.replay().written == 1
+    assert [r["id"] for r in rows(table)] == [1, 2, 3, 4, 9]
+    proven(table, [file, other])
+
+
+def test_records_without_any_column_yet(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"a": []}\n{"a": null}')
+    table.ingest(file)
+    assert table.quarantine().waiting == 2
+    assert not table.format.load().exists
+    again = table.replay(settings={"hints": {"a": "list<long>"}})
+    assert again.written == 2
+    assert sorted(str(r.a) for r in table.read().collect()) == ["None", "[]"]
+    assert table.quarantine().waiting == 0
+
+
+def test_a_quarantine_of_an_earlier_version(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(LINES))
+    table.ingest(file, settings=STRICT)
+    lake.sql(f"alter table lake.{table_name}__quarantine drop column replay")
+    assert table.quarantine().waiting == 5
+    assert table.replay(settings={"policy": "preserve"}).written == 3
+    proven(table, file)
+
+
+def test_no_quarantine(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no table"):
+        table.quarantine()
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"a": 1}')
+    table.ingest(file)
+    assert table.quarantine().waiting == 0
+    assert table.replay().results == ()
+    assert table.export_quarantine(tmp_path / "out") == 0

@@ -1,0 +1,343 @@
+"""The page in a real browser: Debian's Chromium, without a window.
+
+`DRIFTLINE_PICTURES=docs/images` makes the pictures of the README anew.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+import driftline
+from driftline.report.page import page
+from stats_models import HOSTILE, hostile, small, wide
+from system.test_cli import SEVERAL, call
+
+SECOND = 1000  # milliseconds
+DEMO = Path(driftline.__file__).parent / "demo" / "data"
+
+# Ten fields, and what becomes of them the next day.
+BEFORE = {
+    "n": 1, "flag": True, "day": "2026-03-02", "who": {"id": 7, "mail": "a@b.c"}, "size": 4, "at": "2026-03-02T08:00:00Z",
+    "tags": ["x"], "box": {"w": 1}, "items": [{"sku": 5, "qty": 1}],
+}  # fmt: skip
+AFTER = {
+    "n": "one", "flag": "yes", "day": 20260303, "who": {"id": "u-7", "mail": {"work": "a@b.c"}}, "size": 2.3, "at": "soon",
+    "tags": {"a": 1}, "box": [{"w": 1}], "items": [{"sku": "five", "qty": 1}],
+}  # fmt: skip
+DRIFTED = {
+    "n", "flag", "day", "who.id", "who.mail", "size", "at", "tags", "box", "items.element.sku"
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    driver = shutil.which("chromedriver")
+    if not (found and driver):
+        pytest.fail("there is no Chromium to look at the page with: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = found
+    # As root, and in containers with little shared memory, Chromium starts only so.
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--hide-scrollbars",
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens the page of statistics in a window of this size."""
+
+    def show(of, width: int = 1280, height: int = 900, *, dark: bool = False) -> webdriver.Chrome:
+        file = tmp_path / "page.html"
+        file.write_text(of if isinstance(of, str) else page(of))
+        look(browser, width, height, dark=dark)
+        browser.get_log("browser")
+        browser.get(file.as_uri())
+        return browser
+
+    return show
+
+
+def look(browser, width: int, height: int, *, dark: bool = False) -> None:
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    features = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
+    media = [{"name": name, "value": value} for name, value in features.items()]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+
+
+def names(browser) -> list[str]:
+    """The columns in sight."""
+    return [e.text for e in browser.find_elements(By.CSS_SELECTOR, ".row .name")]
+
+
+def find(browser, text: str) -> None:
+    box = browser.find_element(By.ID, "find")
+    box.clear()
+    box.send_keys(text)
+
+
+def count(browser) -> str:
+    return browser.find_element(By.ID, "count").text
+
+
+def tree(browser):
+    return browser.find_element(By.ID, "tree")
+
+
+# What a person does -------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_of_the_page_are_those_of_the_table(show):
+    browser = show(small())
+    tiles = {e.find_element(By.TAG_NAME, "dt").text: e.find_element(By.TAG_NAME, "dd").text
+             for e in browser.find_elements(By.CSS_SELECTOR, ".overview dl div")}  # fmt: skip
+    assert tiles == {
+        "records": "100",
+        "batches": "2",
+        "columns": "3",
+        "drifted fields": "1",
+        "in quarantine": "3",
+    }
+    bar = browser.find_element(By.CSS_SELECTOR, ".card .bar")
+    assert bar.accessible_name == "70 % long, 30 % string"
+    widths = [e.size["width"] for e in bar.find_elements(By.TAG_NAME, "span")]
+    assert widths[0] / sum(widths) == pytest.approx(0.7, abs=0.02)
+    assert "1 EUR" in browser.find_element(By.CSS_SELECTOR, ".event.drift").text
+    assert "invalid JSON" in browser.find_element(By.CSS_SELECTOR, ".reasons").text
+    assert names(browser)[:4] == ["id", "price", "price_string← price", "tags"]
+
+
+def test_search_finds_columns_with_what_is_above_them(show):
+    browser = show(wide())
+    find(browser, "group_07 field_042")
+    assert [n.strip() for n in names(browser)] == ["▾group_07", "field_042"]
+    assert count(browser) == "1 of 5,050 columns"
+    find(browser, "no such column")
+    assert (names(browser), count(browser)) == ([], "0 of 5,050 columns")
+
+
+def test_filters_show_what_drifted_and_what_is_empty(show):
+    browser = show(wide())
+    for label, hits in (("Drifted", "20 of"), ("Empty", "50 of"), ("All", "5,050 columns")):
+        browser.find_element(By.XPATH, f"//label[span='{label}']").click()
+        assert count(browser).startswith(hits)
+    browser.find_element(By.CSS_SELECTOR, "#kind option[value=text]").click()
+    assert count(browser).startswith("10 of")
+
+
+def test_rows_open_and_show_their_details(show):
+    browser = show(wide())
+    assert len(names(browser)) <= 50
+    browser.find_element(By.CSS_SELECTOR, ".row i").click()
+    assert names(browser)[1].strip() == "field_000"
+    browser.find_element(By.ID, "c1").click()
+    assert "group_00.field_000" in browser.find_element(By.ID, "detail").text
+    assert "50 of 100" in browser.find_element(By.ID, "detail").text
+    browser.find_element(By.ID, "close").click()
+    assert names(browser)[1] == "▸group_01"
+
+
+def test_the_keyboard_reaches_everything(show):
+    browser = show(wide())
+    keys = ActionChains(browser)
+    tree(browser).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
+    assert browser.find_element(By.CSS_SELECTOR, "#detail h3").text == "group_00.field_001_string"
+    active = tree(browser).get_attribute("aria-activedescendant")
+    assert browser.find_element(By.ID, active).get_attribute("aria-selected") == "true"
+    tree(browser).send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    assert len(names(browser)) <= 50
+    assert browser.find_element(By.ID, "c0").get_attribute("aria-expanded") == "false"
+    tree(browser).send_keys(Keys.END)
+    assert browser.find_element(By.CSS_SELECTOR, ".row.at").text.startswith("▸group_49")
+    browser.find_element(By.ID, "find").send_keys(Keys.TAB)
+    reached = []
+    for _ in range(6):
+        reached.append(browser.switch_to.active_element.get_attribute("id"))
+        keys.send_keys(Keys.TAB).perform()
+    assert {"kind", "open", "close", "tree"} <= set(reached)
+
+
+def test_a_screen_reader_finds_its_way(show):
+    browser = show(small())
+    for tag, role in (
+        ("main", "main"),
+        ("header", "banner"),
+        ("nav", "navigation"),
+        ("footer", "contentinfo"),
+    ):
+        assert browser.find_element(By.TAG_NAME, tag).aria_role == role
+    for control in browser.find_elements(
+        By.CSS_SELECTOR, "input, select, button, [role=img], [role=treegrid]"
+    ):
+        assert control.accessible_name, control.get_attribute("outerHTML")
+    levels = [int(h.tag_name[1]) for h in browser.find_elements(By.CSS_SELECTOR, "h1, h2, h3")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    row = browser.find_element(By.ID, "c2")
+    assert (row.aria_role, row.get_attribute("aria-level")) == ("row", "1")
+    assert browser.find_element(By.TAG_NAME, "html").get_attribute("lang") == "en"
+
+
+# How it looks, and how fast -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [320, 400, 768, 1280])
+def test_nothing_is_wider_than_the_window(show, width):
+    for of in (small(), hostile()):
+        browser = show(of, width, 800)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_can_be_read_by_day_and_by_night(show, dark):
+    browser = show(small(), dark=dark)
+    for selector in ("h1", ".about", "dt", "dd", ".lead", ".share", ".count", "small", "q", ".by", ".version", "nav a",
+                     ".row .type", ".row .range", ".row em", ".warm dd", ".hot dd"):  # fmt: skip
+        assert browser.execute_script(CONTRAST, selector) >= 4.5, selector
+
+
+# The contrast of an element's text with what is behind it, as WCAG has it.
+CONTRAST = """
+const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+  return canvas.getImageData(0, 0, 1, 1).data; };
+const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+const element = document.querySelector(arguments[0]);
+let behind = element;
+while (rgba(getComputedStyle(behind).backgroundColor)[3] < 255) behind = behind.parentElement;
+const [a, b] = [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor].map((c) => light(rgba(c)));
+return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+"""
+
+# Milliseconds until the browser has laid out what an action changed.
+TIMED = """
+const done = arguments[1], start = performance.now();
+(new Function(arguments[0]))();
+requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)));
+"""
+
+
+def test_five_thousand_columns_answer_within_a_second(show):
+    browser = show(wide())
+    loaded = browser.execute_script(
+        "const t = performance.getEntriesByType('navigation')[0]; return t.domComplete - t.responseEnd"
+    )
+    took = {"load": loaded}
+    for name, action in {
+        "search": "const box = document.getElementById('find'); box.value = 'field_04'; box.dispatchEvent(new Event('input'))",
+        "filter": "document.querySelector('input[value=drifted]').click()",
+        "all": "document.getElementById('find').value = ''; document.querySelector('input[value=all]').click()",
+        "expand": "document.getElementById('open').click()",
+        "end": "document.getElementById('tree').scrollTop = 1e9",
+    }.items():
+        took[name] = browser.execute_async_script(TIMED, action)
+    assert max(took.values()) < SECOND, took
+    assert names(browser)[-1].strip() == "field_099"
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".row")) < 60
+
+
+def test_data_are_text_and_run_nothing(show):
+    browser = show(hostile())
+    browser.find_element(By.CSS_SELECTOR, ".row").click()
+    time.sleep(0.2)  # an image that fails to load takes its time to say so
+    assert browser.execute_script("return window.hit") is None
+    assert browser.find_element(By.TAG_NAME, "h1").text == HOSTILE
+    assert browser.find_element(By.CSS_SELECTOR, "#detail h3").text == HOSTILE
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+# From files to the page ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory) -> tuple[Path, dict[str, tuple[int, str, str]]]:
+    here = tmp_path_factory.mktemp("page")
+    (here / "in").mkdir()
+    (here / "in" / "1.jsonl").write_text(json.dumps(BEFORE) + "\n")
+    (here / "in" / "2.jsonl").write_text(json.dumps(AFTER) + "\n")
+    commands = {
+        "ingest": ["ingest", "in", "--into", "t.ten", "--batch-per-file"],
+        "demo": ["ingest", str(DEMO), "--into", "shop.events", "--batch-per-file"],
+        "page": ["stats", "t.ten", "--html", "ten.html"],
+        "picture": ["stats", "shop.events", "--exact", "--html", "shop.html"],
+        "text": ["stats", "t.ten"],
+        "json": ["stats", "t.ten", "who.*", "--json"],
+        "nothing": ["stats", "t.ten", "nothing"],
+        "no table": ["stats", "t.none"],
+        "no folder": ["stats", "t.ten", "--html", "none/x.html"],
+    }
+    done = call(here, "-c", SEVERAL, given=json.dumps(list(commands.values())))
+    assert done.err == ""
+    results = dict(zip(commands, json.loads(done.out), strict=True))
+    assert [results[name] for name in ("ingest", "demo", "page", "picture") if results[name][0]] == []
+    return here, results
+
+
+def test_ten_drifted_fields_are_found_on_the_page(ran, show):
+    here, _ = ran
+    browser = show((here / "ten.html").read_text())
+    assert {e.text for e in browser.find_elements(By.CSS_SELECTOR, ".card h3")} == DRIFTED
+    browser.find_element(By.XPATH, "//label[span='Drifted']").click()
+    shown = "\n".join(names(browser))
+    assert "size_double← size" in shown
+
+
+def test_the_command_tells_the_same_as_the_page(ran):
+    _, done = ran
+    assert done["page"][1].startswith("ten.html  ")
+    assert "10 drifted fields" in done["text"][1]
+    found = json.loads(done["json"][1])
+    assert {c["path"] for c in found["columns"]} >= {"who.id", "who.id_string"}
+    assert {d["field"] for d in found["drifted"]} == {"who.id", "who.mail"}
+
+
+def test_wrong_usage_is_told(ran):
+    _, done = ran
+    assert done["nothing"][0] == done["no table"][0] == done["no folder"][0] == 2
+    assert (
+        done["nothing"][2]
+        == "error: t.ten has no column with 'nothing' in its path\n  --all lists every column\n"
+    )
+    assert "there is no table t.none" in done["no table"][2]
+    assert "there is no folder none" in done["no folder"][2]
+
+
+def test_pictures(ran, show, tmp_path):
+    here, _ = ran
+    to = Path(os.environ.get("DRIFTLINE_PICTURES", tmp_path))
+    html = (here / "shop.html").read_text()
+    for name, width, height, dark, at in (
+        ("page", 1100, 860, False, "body"),
+        ("page-columns", 1100, 700, True, "#columns"),
+        ("page-phone", 390, 760, False, ".cards"),
+    ):
+        browser = show(html, width, height, dark=dark)
+        browser.execute_script(
+            "document.documentElement.style.scrollBehavior = 'auto'; document.querySelector(arguments[0]).scrollIntoView()",
+            at,
+        )
+        assert browser.save_screenshot(str(to / f"{name}.png"))
+        assert 10_000 < (to / f"{name}.png").stat().st_size < 300_000
