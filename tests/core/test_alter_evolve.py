@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.shapes import schema
@@ -120,6 +120,7 @@ def _evolve(of: Definition, changes: list[ColumnChange]) -> Definition:
         return of
 
 
+@settings(deadline=None)
 @given(CASES)
 def test_ids_are_unique_and_what_stays_keeps_its_own(case: tuple[Schema, list[ColumnChange], Schema]) -> None:
     before, _, after = case
@@ -133,6 +134,7 @@ def test_ids_are_unique_and_what_stays_keeps_its_own(case: tuple[Schema, list[Co
             assert f.id > before.highest_id()
 
 
+@settings(deadline=None)
 @given(CASES)
 def test_names_in_a_struct_are_apart(case: tuple[Schema, list[ColumnChange], Schema]) -> None:
     for struct in (case[2].struct, *(f.type for _, f in case[2].walk())):
@@ -140,6 +142,7 @@ def test_names_in_a_struct_are_apart(case: tuple[Schema, list[ColumnChange], Sch
         assert len(set(names)) == len(names)
 
 
+@settings(deadline=None)
 @given(CASES)
 def test_a_renamed_column_still_has_its_key(case: tuple[Schema, list[ColumnChange], Schema]) -> None:
     before, made, after = case
@@ -153,6 +156,7 @@ def _key(f: Field) -> str:
     return f.name if key is None else key
 
 
+@settings(deadline=None)
 @given(CASES)
 def test_the_difference_leads_from_one_to_the_other(
     case: tuple[Schema, list[ColumnChange], Schema],
@@ -177,6 +181,7 @@ def _shape(type_: Type) -> object:
     )
 
 
+@settings(deadline=None)
 @given(CASES)
 def test_what_is_undone_is_as_it_was(case: tuple[Schema, list[ColumnChange], Schema]) -> None:
     before, _, after = case

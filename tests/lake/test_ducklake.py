@@ -212,7 +212,7 @@ def test_a_capture(lake: Lake, table: Table, tmp_path: Path) -> None:
     folder.mkdir()
     for i in range(2):
         (folder / f"{i}.jsonl").write_text(json.dumps({"id": i, f"c{i}": i}))
-        table.capture(folder, name="orders").awaitTermination()
+        table.capture(folder, name="orders", checkpoint=tmp_path / "checkpoint").awaitTermination()
     assert [r["c0"] for r in same(table.format, tmp_path)] == [0, 1]
     assert table.state().properties["driftline.capture.orders"].endswith(":1")
     assert table.verify([str(f) for f in sorted(folder.iterdir())], "json").ok

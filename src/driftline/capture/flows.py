@@ -43,6 +43,9 @@ class Files:
         self.done = epoch
         return 0, self.log.lag(epoch)
 
+    def release(self) -> None:
+        pass
+
     def look(self) -> None:
         self.log.add(self.done)
 
@@ -92,10 +95,12 @@ class Frames:
         pass
 
     def close(self, epoch: int) -> tuple[int, int | None]:
+        return 0, None
+
+    def release(self) -> None:
         if self._batch is not None:
             self._batch.unpersist()
             self._batch = None
-        return 0, None
 
     def look(self) -> None:
         pass

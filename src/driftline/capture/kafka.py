@@ -62,6 +62,9 @@ class Kafka:
         batch, self._batch = self._batch, None
         return 0 if batch is None else batch.tombstones, None
 
+    def release(self) -> None:
+        pass
+
     def look(self) -> None:
         pass
 

@@ -68,6 +68,10 @@ class Flow(Protocol):
         """The micro-batch is in: its tombstones, and the lag after it."""
         ...
 
+    def release(self) -> None:
+        """Lets go of what the micro-batch held, whether it is in or failed."""
+        ...
+
     def look(self) -> None:
         """Looks for what is new, where Spark does not do so itself."""
         ...
@@ -204,6 +208,8 @@ class _Runner:
             except BaseException as error:  # Spark would make text of it
                 self.error = self.error or self._ours(error)
                 raise
+            finally:
+                self.flow.release()
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
         capture, flow = self.capture, self.flow

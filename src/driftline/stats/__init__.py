@@ -6,7 +6,7 @@ Read from the table's metadata at once, or counted exactly by a scan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftline.errors import UsageError
 from driftline.settings import from_properties
@@ -42,7 +42,8 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
         known.metadata = metadata(table, state.schema, {c.id for s in fields for c in s.columns})
         known.samples = samples(table, state.schema, fields, known.metadata)
     progress("reading the log")
-    known.history = history(table)
+    versioned: Any = table
+    known.history = history(versioned)
     if exact:
         known.exact = scan(table.read(), state.schema, fields, progress)
     progress("looking into quarantine")

@@ -106,12 +106,12 @@ def _whole(value: Literal, bits: int) -> int | None:
 
 
 def _floating(value: Literal, exact: int) -> float | None:
-    """A fraction is the nearest there is; a whole number is itself, up to ``exact``."""
+    """A number with a fraction or an exponent is the nearest there is; a whole number is itself, up to ``exact``."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
-    given = Decimal(value)
-    lost = given == given.to_integral_value() and abs(given) > exact
-    return None if lost or not math.isfinite(float(value)) else float(value)
+    if isinstance(value, int) and abs(value) > exact:
+        return None
+    return float(value) if math.isfinite(float(value)) else None
 
 
 def _decimal(value: Literal, precision: int, scale: int) -> str | None:
