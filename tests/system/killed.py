@@ -47,4 +47,5 @@ def tidy(lake: Lake, name: str) -> None:
     )
 
 
-main(json.loads(sys.argv[1]))
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
