@@ -6,7 +6,7 @@ is taken once, whenever a replay dies, and what waits can be told from what is i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from driftline.ingest import ingest
 from driftline.quarantine import REPLAY
 from driftline.report.result import Result
 from driftline.resolve import CHANGED
+from driftline.route.sql import name
 from driftline.source.quarantined import Quarantined
 
 if TYPE_CHECKING:
@@ -109,19 +110,25 @@ class Replay:
 
 
 def waiting(table: Table) -> DataFrame | None:
-    """The rows of the quarantine that are in the table neither; None where there is no quarantine."""
+    """The rows of the quarantine that are not in the table since; None where there is no quarantine."""
     kept = _Kept.of(table)
     return None if kept is None else kept.rows().where(kept.waits)
+
+
+def _there(table: Table) -> _Kept | None:
+    """The quarantine, if the table has one. Raises UsageError where there is no such table."""
+    kept = _Kept.of(table)
+    if kept is None and not table.load().exists:
+        raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+    return kept
 
 
 def listed(table: Table) -> Quarantine:
     """What is in the quarantine, by reason. Raises UsageError where there is no such table."""
     from pyspark.sql import functions as F
 
-    kept = _Kept.of(table)
+    kept = _there(table)
     if kept is None:
-        if not table.load().exists:
-            raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
         return Quarantine(table.name)
     rows = kept.rows().withColumn("waits", F.expr(kept.waits))
     keys = [F.coalesce(column, F.lit("")).alias(column) for column in ("path", "table_type", "incoming_type")]
@@ -167,22 +174,17 @@ def _place(row: Any) -> str:
 
 def export(table: Table, file: Path) -> int:
     """Writes what waits as JSON lines, each with the record as it came and why; returns how many."""
-    found = waiting(table)
-    if found is None:
-        found_lines: Any = ()
-    else:
-        columns = [c for c in found.columns if c != REPLAY]
-        found_lines = (
-            row[0]
-            for row in found.selectExpr(
-                f"to_json(struct({', '.join(f'`{c}`' for c in columns)}))"
-            ).toLocalIterator()
-        )
+    kept = _there(table)
+    rows: Iterator[Any] = iter(())
+    if kept is not None:
+        found = kept.rows().where(kept.waits)
+        columns = ", ".join(name(c) for c in found.columns if c != REPLAY)
+        rows = found.selectExpr(f"to_json(struct({columns}))").toLocalIterator()
     count = 0
     try:
         with file.open("w", encoding="utf-8") as out:
-            for line in found_lines:
-                out.write(f"{line}\n")
+            for row in rows:
+                out.write(f"{row[0]}\n")
                 count += 1
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
@@ -199,7 +201,7 @@ def replay(
 
     What is refused again is in quarantine once more, for the reason of now.
     """
-    kept = _marked(table)
+    kept = None if _there(table) is None else _marked(table)
     if kept is None:
         return Replay(table.name)
     results = []

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from driftline.core import record
 from driftline.core.changes import AddColumn, diff
-from driftline.core.contract import Contract, parse_path
+from driftline.core.contract import parse_path
 from driftline.core.resolution import Resolution, resolution, spelled_path
 from driftline.core.schema_json import type_name
 from driftline.core.type_text import parse_type
@@ -131,10 +131,9 @@ def _resolve(
     drop_rest: bool,
 ) -> Resolved:
     settings = from_properties(state.properties)
-    plan = resolution(state.schema, path, to, settings.mark)
+    plan = resolution(state.schema, path, to, settings)
     _possible(table, state, plan)
-    fold = Fold(settings.mark, _unit(settings.contract, plan.path))
-    folding = Folding(state.schema.struct, plan, fold)
+    folding = Folding(state.schema.struct, plan, Fold(settings.mark))
     transaction = None if dry_run else table.transaction(state, pinned=True)
     try:
         rows = table.read()  # read behind the start of the transaction, which lets no one add to them
@@ -177,12 +176,6 @@ def _resolve(
             transaction.abandon()
         raise
     return _told(looked, plan, after, rest, transaction.snapshot)
-
-
-def _unit(contract: Contract, path: Path) -> str | None:
-    for step in path:
-        contract = contract.of(step)
-    return contract.epoch_unit
 
 
 def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Resolved:

@@ -67,7 +67,7 @@ def view(
     """Makes, or makes anew, the view of a table. ``types``: of fields, by path. Raises UsageError, DataError."""
     state = table.state()
     settings = from_properties(state.properties)
-    settling = Settling(settings.mark, wanted_types(types or {}))
+    settling = Settling(settings.mark, settings.contract, wanted_types(types or {}))
     one = settling.record([state.schema.struct])
     for path in settling.wanted.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
@@ -75,7 +75,7 @@ def view(
     at = view_name or table.name + SUFFIX
     if at.count(".") != table.name.count("."):
         raise UsageError(f"{at!r} is not a view's name", "write namespace.view, as in shop.orders_settled")
-    fold = Fold(settings.mark, settings.contract.epoch_unit, near=True)
+    fold = Fold(settings.mark, near=True)
     select = _select(fold, state.schema, one, table.format.full_name if iceberg else _quoted(table.name))
     fields = tuple(settling.drifted)
     full = _quoted(f"{table.lake.catalog}.{at}" if iceberg else at)
@@ -110,8 +110,10 @@ def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
 def remade(table: Table) -> View | None:
     """The table's view made anew, as it was wanted, where there is one of the usual name. Raises UsageError, DataError."""
     name_ = table.name + SUFFIX
+    if table.lake.ducklake is not None:
+        return None
     there = _properties(table.lake.spark, _quoted(f"{table.lake.catalog}.{name_}"))
-    if table.lake.ducklake is not None or there.get(_OF) != table.name:
+    if there.get(_OF) != table.name:
         return None
     return view(table, types=json.loads(there.get(_TYPES, "{}")))
 

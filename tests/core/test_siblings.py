@@ -33,6 +33,8 @@ AS_ONE = [
     ("id: long, ID_string@ID: string, ID_double@ID: double", "id: long, ID_string: string", ["ID"]),
     ('o_d@"o.d": long, o_d_string@"o.d": string', "o_d: string", ["o.d"]),
     ("b: binary, b_string@b: string", "b: binary", ["b"]),
+    ("b: fixed[4], b_long@b: long", "b: binary", ["b"]),
+    ("v: long, v_variant@v: variant", "v: variant", ["v"]),
 ]
 
 

@@ -18,9 +18,11 @@ from driftline.core.types import (
 )
 from driftline.stats.counts import RECORDS, Count, Counts, Snapshot
 from driftline.stats.exact import _inside
-from driftline.stats.model import Batch, Column, Numbers, Seen, found, origin, outline
+from driftline.stats.model import Batch, Column, Numbers, Seen, origin
 from driftline.stats.samples import own_sample
 from driftline.stats.shares import Siblings, drifted, own_values
+from driftline.stats.words import outline
+from stats_models import made
 
 RECORD = Struct((Field("x", LONG, 9),))
 
@@ -119,7 +121,7 @@ def test_a_column_without_metrics_is_not_known():
     told = counts(
         commit(1, 0, 10, slot=0), of={RECORDS: {0: Count(10, 1, slots={0: 10})}}, ids={0: frozenset({7})}
     )
-    assert told.numbers(7) == Numbers(None, 10)
+    assert told.numbers(7) == Numbers()
     part = {RECORDS: {0: Count(10, 2)}, 7: {0: Count(4, 1)}}  # one file of two tells
     assert counts(commit(1, 0, 10), of=part, ids={0: frozenset({7})}).numbers(7).values is None
 
@@ -177,7 +179,7 @@ COLUMNS = [
     ],
 )
 def test_columns_are_found_by_path_and_by_field(pattern, paths):
-    assert [c.id for c in found(COLUMNS, pattern)] == paths
+    assert [c.id for c in made(COLUMNS).only(pattern).columns] == paths
 
 
 def test_where_a_column_evolved_from_is_told_with_its_path():

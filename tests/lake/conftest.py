@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lake.formats import FORMATS
 from pyspark.sql import SparkSession
 
 from driftline.formats.ducklake import Catalog
 from driftline.lake import Lake
 from driftline.session import open_session, stop_session
+from lake.formats import FORMATS
 
 SETTINGS = {
     "spark.master": "local[2]",

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake.formats import declare
 
 from driftline.core.naming import marked_key
 from driftline.core.schema_json import type_name
 from driftline.core.types import Struct, peel
 from driftline.lake import Lake
+from lake.formats import declare
 
 RULES = Path(__file__).parents[1] / "rules"
 ISO = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"

@@ -6,7 +6,8 @@ import pytest
 
 from driftline.core.types import dotted
 from driftline.lake import Lake
-from driftline.stats.model import Stats, outline
+from driftline.stats.model import Stats
+from driftline.stats.words import outline
 
 DAY_1 = [
     {"id": 1, "price": 1.5, "who": {"id": 7}, "tags": ["a"], "at": "2026-03-02T08:00:00.25Z"},

@@ -34,11 +34,9 @@ def quarantine(
     with Progress() as progress:
         of = context.obj.open(progress, must_exist=True).table(table)
         if replay:
-            of.state()
             settings = context.obj.config.tables.get(table, {})
             again = of.replay(settings=settings, progress=progress.of("replay"))
         elif export is not None:
-            of.state()
             progress.phase("exporting")
             count = of.export_quarantine(export)
         else:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from driftline.core.naming import MARK, Names, mark, marked_key, safe, suffix
-from driftline.core.siblings import Family, One, families, spelled
+from driftline.core.routes import Settings
+from driftline.core.siblings import Family, One, families, spelled, unit_at
 from driftline.core.types import (
     Field,
     Map,
@@ -103,18 +104,19 @@ class Resolution:
         return replace(now, struct=struct)
 
 
-def resolution(schema: Schema, path: Path, to: Type, prefix: str = MARK) -> Resolution:
+def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None = None) -> Resolution:
     """Finds the field, and its columns that convert to ``to``. Raises UsageError."""
-    one = _one(to)
-    found = tuple(_sites(schema.struct, path, (), one, prefix))
+    settings = settings or Settings()
+    keys = tuple(step for step in path if step != "element") or path
+    one = replace(_one(to), unit=unit_at(settings.contract, keys))
+    found = tuple(_sites(schema.struct, path, (), one, settings.mark))
     if not found:
         raise UsageError(f"there is no field {dotted(path)}")
     sites = tuple(s for s in found if [spelled(c.type) for c in s.folded] != [spelled(to)] and s.folded)
     if not sites:
         columns = ", ".join(f"{c.name} {c.type}" for s in found for c in (*s.folded, *s.beside))
         raise UsageError(f"{dotted(path)}: nothing is to be folded into {to}: there is {columns}")
-    keys = tuple(step for step in path if step != "element") or path
-    return Resolution(keys, one, sites, prefix)
+    return Resolution(keys, one, sites, settings.mark)
 
 
 def _one(to: Type) -> One:

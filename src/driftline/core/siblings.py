@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from driftline.core.contract import Contract
 from driftline.core.conversions import fits, widest
 from driftline.core.naming import MARK, Names, is_metadata, marked_key, safe
-from driftline.core.types import BINARY, STRING, Field, Map, Path, Primitive, Struct, Type, peel, wrap
+from driftline.core.types import (
+    BINARY,
+    STRING,
+    VARIANT,
+    Field,
+    Map,
+    Path,
+    Primitive,
+    Struct,
+    Type,
+    peel,
+    wrap,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +68,7 @@ def named(found: Sequence[Family]) -> list[str]:
 class One:
     """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of ``key`` to
     ``value``. ``text``: its columns have no type in common, and stand there as text, what is nested as JSON. ``asked``:
-    a person chose the type, so that no column need hold every value."""
+    a person chose the type, so that no column need hold every value. ``unit``: the field's epoch unit, if it was set."""
 
     dim: int
     base: Primitive | None = None
@@ -64,6 +77,7 @@ class One:
     value: One | None = None
     text: bool = False
     asked: bool = False
+    unit: str | None = None
 
     @property
     def type(self) -> Type:
@@ -96,9 +110,10 @@ class Drifted:
 @dataclass(slots=True)
 class Settling:
     """Finds what fields are as one column. ``wanted``: types by path of the data, whose ``element`` steps may be left out;
-    those that are met are in ``met``."""
+    those that are met are in ``met``. ``contract``: what was said of paths."""
 
     mark: str = MARK
+    contract: Contract = field(default_factory=Contract)
     wanted: Mapping[Path, Type] = field(default_factory=dict)
     met: set[Path] = field(default_factory=set)
     drifted: list[Drifted] = field(default_factory=list)
@@ -134,14 +149,14 @@ class Settling:
             return One(dim, key=maps[0].key, value=value)
         plain = [t for t in inner if isinstance(t, Primitive)]
         if len(plain) == len(inner):
-            return One(dim, base=_widest(plain))
+            return One(dim, base=_widest(plain), unit=unit_at(self.contract, keys))
         return One(0, base=STRING, text=True)
 
     def _wanted(self, type_: Type, types: Sequence[Type], at: Path, keys: Path) -> One:
         dim, inner = peel(type_)
         match inner:
             case Primitive():
-                return One(dim, base=inner)
+                return One(dim, base=inner, unit=unit_at(self.contract, keys))
             case Map(key, value):
                 return One(dim, key=key, value=self._wanted(value, (), (*at, "value"), (*keys, "value")))
             case _:
@@ -158,10 +173,19 @@ def spelled(type_: Type) -> str:
 
 
 def _widest(types: Sequence[Primitive]) -> Primitive:
-    """The type that holds them all; text beside bytes is bytes."""
-    if BINARY in types and not all(fits(t, BINARY) for t in types):
+    """The type that holds them all; what stands beside bytes is its text's."""
+    if VARIANT in types:
+        return VARIANT
+    if len(set(types)) > 1 and any(t.name in ("binary", "fixed") for t in types):
         return BINARY
     return widest(types)
+
+
+def unit_at(contract: Contract, path: Path) -> str | None:
+    """The epoch unit of the field at a path of the data, None where it was not set."""
+    for step in path:
+        contract = contract.of(step)
+    return contract.epoch_unit
 
 
 def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:

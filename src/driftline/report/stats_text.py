@@ -11,7 +11,8 @@ from rich.text import Text
 
 from driftline.core.types import dotted
 from driftline.report.text import Hanging, clean
-from driftline.stats.model import TREND, Drifted, Part, Seen, Stats, Value, iso, origin, outline
+from driftline.stats.model import TREND, Drifted, Part, Seen, Stats, Value, origin
+from driftline.stats.words import iso, outline
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from driftline.core.conversions import ROUTES_TOO, fits
 from driftline.core.types import (
+    BINARY,
     DATE,
     DOUBLE,
     LONG,
@@ -49,7 +50,7 @@ CONVERTS: dict[str, tuple[str, ...]] = {
 def exactly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
     """``x`` of type ``s`` as ``t``; null where ``t`` cannot hold it as it is. ``unit``: the epoch unit, None where not set."""
     if t.name == "variant":
-        return x if s == t else f"to_variant_object(array({x}))[0]"
+        return x if s == t else f"try_cast({x} as variant)"
     if s == t:
         return x
     if fits(s, t):
@@ -65,7 +66,9 @@ def exactly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 
 def nearly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
     """The same for reading only: a whole number beyond what a double holds is the nearest double, an instant between two
-    units of an epoch the one before."""
+    units of an epoch the one before, and anything but bytes its text's bytes."""
+    if t == BINARY and s.name not in ("binary", "fixed"):
+        return f"cast({exactly(x, s, STRING, unit)} as binary)"
     if s.name in ("int", "long") and t == DOUBLE:
         return f"cast({x} as double)"
     per = _MICROS.get(unit or "ms")
@@ -80,8 +83,9 @@ def _reads_back(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
         made = convert(x if s == LONG else f"cast({x} as bigint)", LONG, t, unit)
         return bind(made, lambda m: f"if({convert(m, t, LONG, unit)} = {x}, {m}, null)")
     if t == DATE:
-        midnight = convert(f"cast({x} as date)", DATE, s, unit)
-        return f"if({midnight} = {x}, cast({x} as date), null)"
+        # Not a cast: that would go by the session's time zone.
+        day = f"date_from_unix_date(cast(floor({convert(x, s, LONG, 'us')} / 86400000000BD) as int))"
+        return bind(day, lambda d: f"if({convert(d, DATE, s, unit)} = {x}, {d}, null)")
     made = f"try_cast({x} as {spark_type(t)})"
     # A double compares as the double that it is, and a decimal by its digits: 0.1 is 0.1.
     back = f"try_cast({made} as {spark_type(s)})"

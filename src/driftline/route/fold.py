@@ -15,11 +15,10 @@ from driftline.route.sql import bind, each, first_of, name, null, variable
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """``unit``: the epoch unit, None where it was not set. ``near``: where a value has no exact place in the wider type,
-    the nearest stands for it, as a view that is only read may have it; otherwise null does."""
+    """``near``: where a value has no exact place in the wider type, the nearest stands for it, as a view that is only read
+    may have it; otherwise null does."""
 
     mark: str = MARK
-    unit: str | None = None
     near: bool = False
 
     def struct(self, columns: Sequence[tuple[Struct, str]], to: One) -> list[str]:
@@ -77,13 +76,13 @@ class Fold:
             case Primitive():
                 assert to.base is not None
                 convert = nearly if self.near else exactly
-                return convert(x, inner, to.base, self.unit)
+                return convert(x, inner, to.base, to.unit)
         raise AssertionError(inner)
 
     def _text(self, type_: Type, x: str) -> str:
         """A value beside others that have no type in common with it: text, JSON where it is nested."""
         if isinstance(type_, Primitive):
-            return exactly(x, type_, STRING, self.unit)
+            return exactly(x, type_, STRING, None)
         settled = Settling(self.mark).of([type_], (), ())
         return f"to_json({self.value(type_, x, settled)})"
 

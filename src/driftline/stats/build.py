@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.naming import is_metadata, marked_key
 from driftline.core.record import Rule
-from driftline.core.types import Field, Primitive, Schema, children, leaves
+from driftline.core.types import Field, Primitive, Schema, Struct, children, leaves
 from driftline.stats.events import added, events
 from driftline.stats.model import Column, Drifted, Numbers, Part, Seen, Stats, Waiting
 from driftline.stats.shares import Own, Siblings, own_values
@@ -78,13 +78,14 @@ def _samples(fields: Sequence[Siblings], drifted: Sequence[Drifted], known: Know
 Origins = Mapping[int, tuple[Seen | None, Rule | None]]
 
 
-def _number(f: Field, known: Known, origins: Origins, out: dict[int, Numbers]) -> None:
-    """The numbers of a column and of what is inside it."""
+def _number(f: Field, known: Known, origins: Origins, out: dict[int, Numbers], *, rows: bool = True) -> None:
+    """The numbers of a column and of what is inside it. ``rows``: it has one value a row, as it has not in a list."""
     inside = children(f.type)
+    single = rows and isinstance(f.type, Primitive | Struct)
     for child in inside:
-        _number(child, known, origins, out)
+        _number(child, known, origins, out, rows=single)
     told = known.metadata
-    if told is None:
+    if told is None or not single:
         found = Numbers()
     elif isinstance(f.type, Primitive):
         bounds = told.bounds.get(f.id, Numbers())
@@ -107,7 +108,7 @@ def _over(inside: Sequence[Numbers], records: int) -> Numbers:
     """What the columns inside tell of a struct: it has a value wherever one of them has."""
     values = [n.values for n in inside if n.values is not None]
     if not values:
-        return Numbers(None, records)
+        return Numbers()
     firsts = [n.first for n in inside if n.first is not None]
     lasts = [n.last for n in inside if n.last is not None]
     whole = len(firsts) == len(lasts) == len([v for v in values if v]) and len(values) == len(inside)

@@ -79,7 +79,7 @@ class Counts:
         values = [self.values(column, schema) for schema in self.files]
         known = [v for v in values if v is not None]
         if len(known) < len(values):
-            return Numbers(None, self.records)
+            return Numbers()
         first, last = self._seen(column)
         return Numbers(sum(known), self.records, first=first, last=last, trend=self._trend(column))
 

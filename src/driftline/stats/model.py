@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from driftline.core.schema_json import type_name
-from driftline.core.types import List, Map, Path, Struct, Type, children, dotted
+from driftline.core.types import Path, Type, children, dotted
+from driftline.stats.words import fits, iso, outline
 
 Value: TypeAlias = bool | int | float | str
 TREND = 12  # of the last batches
@@ -248,8 +246,10 @@ class Stats:
     whole: bool = True
 
     def only(self, pattern: str) -> Stats:
-        """The same of the columns that `found` finds."""
-        columns = tuple(found(self.columns, pattern))
+        """The same of the columns whose path, or the field that they evolved from, has the pattern (`words.fits`)."""
+        columns = tuple(
+            c for c in self.columns if any(fits(text, pattern) for text in (dotted(c.path), origin(c) or ""))
+        )
         there = {column.path for column in columns}
         drifted = tuple(d for d in self.drifted if any(p in there for part in d.parts for p in part.columns))
         return replace(self, columns=columns, drifted=drifted)
@@ -276,61 +276,6 @@ class Stats:
         }
 
 
-def found(columns: Sequence[Column], pattern: str) -> list[Column]:
-    """The columns whose path or evolved field has the pattern in it, in any letter case; ``*`` stands for any text.
-
-    Without ``*`` it is looked for anywhere; with it, the whole path must be so.
-
-    >>> from driftline.core.types import LONG
-    >>> some = [Column(("who", "id"), 1, LONG), Column(("id",), 2, LONG)]
-    >>> [dotted(c.path) for c in found(some, "who.*")], [dotted(c.path) for c in found(some, "ID")]
-    (['who.id'], ['who.id', 'id'])
-    """
-    pieces = pattern.casefold().split("*")
-
-    def fits(text: str) -> bool:
-        if len(pieces) == 1:
-            return pieces[0] in text
-        if not (text.startswith(pieces[0]) and text.endswith(pieces[-1])):
-            return False
-        at, end = len(pieces[0]), len(text) - len(pieces[-1])
-        for piece in pieces[1:-1]:
-            where = text.find(piece, at, end)
-            if where < 0:
-                return False
-            at = where + len(piece)
-        return at <= end
-
-    return [c for c in columns if any(fits(text.casefold()) for text in (dotted(c.path), origin(c) or ""))]
-
-
 def origin(column: Column) -> str | None:
     """The field of the data that an evolved column holds, with the path to it."""
     return None if column.key is None else dotted((*column.path[:-1], column.key))
-
-
-def outline(type_: Type) -> str:
-    """A type whose struct's fields are columns of their own.
-
-    >>> from driftline.core.types import LONG, Field
-    >>> outline(List(Struct((Field("a", LONG),))))
-    'list<struct>'
-    """
-    match type_:
-        case Struct():
-            return "struct"
-        case List(element):
-            return f"list<{outline(element)}>"
-        case Map(key, value):
-            return f"map<{outline(key)}, {outline(value)}>"
-        case _:
-            return type_name(type_)
-
-
-def iso(at: int) -> str:
-    """Milliseconds as people and programs read them.
-
-    >>> iso(0)
-    '1970-01-01T00:00:00Z'
-    """
-    return datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,7 +8,8 @@ from typing import Any
 from driftline.core.types import Path, Primitive, Type, dotted, peel
 from driftline.report.stats_text import percent
 from driftline.report.text import clean
-from driftline.stats.model import Column, Drifted, Part, Seen, Stats, Value, iso, origin, outline
+from driftline.stats.model import Column, Drifted, Part, Seen, Stats, Value, origin
+from driftline.stats.words import iso, outline
 
 _KINDS = {
     "string": "text", "uuid": "text", "boolean": "boolean", "int": "whole", "long": "whole", "float": "fraction",
