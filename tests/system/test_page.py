@@ -202,7 +202,7 @@ def test_a_screen_reader_finds_its_way(show):
 # How it looks, and how fast -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [320, 400, 768, 1280])
+@pytest.mark.parametrize("width", [400, 768, 1280])
 def test_nothing_is_wider_than_the_window(show, width):
     for of in (small(), hostile()):
         browser = show(of, width, 800)
