@@ -33,6 +33,18 @@ class Result:
     before: Schema = field(default_factory=Schema)
 
     def to_dict(self) -> dict[str, Any]:
+        """As `ingest --json` prints it; ``conflicts`` are there only where records were refused."""
+        conflicts = [
+            {
+                "path": dotted(c.path),
+                "table_type": c.table_type,
+                "incoming_type": c.incoming_type,
+                "why": c.why,
+                "sample": c.sample,
+                "seen_in": str(c.place),
+            }
+            for c in self.conflicts
+        ]
         return {
             "table": self.table,
             "batch": self.batch,
@@ -54,18 +66,8 @@ class Result:
             "dropped_names": dict(self.dropped_names),
             "excluded": dict(self.excluded),
             "hints": list(self.hints),
-            "conflicts": [
-                {
-                    "path": dotted(c.path),
-                    "table_type": c.table_type,
-                    "incoming_type": c.incoming_type,
-                    "why": c.why,
-                    "sample": c.sample,
-                    "seen_in": str(c.place),
-                }
-                for c in self.conflicts
-            ],
             "snapshot": self.snapshot,
+            **({"conflicts": conflicts} if conflicts else {}),
         }
 
 
