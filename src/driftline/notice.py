@@ -96,6 +96,7 @@ def told(result: Result) -> dict[str, Any]:
     """What a notice says: the batch's counts; each change with the field's columns before and after it; what is in
     quarantine, and why."""
     whole = result.to_dict()
+    conflicts = whole.get("conflicts", [])
     after = apply(result.before, result.changes)
     return {
         **{
@@ -110,9 +111,9 @@ def told(result: Result) -> dict[str, Any]:
             }
             for change in result.changes[:LISTED]
         ],
-        "conflicts": whole["conflicts"][:LISTED],
+        "conflicts": conflicts[:LISTED],
         "malformed": list(result.rejected),
-        "more": max(0, len(result.changes) - LISTED) + max(0, len(whole["conflicts"]) - LISTED),
+        "more": max(0, len(result.changes) - LISTED) + max(0, len(conflicts) - LISTED),
     }
 
 
