@@ -9,7 +9,7 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint check kafka rest cluster bench bench-stream lock clean
+.PHONY: help demo test test-all lint check fuzz kafka rest cluster bench bench-stream lock clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: $(INSTALLED) ## the tests, on this machine's own Spark
 
 test-all: test ## these, and those on a real cluster, in a process of their own
 	@$(PY) -m pytest tests/cluster
+
+fuzz: $(INSTALLED) ## the core's properties over other random data each time
+	@DRIFTLINE_FUZZ=1 $(PY) -m pytest tests/core $(ARGS)
 
 lint: $(INSTALLED) ## style and types
 	@.venv/bin/ruff check

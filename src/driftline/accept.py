@@ -33,6 +33,7 @@ def accepted(
     schemas: list[Schema] = []
     conflicts: list[Conflict] = []
     kept: frozenset[Path] = frozenset()
+    refused, blamed = -1, 0
     for _ in range(ROUNDS):
         progress("observing")
         seen = source.observe(schema, settings)
@@ -46,9 +47,16 @@ def accepted(
             _fail(seen, planned)
         if not planned.conflicts:
             return seen, replace(planned, conflicts=tuple(conflicts))
+        if refused == seen.tally.malformed:
+            # No record is to blame alone: the table, as it becomes, takes each.
+            again = plan(planned.schema, seen.shape, settings, kept)
+            if not (again.conflicts or again.changes):
+                return seen, replace(planned, route=again.route, conflicts=tuple(conflicts[:-blamed]))
+        refused = seen.tally.malformed
         _frozen_without_columns(schema, planned, settings)
         schemas.append(planned.schema)
         conflicts += planned.conflicts
+        blamed = len(planned.conflicts)
         source.refuse(Judge(tuple(schemas), settings, kept), planned.conflicts)
     raise DataError(
         f"{dotted(conflicts[-1].path)}: what is left of the batch still does not fit: {conflicts[-1].why}",

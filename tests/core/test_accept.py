@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driftline.accept import accepted
@@ -82,12 +82,20 @@ POLICIES = st.builds(
     st.sampled_from(["preserve", "widen"]),
     st.sampled_from(["preserve", "widen", "strict"]),
     st.booleans(),
-    st.just(10_000),
+    st.sampled_from([2, 4, 6, 10_000]),
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(first=BATCHES, second=BATCHES, given_settings=POLICIES)
+@example(  # an object of nothing but null is none that a list would have to take
+    [b"{}"],
+    [b'{"c": {"p": null}}', b'{"c": [{"p": false}]}'],
+    Settings(dates="off", contract=contract("widen")),
+)
+@example(  # a column beyond max_columns whose values another column takes
+    [b"{}"], [b'{"b": [false, {"p": false}]}', b'{"b": {"p": 0}}'], Settings(dates="off", max_columns=3)
+)
 def test_what_is_accepted_is_accepted_each_time(
     first: list[bytes], second: list[bytes], given_settings: Settings
 ) -> None:

@@ -155,7 +155,7 @@ class Planner:
         columns = [facet_of(t) for t in types]
         # What is frozen inside a struct that is itself new is frozen as its first batch makes it.
         policy = "preserve" if within and contract.policy == "strict" else contract.policy
-        slot = Slot(types, settled(seen, columns), contract, policy)
+        slot = Slot(types, settled(seen, columns, policy), contract, policy)
         decision = self.decide(slot, columns, paths, keys)
         have = [*columns, *(n.facet for n in decision.new)]
         for refusal in decision.refused:
