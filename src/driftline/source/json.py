@@ -19,14 +19,16 @@ from driftline.engine import FILES
 from driftline.observe.json_files import Split, observe_split, read_split, splits_of
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
-from driftline.route import json_source, select
+from driftline.route import Source, json_source, select
 from driftline.route.source import tags_needed
+from driftline.route.sql import name
 from driftline.source.json_text import (
     LINES,
     Check,
     Origin,
     checked,
     ddl_of,
+    from_json,
     reader_options,
     rejected_lines,
     routed,
@@ -77,13 +79,27 @@ class JsonFiles:
         tag = uuid.uuid4().hex if tags_needed(plan.route) else None
         parsed = json_source(plan.route, tag)
         if not (self.careful or tag):
-            frame = self.spark.read.schema(ddl_of(parsed)).options(**reader_options()).json(list(self.files))
-            return selected(frame, select(struct, plan.route, parsed, settings), struct)
+            return self._parsed(plan, parsed, struct, settings)
         shares = _shared(self.splits, 2 * self.spark.sparkContext.defaultParallelism)
         self.checked = self.spark.range(0, len(shares), 1, len(shares)).mapInArrow(
             partial(_read_shares, shares, Check(self.known, settings, self.judge, tag)), LINES
         )
         return routed(self.checked, plan, parsed, struct, settings)
+
+    def _parsed(self, plan: Plan, parsed: Source, struct: Struct, settings: Settings) -> DataFrame:
+        """The records, read by Spark alone: as their fields' first types, and those that drift once more, as they are."""
+        usual, options = json_source(plan.route, None, usual=True), reader_options()
+        columns = select(struct, plan.route, usual, settings)
+        read = self.spark.read.options(**options)
+        if usual == parsed:
+            return selected(read.schema(ddl_of(usual)).json(list(self.files)), columns, struct)
+        drifted, row = name(options["columnNameOfCorruptRecord"]), name(f"__row_{uuid.uuid4().hex}")
+        lines = read.option("mode", "PERMISSIVE").schema(f"{ddl_of(usual)}, {drifted} string")
+        again = f"if({drifted} is null, null, {from_json(drifted, parsed)})"
+        rows = lines.json(list(self.files)).selectExpr("*", f"{again} as {row}")
+        other = select(struct, plan.route, parsed, settings, row=row)
+        either = [f"if({row} is null, {a}, {b})" for a, b in zip(columns, other, strict=True)]
+        return selected(rows, either, struct)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         return rejected_lines(self.checked, everything)

@@ -55,6 +55,12 @@ def ddl_of(parsed: Source) -> str:
     return ", ".join(fields or [f"`__none_{uuid.uuid4().hex}` string"])
 
 
+def from_json(text: str, parsed: Source) -> str:
+    """SQL of the record of a text."""
+    options = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in reader_options().items() if k != "lineSep")
+    return f"from_json({text}, {literal(ddl_of(parsed))}, map({options}))"
+
+
 def routed(
     texts: DataFrame,
     plan: Plan,
@@ -64,10 +70,8 @@ def routed(
     carried: str | None = None,
 ) -> DataFrame:
     """The texts that are records, parsed and routed. ``carried``: a column that goes along as it is, by its name."""
-    good = texts.where("text is not null")
-    options = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in reader_options().items() if k != "lineSep")
     along = [] if carried is None else [name(carried)]
-    record = good.selectExpr(f"from_json(text, {literal(ddl_of(parsed))}, map({options})) as r", *along)
+    record = texts.where("text is not null").selectExpr(f"{from_json('text', parsed)} as r", *along)
     columns = select(struct, plan.route, parsed, settings, row="r")
     ways = (name(f.name) if f.name == carried else sql for f, sql in zip(struct.fields, columns, strict=True))
     return selected(record, list(ways), struct)
