@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 INSTALLED := .venv/installed
+BENCH := bench/.venv/installed
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" pyproject.toml
 
@@ -40,8 +41,8 @@ kafka: ## a Kafka broker on this machine, until Ctrl-C
 rest: ## an Iceberg REST catalog on this machine
 cluster: ## a Spark cluster on this machine: a master and two workers
 
-bench: $(INSTALLED) ## how fast ingestion is, next to others
-	@$(PY) bench/ingest.py
+bench: $(INSTALLED) $(BENCH) ## speed, memory and what is lost, next to others (ARGS=--quick for a try; BENCH_WEBHOOKS=FILE)
+	@bench/.venv/bin/python bench/run.py $(ARGS)
 
 bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
 	@$(PY) bench/stream.py $(ARGS)
@@ -51,7 +52,7 @@ lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) --extra local --extra ducklake --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
 
 clean: ## remove what was made here
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv bench/.venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): requirements/dev.txt pyproject.toml
@@ -61,4 +62,10 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 	@echo "Installing into .venv (some minutes the first time)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BENCH): bench/requirements.txt
+	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv
+	@echo "Installing what is compared with into bench/.venv"
+	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@

@@ -9,6 +9,7 @@ from driftline.core.exclude import without_excluded
 from driftline.core.judge import Judge
 from driftline.core.plan import plan
 from driftline.core.routes import Conflict, Plan, Settings
+from driftline.core.shape import RecordShape
 from driftline.core.types import Path, Schema, dotted
 from driftline.errors import DataError, UsageError
 from driftline.observe.observation import Observation
@@ -39,7 +40,7 @@ def accepted(
         seen = source.observe(schema, settings)
         seen = replace(seen, shape=without_excluded(seen.shape, settings.contract))
         progress("planning")
-        planned = plan(schema, seen.shape, settings, kept)
+        planned = _planned(schema, seen.shape, settings, kept)
         while more := frozenset(lossy(planned)) - kept:
             kept |= more
             planned = plan(schema, seen.shape, settings, kept)
@@ -62,6 +63,18 @@ def accepted(
         f"{dotted(conflicts[-1].path)}: what is left of the batch still does not fit: {conflicts[-1].why}",
         "ingest the batch in smaller parts",
     )
+
+
+# The batches of a capture that bring nothing new have one shape, and one plan.
+_last: tuple[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] | None = None
+
+
+def _planned(schema: Schema, shape: RecordShape, settings: Settings, kept: frozenset[Path]) -> Plan:
+    global _last  # noqa: PLW0603  kept from batch to batch
+    last, asked = _last, (schema, shape, settings, kept)
+    if last is None or last[0] != asked:
+        last = _last = asked, plan(*asked)
+    return last[1]
 
 
 def _fail(seen: Observation, planned: Plan) -> None:

@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driftline.core.contract import POLICIES, contract
 from driftline.core.naming import mark
+from driftline.core.plan import plan
 from driftline.core.routes import Settings
+from driftline.core.schema_json import to_json
+from driftline.core.shape import RecordShape
 from driftline.core.types import (
     BOOLEAN,
     DATE,
@@ -33,13 +37,13 @@ from driftline.core.types import (
     decimal,
     wrap,
 )
-from driftline.observe import json_lines
+from driftline.observe import decoder, json_lines
 from driftline.observe.decoder import REFUSED, build
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.parse import Malformed, parse
 from driftline.observe.screen import doubtful
-from driftline.observe.walk import Expect, Walker, expect
+from driftline.observe.walk import Expect, Walker, expect, steady
 
 KEYS = st.sampled_from(["a", "a", "b", "b", "c", "", 'q"', "é"])
 NUMBERS = st.one_of(
@@ -198,8 +202,8 @@ SCHEMAS = st.one_of(
 )
 
 
-def walked(lines: list[bytes], known: Expect, dates: str) -> tuple[Walker, int]:
-    walker, malformed = Walker(known, dates), 0
+def walked(lines: list[bytes], known: Expect, dates: str, begun: RecordShape) -> tuple[Walker, int]:
+    walker, malformed = Walker(known, dates, begun), 0
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -219,23 +223,46 @@ def observed(lines: list[bytes], known: Expect, dates: str) -> Observation:
 CLOCKS = {"true": None, "stopped": lambda: 0.0, "ticking": count().__next__}
 
 
-@given(batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from([*CLOCKS]))
+@given(
+    batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from([*CLOCKS]), st.booleans()
+)
 @settings(max_examples=400, deadline=None)
-def test_decoding_sees_what_walking_sees(lines: list[bytes], schema: Schema, dates: str, clock: str) -> None:
-    known = expect(schema)
-    walker, malformed = walked(lines, known, dates)
+def test_decoding_sees_what_walking_sees(
+    lines: list[bytes], schema: Schema, dates: str, clock: str, wide: bool
+) -> None:
+    known = expect(schema, Settings(dates=dates))
+    walker, malformed = walked(lines, known, dates, steady(known))
     with pytest.MonkeyPatch.context() as patch:
         if CLOCKS[clock]:
             patch.setattr(json_lines, "perf_counter", CLOCKS[clock])
+        if wide:
+            patch.setattr(decoder, "_WIDEST", 1)
         seen = observed(lines, known, dates)
-    assert seen.shape == walker.shape
+    assert seen.shape == (walker.shape if seen.tally.records else RecordShape())
     assert seen.tally.malformed == malformed
     assert seen.tally.records == sum(bool(line.strip()) for line in lines) - malformed
     assert seen.tally.dropped_names == walker.dropped
 
 
+@given(batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from(POLICIES))
+@settings(max_examples=400, deadline=None)
+def test_a_column_that_was_not_seen_changes_no_plan(
+    lines: list[bytes], schema: Schema, dates: str, policy: str
+) -> None:
+    wanted = Settings(dates=dates, contract=contract(policy))
+    known = expect(schema, wanted)
+    steadily = observed(lines, known, dates)
+    plain, _ = walked(lines, known, dates, RecordShape())
+    whole = plan(schema, steadily.shape, wanted)
+    other = plan(schema, plain.shape, wanted)
+    assert to_json(whole.schema) == to_json(other.schema)
+    assert {(c.path, c.incoming_type) for c in whole.conflicts} == {
+        (c.path, c.incoming_type) for c in other.conflicts
+    }
+
+
 @given(st.data(), fields(), st.sampled_from(["on", "off", "instant"]), st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_what_is_taken_teaches_nothing(data: Any, values: list[str], dates: str, exact: bool) -> None:
     type_ = data.draw(st.none() | TYPES | TYPES.map(List) | TYPES.map(lambda t: Map(STRING, t)))
     inner = data.draw(st.sampled_from([type_, type_ and Struct((Field("a", type_, required=True),))]))
@@ -247,12 +274,12 @@ def test_what_is_taken_teaches_nothing(data: Any, values: list[str], dates: str,
     lines = [f'{{"f": {v}}}'.encode() for v in values] + [b"{}"]
     for number, line in enumerate(lines):
         walker.walk(parse(line), "file", number)
-        decoder = build(walker, exact=exact)
+        made = build(walker, exact=exact)
         for other in lines:
-            if decoder.doubles and doubtful([other]):
+            if made.doubles and doubtful([other]):
                 continue
             try:
-                decoder.decode(other)
+                made.decode(other)
             except REFUSED:
                 continue
             knew, dropped = walker.learnt, walker.dropped.total()

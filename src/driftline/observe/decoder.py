@@ -7,13 +7,13 @@ msgspec has no type for what is known of a field, the field is decoded plainly a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any
 
-from msgspec import Meta, MsgspecError, defstruct, json
+from msgspec import Meta, MsgspecError, Raw, defstruct, json
 
 from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, BOOLEAN, DOUBLE, INT, LONG, STRING, Primitive
@@ -52,7 +52,6 @@ class Decoder:
 def build(walker: Walker, *, exact: bool) -> Decoder:
     """A decoder of what the walker knows now. ``exact``: numbers with a fraction are judged by their text, slowly."""
     builder = _Builder(walker, exact)
-    record = builder.field(walker.root, walker.known, 0)
     rules, fallback = builder.rules, walker.check
 
     def check(kind: type, value: object) -> object:
@@ -66,7 +65,38 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
         fallback(value, seen, known)
         return checked
 
-    return Decoder(json.Decoder(record, dec_hook=check, float_hook=Number).decode, builder.doubles)
+    def decoder(type_: Any) -> Callable[[bytes], object]:
+        return json.Decoder(type_, dec_hook=check, float_hook=Number).decode
+
+    if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
+        fields = _Fields({key: decoder(t) for key, t in builder.keys(walker.shape, walker.known, 1)})
+        missing = {key for key, seen in walker.shape.fields.items() if seen.missing}
+        must = [key for key in walker.known.required_keys if key not in missing]
+        return Decoder(_wide(fields, must), builder.doubles)
+    return Decoder(decoder(builder.field(walker.root, walker.known, 0)), builder.doubles)
+
+
+class _Fields(dict[str, Callable[[bytes], object]]):
+    """A decoder for each key."""
+
+    def __missing__(self, key: str) -> object:
+        raise News
+
+
+def _wide(fields: _Fields, required: Sequence[str]) -> Callable[[bytes], object]:
+    """Decodes a record of very many keys: each by its own decoder, because msgspec looks keys up one by one."""
+    split = json.Decoder(dict[str, Raw]).decode
+
+    def decode(line: bytes) -> object:
+        record = split(line)
+        for key, value in record.items():
+            fields[key](value)
+        for key in required:
+            if key not in record:
+                raise News
+        return None
+
+    return decode
 
 
 class _Builder:
@@ -78,18 +108,24 @@ class _Builder:
     def record(self, shape: RecordShape, known: Expect, depth: int) -> Any:
         fields: list[Any] = []
         names: dict[str, str] = {}
+        for key, type_ in self.keys(shape, known, depth):
+            name = f"f{len(fields)}"
+            names[name] = key
+            must = key in known.fields and known.fields[key].required and not shape.fields[key].missing
+            fields.append((name, type_) if must else (name, type_, None))
+        return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
+
+    def keys(self, shape: RecordShape, known: Expect, depth: int) -> Iterator[tuple[str, Any]]:
+        """The keys of a record and the types of their values; without null where a record must have one."""
         for key, seen in shape.fields.items():
             if seen.absent:  # the first record that has the key is walked
                 continue
             below = known.fields.get(key, UNKNOWN)
             type_ = self.field(seen, below, depth)
-            name = f"f{len(fields)}"
-            names[name] = key
             if below.required and not seen.missing:
-                fields.append((name, _NO_INTEGER if type_ is None else type_))
+                yield key, _NO_INTEGER if type_ is None else type_
             else:
-                fields.append((name, _or_null(type_), None))
-        return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
+                yield key, _or_null(type_)
 
     def field(self, seen: FieldShape, known: Expect, depth: int) -> Any:
         """The type of a field's values, null aside; None where it has no others, or they are to be walked."""

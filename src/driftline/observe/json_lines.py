@@ -12,7 +12,7 @@ from time import perf_counter
 from driftline.core.exclude import excluded_paths
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Settings
-from driftline.core.shape import Place
+from driftline.core.shape import Place, RecordShape
 from driftline.observe.court import Court
 from driftline.observe.decoder import REFUSED, Decoder, build
 from driftline.observe.excluded import Excluded
@@ -20,7 +20,7 @@ from driftline.observe.observation import REASONS, Bad, Observation, Tally, merg
 from driftline.observe.parse import Malformed, parse, reason
 from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.screen import doubtful
-from driftline.observe.walk import Expect, Walker
+from driftline.observe.walk import Expect, Walker, steady
 
 __all__ = ["JsonObserver", "reason"]
 
@@ -44,7 +44,9 @@ class JsonObserver:
         self._begin()
 
     def _begin(self) -> None:
-        self._walker = Walker(self._known, self._dates)
+        # What the table has, costs no look; but each record before the judge is looked at.
+        known = steady(self._known) if self._court is None else None
+        self._walker = Walker(self._known, self._dates, known)
         self._fast = _Adaptive(self._walker, exact=False, cost=0.0)
         self._exact = _Adaptive(self._walker, exact=True, cost=0.01)
         self._lines = self._blank = self._malformed = 0
@@ -78,7 +80,8 @@ class JsonObserver:
             tuple(self._bad),
             careful=self._malformed > 0,
         )
-        whole = merge_observations([self._done, Observation(self._walker.shape, tally, self._lines)])
+        shape = self._walker.shape if records else RecordShape()
+        whole = merge_observations([self._done, Observation(shape, tally, self._lines)])
         return replace(whole, tally=replace(whole.tally, excluded=Counter(self._excluded.counts)))
 
     def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> None:
@@ -143,7 +146,7 @@ class _Adaptive:
     def __init__(self, walker: Walker, *, exact: bool, cost: float) -> None:
         self._walker, self._exact = walker, exact
         self._decoder = Decoder(_refuse, doubles=False)
-        self._knows = 0
+        self._knows = -1 if walker.shape.fields else 0
         self._cost = cost
         self._missed = 0.0
 
@@ -153,7 +156,7 @@ class _Adaptive:
     def decoder(self) -> Decoder:
         learnt = self._walker.learnt
         # What there is more to know makes the next one dearer.
-        cost = self._cost * learnt / self._knows if self._knows else self._cost
+        cost = self._cost * learnt / self._knows if self._knows > 0 else self._cost
         if learnt != self._knows and self._missed >= cost:
             start = perf_counter()
             self._decoder = build(self._walker, exact=self._exact)

@@ -38,12 +38,14 @@ _MAP = MapOf(STRING)
 @dataclass(slots=True)
 class Expect:
     """What a table has for one field: the ``types`` of its columns inside their lists, what is known of the
-    ``fields`` of its records and of the ``value`` of its maps, whether a column is ``required``."""
+    ``fields`` of its records and of the ``value`` of its maps, whether a column is ``required``. ``sole``: the type of the
+    one column, if values of this type say nothing new by being there."""
 
     types: frozenset[Primitive] = frozenset()
     fields: Mapping[str, Expect] = field(default_factory=dict)
     value: Expect | None = None
     required: bool = False
+    sole: Facet | None = None
 
     # Derived: whether integers and fractions go by their own types, or small integers by int and others by their own;
     # whether strings do, and whether date-like ones always count.
@@ -70,22 +72,22 @@ UNKNOWN = Expect()
 def expect(schema: Schema, settings: Settings | None = None) -> Expect:
     """What a table has, or gets by hints, for each key of a record."""
     settings = settings or Settings()
-    return Expect(fields=_expected(schema.struct.fields, settings.contract, settings.mark))
+    return Expect(fields=_expected(schema.struct.fields, settings.contract, settings))
 
 
-def _expected(columns: Iterable[Field], contract: Contract, mark: str) -> dict[str, Expect]:
+def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, Expect]:
     keys: dict[str, list[Field]] = {}
     for column in columns:
         if not is_metadata(column.doc):
-            key = marked_key(column.doc, mark)
+            key = marked_key(column.doc, settings.mark)
             keys.setdefault(column.name if key is None else key, []).append(column)
     for key, of in contract.fields.items():
         if of.hint is not None or of.fields:
             keys.setdefault(key, [])
-    return {key: _expect(of, contract.of(key), mark) for key, of in keys.items()}
+    return {key: _expect(of, contract.of(key), settings) for key, of in keys.items()}
 
 
-def _expect(columns: Sequence[Field], contract: Contract, mark: str) -> Expect:
+def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) -> Expect:
     declared = [Field("", contract.hint)] if contract.hint is not None else []
     peeled = [peel(column.type) for column in [*columns, *declared]]
     below = contract.inside(max((dim for dim, _ in peeled), default=0))
@@ -93,10 +95,35 @@ def _expect(columns: Sequence[Field], contract: Contract, mark: str) -> Expect:
     values = [Field("value", t.value) for t in inner if isinstance(t, Map) and t.key == STRING]
     return Expect(
         frozenset(t for t in inner if isinstance(t, Primitive)),
-        _expected([f for t in inner if isinstance(t, Struct) for f in t.fields], below, mark),
-        _expect(values, below.of("value"), mark) if values else None,
+        _expected([f for t in inner if isinstance(t, Struct) for f in t.fields], below, settings),
+        _expect(values, below.of("value"), settings) if values else None,
         any(column.required for column in columns),
+        _sole(columns, contract, settings.dates),
     )
+
+
+def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | None:
+    if len(columns) != 1 or contract.hint is not None or contract.excluded:
+        return None
+    (column,) = columns
+    dim, inner = peel(column.type)
+    told = inner in (BOOLEAN, LONG, DOUBLE, STRING) or isinstance(inner, Struct)
+    told = told or (inner in DATELIKE and dates == "on")
+    # Of what is required it matters whether it was there.
+    if not told or any(f.required for _, f in Schema(Struct((column,))).walk()):
+        return None
+    return Facet(dim, RECORD if isinstance(inner, Struct) else inner)  # type: ignore[arg-type]
+
+
+def steady(known: Expect) -> RecordShape:
+    """The shape of records that have just what the table has columns for, as far as that is plain."""
+    shape = RecordShape()
+    for position, (key, below) in enumerate(known.fields.items()):
+        if below.sole is not None:
+            place = Place("", 0, position)
+            record = steady(below) if below.sole.base == RECORD else None
+            shape.fields[key] = FieldShape(place, {below.sole: Seen(place, record=record)})
+    return shape
 
 
 class News(ValueError):
@@ -112,9 +139,9 @@ class Walker:
     ``{}`` where objects are. So a shape depends on the order of records, but never on how they were read.
     """
 
-    def __init__(self, known: Expect, dates: str) -> None:
+    def __init__(self, known: Expect, dates: str, shape: RecordShape | None = None) -> None:
         self.known, self.dates = known, dates
-        self.shape = RecordShape()
+        self.shape = RecordShape() if shape is None else shape
         self.root = FieldShape(Place(), {Facet(0, RECORD): Seen(Place(), record=self.shape)})
         self.dropped: Counter[str] = Counter()
         self.learnt = 0

@@ -37,9 +37,7 @@ def select(
 
     ``row`` is SQL of a struct of ``source``'s shape; empty: its fields are columns themselves.
     """
-    router = _Router(settings)
-    prefix = f"{row}." if row else ""
-    return [router.column(f, route, source, prefix) for f in struct.fields]
+    return _Router(settings).columns(struct, route, source, f"{row}." if row else "")
 
 
 LOST = "no column takes a value of the field"
@@ -49,19 +47,22 @@ LOST = "no column takes a value of the field"
 class _Router:
     settings: Settings
 
-    def column(self, column: Field, route: RecordRoute, source: Source, prefix: str) -> str:
-        """A field of a struct, from the parsed record whose fields stand behind ``prefix``."""
-        for field in route.fields:
-            for i, way in enumerate(field.columns):
-                if way.name == column.name:
-                    parsed = source.fields.get(field.key)
-                    if parsed is None:
-                        return default(column)
-                    x = prefix + name(field.key)
-                    made = self.value(replace(way, type=column.type), field, parsed, x)
-                    made = self.guarded(made, column.type, field, parsed, x) if i == 0 else made
-                    return _or_default(made, column, parsed, x)
-        return default(column)
+    def columns(self, struct: Struct, route: RecordRoute, source: Source, prefix: str) -> list[str]:
+        """The fields of a struct, from the parsed record whose fields stand behind ``prefix``."""
+        ways = {way.name: (field, way) for field in route.fields for way in field.columns}
+        return [
+            self.column(f, *ways[f.name], source, prefix) if f.name in ways else default(f)
+            for f in struct.fields
+        ]
+
+    def column(self, column: Field, field: FieldRoute, way: ColumnRoute, source: Source, prefix: str) -> str:
+        parsed = source.fields.get(field.key)
+        if parsed is None:
+            return default(column)
+        x = prefix + name(field.key)
+        made = self.value(replace(way, type=column.type), field, parsed, x)
+        made = self.guarded(made, column.type, field, parsed, x) if way is field.columns[0] else made
+        return _or_default(made, column, parsed, x)
 
     def guarded(self, made: str, type_: Type, field: FieldRoute, source: Source, x: str) -> str:
         """The first column of a field; fails where a value has found its way to none of the field's columns.
@@ -81,7 +82,7 @@ class _Router:
 
     def struct(self, struct: Struct, route: RecordRoute, source: Source, x: str) -> str:
         """A record as a struct; ``x`` itself where the parsed struct is the very same."""
-        fields = [self.column(f, route, source, f"{x}.") for f in struct.fields]
+        fields = self.columns(struct, route, source, f"{x}.")
         same = list(source.fields) == [f.name for f in struct.fields]
         if same and fields == [f"{x}.{name(f.name)}" for f in struct.fields]:
             return x

@@ -51,9 +51,12 @@ def open_source(
 
 
 def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:
-    from pyspark.errors import AnalysisException
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from driftline.formats.iceberg import short
 
     try:
         return spark.read.format(kind).load(file)
-    except AnalysisException as error:
-        raise UsageError(f"{file}: cannot be read as {kind}: {str(error).splitlines()[0]}") from error
+    except (PySparkException, Py4JJavaError) as error:  # the latter of a file whose end is missing
+        raise UsageError(f"{file}: cannot be read as {kind}: {short(error)}", "is the file whole?") from error

@@ -27,6 +27,7 @@ from driftline.source.json_text import (
     Check,
     Origin,
     checked,
+    completed,
     ddl_of,
     from_json,
     reader_options,
@@ -92,7 +93,7 @@ class JsonFiles:
         columns = select(struct, plan.route, usual, settings)
         read = self.spark.read.options(**options)
         if usual == parsed:
-            return selected(read.schema(ddl_of(usual)).json(list(self.files)), columns, struct)
+            return completed(read.schema(ddl_of(usual)).json(list(self.files)), usual, columns, struct)
         drifted, row = name(options["columnNameOfCorruptRecord"]), name(f"__row_{uuid.uuid4().hex}")
         lines = read.option("mode", "PERMISSIVE").schema(f"{ddl_of(usual)}, {drifted} string")
         again = f"if({drifted} is null, null, {from_json(drifted, parsed)})"

@@ -83,6 +83,16 @@ def selected(frame: DataFrame, columns: Sequence[str], struct: Struct) -> DataFr
     )
 
 
+def completed(frame: DataFrame, parsed: Source, columns: Sequence[str], struct: Struct) -> DataFrame:
+    """The columns of a parsed frame, in any order: of most, which are as they should be, there may be thousands."""
+    from pyspark.sql import functions as F
+
+    if not parsed.fields.keys() <= {f.name for f in struct.fields}:
+        return selected(frame, columns, struct)
+    other = {f.name: sql for f, sql in zip(struct.fields, columns, strict=True) if sql != name(f.name)}
+    return frame.withColumns({column: F.expr(sql) for column, sql in other.items()})
+
+
 def rejected_lines(lines: DataFrame | None, everything: str | None) -> DataFrame | None:
     """Of checked lines those that are no records; or all, for the reason ``everything``."""
     if lines is None:

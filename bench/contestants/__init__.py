@@ -1,0 +1,63 @@
+"""Who takes part in the bench: each takes JSON lines from files into a new table, in a process of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Where a table is, and how it is read.
+
+    ``reader``: iceberg (``location``: the table's folder), duckdb (a database file), ducklake (a catalog's file).
+    ``naming``: how its columns are called after the keys of the data.
+    """
+
+    reader: Literal["iceberg", "duckdb", "ducklake"]
+    location: str
+    name: str
+    naming: Literal["own", "driftline", "dlt"] = "own"
+
+
+class Contestant(Protocol):
+    """A way to take JSON lines into a table, in the best configuration that its makers advise."""
+
+    def open(self, folder: Path) -> None:
+        """Gets ready to make tables in the folder: sessions, catalogs."""
+
+    def take(self, files: list[Path], name: str) -> Table:
+        """Takes all records of the files into the table, made if it is not there; returns once they are committed."""
+
+    def versions(self) -> dict[str, str]:
+        """What took part, and in which version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A contestant, before its libraries are imported. ``records``: how many of a million it is given."""
+
+    title: str
+    product: bool  # which of the two environments it runs in
+    module: str
+    make: str
+    records: int | None = None
+
+    def contestant(self) -> Contestant:
+        """Imports it."""
+        made: Contestant = getattr(import_module(f"contestants.{self.module}"), self.make)()
+        return made
+
+
+ENTRIES = {
+    "driftline-iceberg": Entry("driftline, Iceberg", True, "driftline", "OnIceberg"),
+    "driftline-ducklake": Entry("driftline, DuckLake", True, "driftline", "OnDuckLake"),
+    "spark": Entry("plain Spark, Iceberg", True, "spark", "PlainSpark"),
+    "pyiceberg": Entry("pyarrow + pyiceberg", False, "pyiceberg", "PyIceberg"),
+    "duckdb": Entry("DuckDB read_json", False, "duckdb", "DuckDB"),
+    "duckdb-ducklake": Entry("DuckDB, DuckLake", False, "duckdb", "DuckLake"),
+    "dlt-iceberg": Entry("dlt, Iceberg", False, "dlt", "ToIceberg", records=100_000),
+    "dlt-duckdb": Entry("dlt, DuckDB", False, "dlt", "ToDuckDB", records=100_000),
+}

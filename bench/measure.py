@@ -1,0 +1,107 @@
+"""What a process and its descendants use: seconds, CPU, memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+
+import psutil
+
+EVERY = 0.25  # seconds between two looks at the memory
+MEMORY = "PSS" if hasattr(psutil.Process, "memory_maps") and psutil.LINUX else "RSS"
+
+
+@dataclass(slots=True)
+class Run:
+    """What one process did. ``seconds`` and ``cpu`` of a job by its name, ``whole``: from the process's start to the
+    end of its first job; ``peak``: bytes, of all its processes together, at most at one time."""
+
+    whole: float | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
+    tables: dict[str, dict[str, str]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    peak: int = 0
+    error: str | None = None
+
+
+def run(command: list[str], log: Path, timeout: float) -> Run:
+    """Runs a worker to its end; its standard error goes to the log. One that takes longer is ended."""
+    out = Run()
+    started = time.perf_counter()
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as child,
+    ):
+        tree, over = psutil.Process(child.pid), Event()
+        watch = Thread(target=_watch, args=(tree, out, over, timeout))
+        watch.start()
+        begun = (0.0, 0.0)
+        assert child.stdout is not None
+        for line in child.stdout:
+            event, now, used = json.loads(line), time.perf_counter(), cpu(tree)
+            match event["event"]:
+                case "ready":
+                    out.versions = event["versions"]
+                case "begin":
+                    begun = now, used
+                case "end":
+                    job = event["job"]
+                    out.whole = out.whole or now - started
+                    out.seconds[job], out.cpu[job] = now - begun[0], used - begun[1]
+                    out.tables[job] = event["table"]
+                case "failed":
+                    out.error = event["error"]
+        child.wait()
+        over.set()
+        watch.join()
+    if child.returncode and out.error is None:
+        out.error = f"ended with code {child.returncode}"
+    return out
+
+
+def cpu(tree: psutil.Process) -> float:
+    """CPU seconds of all processes of the tree, of those that ended as well."""
+    total = 0.0
+    for process in _processes(tree):
+        try:
+            total += sum(process.cpu_times()[:4])  # its own, and of the children that it has waited for
+        except psutil.Error:
+            continue
+    return total
+
+
+def memory(tree: psutil.Process) -> int:
+    """Bytes of the tree. PSS counts pages that several processes share once; elsewhere than on Linux, RSS counts them
+    in each."""
+    total = 0
+    for process in _processes(tree):
+        try:
+            total += process.memory_full_info().pss if MEMORY == "PSS" else process.memory_info().rss
+        except (psutil.Error, FileNotFoundError):
+            continue
+    return total
+
+
+def _processes(tree: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [tree, *tree.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _watch(tree: psutil.Process, out: Run, over: Event, timeout: float) -> None:
+    end = time.monotonic() + timeout
+    while not over.wait(EVERY):
+        out.peak = max(out.peak, memory(tree))
+        if time.monotonic() > end:
+            out.error = f"not done after {timeout:.0f} s"
+            for process in reversed(_processes(tree)):
+                process.kill()
+            return
