@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from driftline.core.changes import ColumnChange, details, diff
 from driftline.core.history import Entry, entries
 from driftline.core.types import Schema
 from driftline.errors import UsageError
-from driftline.formats.iceberg import IcebergTable
 from driftline.formats.iceberg.versions import Versions
 
 
@@ -59,7 +58,15 @@ class Difference:
         }
 
 
-def history(table: IcebergTable) -> History:
+class Versioned(Protocol):
+    """A table whose versions can be read."""
+
+    name: str
+
+    def versions(self) -> Versions: ...
+
+
+def history(table: Versioned) -> History:
     """A table's history, as far as its metadata are there. Raises UsageError where there is no table."""
     return of(table.name, table.versions())
 

@@ -123,8 +123,8 @@ def _write(
     observed = tally.records + tally.malformed
     if batch.token is not None and not observed:
         return result(table.name, batch.id, seen, planned, 0, 0, None)
-    rewritten = bool(rewrites(planned.changes))
-    transaction = table.transaction(state, planned.schema, pinned=rewritten or batch.token is not None)
+    # Pinned, though it may only append: a resolve meanwhile leaves other columns, and the rows would go to the old ones.
+    transaction = table.transaction(state, planned.schema, pinned=True)
     kept: quarantine.Staged | None = None
     try:
         if transaction.base is not None:

@@ -231,8 +231,6 @@ class Table:
         """Which files follow which partitioning. Raises UsageError."""
         from driftline.layout import layout
 
-        if not isinstance(self.format, IcebergTable):
-            raise UsageError(f"{self.name} is not an Iceberg table", hint="only those have partition specs")
         return layout(self.format)
 
     def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:
@@ -345,6 +343,7 @@ class Table:
             properties=state.properties,
             ignore=[_keys(path) for path in left_out],
             units={_keys(path): unit for path, unit in epoch_units(contract)},
+            defaults=self.format.defaults(),
         )
 
 

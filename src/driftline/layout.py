@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.definition import Definition
 from driftline.core.history import Version, partition_text, sort_text
-from driftline.formats.iceberg.alteration import Alteration
-from driftline.formats.iceberg.versions import partition_specs
+from driftline.core.layout import PartitionField
 
 if TYPE_CHECKING:
+    from driftline.formats.ducklake import DuckLakeTable
     from driftline.formats.iceberg import IcebergTable
+
+    Table = IcebergTable | DuckLakeTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +52,15 @@ class Layout:
         }
 
 
-def layout(table: IcebergTable) -> Layout:
+def layout(table: Table) -> Layout:
     """A table's data files by partition spec; specs without files are left out, but for the current one."""
-    now = Alteration(table).before
-    specs, current = partition_specs(table)
-    rows = (
-        table.spark.table(f"{table.full_name}.files")
-        .where("content = 0")
-        .groupBy("spec_id")
-        .agg({"*": "count", "record_count": "sum", "file_size_in_bytes": "sum"})
-        .selectExpr(
-            "spec_id", "`count(1)` as files", "`sum(record_count)` as n", "`sum(file_size_in_bytes)` as size"
-        )
+    now = table.alteration().before
+    groups = tuple(
+        Group(of.spec, _text(now, of.fields), of.files, of.records, of.bytes, of.current)
+        for of in table.laid()
     )
-    counts = {row.spec_id: (row.files, row.n, row.size) for row in rows.collect()}
-    groups = [
-        Group(spec, _text(now, fields), *counts.get(spec, (0, 0, 0)), spec == current)
-        for spec, fields in sorted(specs.items())
-        if spec in counts or spec == current
-    ]
-    return Layout(table.name, tuple(groups), tuple(sort_text(Version(0, now))))
+    return Layout(table.name, groups, tuple(sort_text(Version(0, now))))
 
 
-def _text(now: Definition, fields: Any) -> tuple[str, ...]:
+def _text(now: Definition, fields: tuple[PartitionField, ...]) -> tuple[str, ...]:
     return tuple(partition_text(Version(0, replace(now, partition=fields))))

@@ -7,7 +7,7 @@ is taken once, whenever a replay dies, and what waits can be told from what is i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from driftline import quarantine
-from driftline.capture.token import BatchIsInError, Token
+from driftline.capture.token import BatchIsInError
 from driftline.errors import DataError, UsageError
-from driftline.formats.base import CommitConflict, State, Table
+from driftline.formats.base import CommitConflict, Table
 from driftline.ingest import ingest
+from driftline.kept import Kept
 from driftline.quarantine import REPLAY
 from driftline.report.result import Result
 from driftline.resolve import CHANGED
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 ATTEMPTS = 10
 LISTED = 100  # groups
 _SAMPLE = 500  # characters of a record
-# Text that is no JSON record stays so, whatever the table becomes.
-_RECORDS = "(path is not null or reason = 'no columns yet')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +83,12 @@ class Quarantine:
 @dataclass(frozen=True, slots=True)
 class Replay:
     """What went through again: a result for each replay, those of before that had not ended among them. ``stay``: texts
-    that are no records, and are not tried."""
+    that are no records, and are not tried; ``held``: records of a capture's batch that has not ended."""
 
     table: str
     results: tuple[Result, ...] = ()
     stay: int = 0
+    held: int = 0
 
     @property
     def written(self) -> int:
@@ -105,19 +105,20 @@ class Replay:
             "rows_written": self.written,
             "rows_quarantined": self.back,
             "not_records": self.stay,
+            "held": self.held,
             "batches": [result.to_dict() for result in self.results],
         }
 
 
 def waiting(table: Table) -> DataFrame | None:
     """The rows of the quarantine that are not in the table since; None where there is no quarantine."""
-    kept = _Kept.of(table)
+    kept = Kept.of(table)
     return None if kept is None else kept.rows().where(kept.waits)
 
 
-def _there(table: Table) -> _Kept | None:
+def _there(table: Table) -> Kept | None:
     """The quarantine, if the table has one. Raises UsageError where there is no such table."""
-    kept = _Kept.of(table)
+    kept = Kept.of(table)
     if kept is None and not table.load().exists:
         raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
     return kept
@@ -214,56 +215,14 @@ def replay(
             )
         except BatchIsInError:  # another process was faster
             continue
-    stay = kept.rows().where(f"{kept.waits} and not {_RECORDS}").count()
-    return Replay(table.name, tuple(results), stay)
+    stay, held = kept.left()
+    return Replay(table.name, tuple(results), stay, held)
 
 
-@dataclass(slots=True)
-class _Kept:
-    """A quarantine as it was loaded. ``reached``: the last replay that the table has."""
-
-    table: Table
-    state: State
-    reached: int
-    frame: DataFrame | None = field(default=None)
-
-    @classmethod
-    def of(cls, table: Table) -> _Kept | None:
-        kept = quarantine.of(table)
-        state = kept.load()
-        if not state.exists:
-            return None
-        made = cls(kept, state, 0)
-        text = table.load().properties.get(next(iter(made.token(0).properties)), "")
-        made.reached = int(text.rpartition(":")[2] or 0)
-        return made
-
-    @property
-    def waits(self) -> str:
-        return f"coalesce({REPLAY} > {self.reached}, true)"
-
-    def rows(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        rows = self.table.read()
-        has = REPLAY in rows.columns
-        return rows if has else rows.withColumn(REPLAY, F.lit(None).cast("bigint"))
-
-    def token(self, number: int) -> Token:
-        """Of a replay: numbers rise, and the quarantine is the stream that they are of."""
-        stream = str(self.state.uuid)
-        return Token(f"replay:{stream[:8]}", stream, number)
-
-    def pending(self) -> list[int]:
-        """The replays that the table has not, in their order."""
-        rows = self.rows().where(f"{REPLAY} > {self.reached}").select(REPLAY).distinct().collect()
-        return sorted(int(row[0]) for row in rows)
-
-
-def _marked(table: Table) -> _Kept | None:
+def _marked(table: Table) -> Kept | None:
     """Gives the records that wait, and are in no replay yet, the number of the next one. Nothing is in the table by that."""
     for _ in range(ATTEMPTS):
-        kept = _Kept.of(table)
+        kept = Kept.of(table)
         if kept is None:
             return None
         try:
@@ -276,17 +235,17 @@ def _marked(table: Table) -> _Kept | None:
                 raise
             last = error
             continue
-        return _Kept.of(table)
+        return Kept.of(table)
     raise DataError(f"{table.name}: {last}", "captures keep adding to the quarantine: try again")
 
 
-def _mark(kept: _Kept) -> None:
+def _mark(kept: Kept) -> None:
     from pyspark.sql import functions as F
 
     transaction = kept.table.transaction(kept.state, pinned=True)
     try:
         rows = kept.rows()  # read behind the start of the transaction, which lets no one add to them
-        new = f"{REPLAY} is null and {_RECORDS}"
+        new = f"{REPLAY} is null and {kept.ready}"
         answer = rows.selectExpr(f"count_if({new})", f"max({REPLAY})").head()
         assert answer is not None
         if answer[0]:

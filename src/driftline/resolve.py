@@ -117,7 +117,10 @@ def resolve(
                 if CHANGED not in str(error):
                     raise DataError(f"{table.name}: {dotted(wanted)}: {short(error)}") from error
                 last = CommitConflict("its columns have changed meanwhile")
-    raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")
+    raise DataError(
+        f"{table.name}: {last}",
+        "other writers keep changing this table: try again, with the captures into it stopped for so long",
+    )
 
 
 def _resolve(

@@ -112,7 +112,8 @@ def remade(table: Table) -> View | None:
     name_ = table.name + SUFFIX
     if table.lake.ducklake is not None:
         return None
-    there = _properties(table.lake.spark, _quoted(f"{table.lake.catalog}.{name_}"))
+    with configured(table.lake.spark, PLAIN):
+        there = _properties(table.lake.spark, _quoted(f"{table.lake.catalog}.{name_}"))
     if there.get(_OF) != table.name:
         return None
     return view(table, types=json.loads(there.get(_TYPES, "{}")))
@@ -161,10 +162,10 @@ def _columns_before(spark: SparkSession, made: View, full: str) -> list[str] | N
         there = [row.col_name for row in spark.sql(f"describe {full}").collect()]
     except PySparkException:  # there is none
         return None
-    if _OF not in _properties(spark, full):
-        raise DataError(
-            f"{made.name} is there already, and not a view that driftline made", "name another with --name"
-        )
+    of = _properties(spark, full).get(_OF)
+    if of != made.table:
+        whose = "not a view that driftline made" if of is None else f"a view of {of}"
+        raise DataError(f"{made.name} is there already, and {whose}", "name another with --name")
     return there
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.alter.parse import parse
-from driftline.alter.tokens import tokens
 from driftline.core.changes import (
     AddColumn,
     AddPartitionField,
@@ -39,6 +38,7 @@ from driftline.core.changes import (
 from driftline.core.layout import Transform
 from driftline.core.schema_json import type_name
 from driftline.core.types import DOUBLE, INT, LONG, STRING, Field, decimal
+from driftline.core.words import tokens
 from driftline.errors import UsageError
 
 
@@ -156,7 +156,9 @@ def test_parse(action: str, expected: list[object]) -> None:
         ("fixed(16)", "fixed[16]"),
         ("fixed[16]", "fixed[16]"),
         ("numeric(38)", "decimal(38, 0)"),
-        ("hugeint", "decimal(38, 0)"),
+        ("UBIGINT", "decimal(20, 0)"),
+        ("smallint[]", "list<int>"),
+        ("int8", "long"),
         ("row(x real)", "struct<x: float>"),
         ("uuid", "uuid"),
     ],
@@ -180,6 +182,8 @@ def test_types(sql: str, type_: str) -> None:
         ("ALTER TABLE t DROP COLUMN 'a'", "a column stands in backticks or double quotes", "'a'"),
         ("ALTER TABLE t ADD COLUMN a", "a type is missing at the end", ""),
         ("ALTER TABLE t ADD COLUMN a money", "there is no type money", "money"),
+        ("ALTER TABLE t ADD COLUMN a hugeint", "there is no type hugeint", "hugeint"),
+        ("ALTER TABLE t ADD COLUMN a struct<x: int, x: int>", "there is a field x already", "x"),
         ("ALTER TABLE t ADD COLUMN a decimal", "how many digits?", "decimal"),
         ("ALTER TABLE t ADD COLUMN a decimal(39, 2)", "there is no decimal(39, 2)", "decimal"),
         ("ALTER TABLE t ADD COLUMN a int[3]", "a list has no fixed length here", "3"),

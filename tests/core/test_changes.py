@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import same, schema, show
-from driftline.core.changes import AddColumn, Change, Reason, RelaxColumn, WidenColumn, apply, to_dict
+from driftline.core.changes import (
+    AddColumn,
+    Change,
+    Reason,
+    RelaxColumn,
+    RenameColumn,
+    SetDoc,
+    WidenColumn,
+    apply,
+    diff,
+    in_words,
+    to_dict,
+    told,
+)
 from driftline.core.shape import Place
 from driftline.core.types import DATE, DOUBLE, LONG, STRING, Field, List
 
@@ -110,3 +123,19 @@ def test_as_printed() -> None:
         "widen",
         "relax",
     ]
+
+
+def test_what_a_rename_leaves_in_the_comment_is_not_told() -> None:
+    before = schema("a: long, b: long, c: long")
+    now = apply(before, [RenameColumn((x,), f"{x}2") for x in "abc"])
+    now = apply(now, [SetDoc(("b2",), "in bytes"), SetDoc(("c2",), "upsolver_evolved_from:d\nof d")])
+    assert [in_words(c) for c in told(diff(before, now))] == [
+        'b comment "in bytes"',
+        'c comment "of d"',
+        "a is now a2",
+        "b is now b2",
+        "c is now c2",
+    ]
+    assert in_words(SetDoc(("a",), "upsolver_evolved_from:b")) == "a is filled from b"
+    assert in_words(SetDoc(("a",), "upsolver_evolved_from:b\nx")) == 'a is filled from b, comment "x"'
+    assert in_words(SetDoc(("a",), None)) == "a comment removed"

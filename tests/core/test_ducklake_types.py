@@ -1,15 +1,34 @@
-"""The tables of types, as the docs print them."""
+"""DuckLake without Spark: the tables of types, as the docs print them, promotions, and what is not installed."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from driftline.core.types import BOOLEAN, INT, LONG, STRING, TIME, UUID, VARIANT, Primitive, decimal, fixed
-from driftline.errors import DataError
-from driftline.formats.ducklake import types
+from driftline.alter import parse
+from driftline.core.changes import Refused, evolve
+from driftline.core.definition import Definition
+from driftline.core.types import (
+    BOOLEAN,
+    INT,
+    LONG,
+    STRING,
+    TIME,
+    UUID,
+    VARIANT,
+    Field,
+    Primitive,
+    Schema,
+    Struct,
+    decimal,
+    fixed,
+)
+from driftline.core.undo import restoration
+from driftline.errors import DataError, SetupError
+from driftline.formats.ducklake import Catalog, engine, types
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ducklake.md").read_text()
 
@@ -61,6 +80,66 @@ def test_every_promotion_and_no_other() -> None:
     }
 
 
+# The seed's table of promotions, and DuckDB's names of the types.
+SEED = {
+    "int8": ("int16", "int32", "int64"),
+    "int16": ("int32", "int64"),
+    "int32": ("int64",),
+    "uint8": ("uint16", "uint32", "uint64"),
+    "uint16": ("uint32", "uint64"),
+    "uint32": ("uint64",),
+    "float32": ("float64",),
+}
+SQL = {
+    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "uint8": "UTINYINT",
+    "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "float32": "REAL", "float64": "DOUBLE",
+    "boolean": "BOOLEAN", "varchar": "VARCHAR", "date": "DATE", "timestamp": "TIMESTAMP_NTZ",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", SQL)
+@pytest.mark.parametrize("after", SQL)
+@pytest.mark.parametrize("path", ["a", "s.a"])
+def test_the_table_of_promotions_cell_by_cell(before: str, after: str, path: str) -> None:
+    column = Field("a", types.read_type(before), 2)
+    table = Definition(
+        Schema(Struct((column, Field("s", Struct((replace(column, id=3),)), 1)))), calendar=True
+    )
+    (statement,) = parse(f"ALTER TABLE t ALTER {path} SET TYPE {SQL[after]}")
+    changes = [clause.change for clause in statement.clauses]
+    if before == after or after in SEED.get(before, ()):
+        made = evolve(table, changes).schema.find(tuple(path.split(".")))
+        assert made is not None and isinstance(made.type, Primitive)
+        assert types.write_type(made.type, "t.a") == after
+    else:
+        with pytest.raises(Refused, match=r"cannot become") as refused:
+            evolve(table, changes)
+        assert isinstance(refused.value.error, DataError)
+
+
+def test_an_undone_promotion_stays_wide() -> None:
+    narrow, wide = (Schema(Struct((Field("a", types.read_type(name), 1),))) for name in ("uint8", "uint32"))
+    plan = restoration(Definition(wide), Definition(narrow), [narrow, wide])
+    assert plan.after.schema == wide
+    assert plan.stays == ("a stays uint32: files may hold values that uint8 cannot",)
+
+
 def test_names_for_spark() -> None:
     names = [types.spark_name(t, "a") for t in (BOOLEAN, INT, LONG, STRING, decimal(9, 2))]
     assert names == ["boolean", "int", "bigint", "string", "decimal(9,2)"]
+
+
+def test_an_extension_that_is_not_installed() -> None:
+    with (
+        pytest.raises(SetupError, match="has no extension 'no_such_one'") as failed,
+        engine.instance("no_such_one"),
+    ):
+        pass
+    assert failed.value.hint == "pip install 'driftline[ducklake]'"
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "data").write_text("a file")
+    with pytest.raises(SetupError, match="cannot make the folder"):
+        Catalog.of("sqlite", tmp_path / "lake").make()

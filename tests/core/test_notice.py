@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -59,8 +62,13 @@ class Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.got.append((self.path, self.headers.get("Authorization"), json.loads(body)))
-        self.send_response(500 if "fail" in self.path else 204)
+        self.send_response(500 if "fail" in self.path else 302 if "moved" in self.path else 204)
+        if "moved" in self.path:
+            self.send_header("Location", "/elsewhere")
         self.end_headers()
+
+    def do_GET(self) -> None:
+        self.server.got.append(self.path)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -69,12 +77,23 @@ class Hook(BaseHTTPRequestHandler):
 @pytest.fixture
 def hook() -> Iterator[HTTPServer]:
     with HTTPServer(("127.0.0.1", 0), Hook) as server:
-        server.got = []
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        server.got, server.done = [], threading.Event()
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield server
+        server.done.set()
         server.shutdown()
         thread.join()
+
+
+class Endless(Hook):
+    """Says that it takes it, byte by byte."""
+
+    def do_POST(self) -> None:
+        with suppress(OSError):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+            while not self.server.done.wait(0.05):
+                self.wfile.write(b"x")
 
 
 def test_a_url_is_posted_to(hook: HTTPServer) -> None:
@@ -87,26 +106,55 @@ def test_a_url_is_posted_to(hook: HTTPServer) -> None:
 @pytest.mark.parametrize(
     ("to", "said"),
     [
-        ("http://me:secret@127.0.0.1:{port}/fail/secret?t=secret", "answered 500"),
-        ("http://me:secret@127.0.0.1:1/secret", "refused"),
-        ("https://secret@[broken", "a URL"),
-        ("no-such-command secret", "ended with 127"),
-        ("cat > /dev/null; echo it broke >&2; exit 3", "it broke"),
-        ("sleep 5; echo secret", "took longer than 0.2 s"),
-        (" ", "no command"),
+        ("http://me:secret@127.0.0.1:{port}/fail/secret?t=secret", "http://127.0.0.1:{port}: answered 500"),
+        ("http://me:secret@127.0.0.1:{port}/moved/secret", "http://127.0.0.1:{port}: answered 302"),
+        ("http://me:secret@127.0.0.1:1/secret", "http://127.0.0.1:1: Connection refused"),
+        ("https://secret@[broken", "the URL: ValueError"),
+        ("http://127.0.0.1:1/a secret", "http://127.0.0.1:1: InvalidURL"),
+        ("no-such-command secret", "no-such-command: ended with 127"),
+        ("/bin/cat - > /dev/null; echo secret >&2; exit 3", "cat: ended with 3"),
+        ("TOKEN=secret false", "the command: ended with 1"),
+        ("'se cret' a", "the command: ended with 127"),
+        ("'secret", "the command: ended with 2"),
+        ("$(echo secret)", "the command: ended with 127"),
     ],
 )
-def test_what_goes_wrong_is_logged(
+def test_what_goes_wrong_is_logged_without_secrets(
     hook: HTTPServer, caplog: pytest.LogCaptureFixture, to: str, said: str
 ) -> None:
-    notice = Notice(to.format(port=hook.server_port), timeout=0.2 if "sleep" in to else 5)
-    with caplog.at_level(logging.WARNING, "driftline"):
-        told = notice.send(DRIFT)
-    if to == " ":  # the shell has nothing to do, and does it
-        assert told
-        return
-    assert not told
+    notice = Notice(to.format(port=hook.server_port))
+    with caplog.at_level(logging.DEBUG, "driftline"):
+        assert not notice.send(DRIFT)
     (line,) = caplog.messages
-    assert said in line
-    assert "secret" not in line.replace("no-such-command: not found", "")
+    assert line == f"on-change: {said.format(port=hook.server_port)}; the batch is in"
     assert "secret" not in repr(notice)
+    assert "/elsewhere" not in hook.got
+
+
+@pytest.mark.parametrize(
+    "to", ["sleep 5", "sleep 5 | cat", "trap '' TERM; sleep 5", "http://127.0.0.1:{port}/slow"]
+)
+def test_what_hangs_ends_in_time(hook: HTTPServer, caplog: pytest.LogCaptureFixture, to: str) -> None:
+    begun = time.monotonic()
+    if to.startswith("http"):  # it takes the notice, and answers a byte now and then, for ever
+        hook.RequestHandlerClass = Endless
+    assert not Notice(to.format(port=hook.server_port), timeout=0.3).send(DRIFT)
+    assert time.monotonic() - begun < 3
+    assert "took longer than 0.3 s" in caplog.text
+
+
+def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    assert Notice("sleep 3 &").send(DRIFT)
+    assert time.monotonic() - begun < 2
+
+
+def test_a_command_that_does_not_read_is_told() -> None:
+    assert Notice("true").send(of("", data=", ".join(f"long_name_{i}: long" for i in range(2000))))
+
+
+def test_a_sample_that_is_no_text_is_told(tmp_path: Path) -> None:
+    """JSON may have half of a surrogate pair; it goes on as it came, escaped."""
+    sent = replace(DRIFT, table="\ud800")
+    assert Notice(f"cat > {tmp_path / 'out'}").send(sent)
+    assert json.loads((tmp_path / "out").read_text())["table"] == "\ud800"

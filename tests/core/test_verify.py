@@ -351,3 +351,38 @@ def test_a_difference_says_what_is_where() -> None:
 
     assert lost.why == "9007199254740993 is nowhere, a holds 9007199254740992.0"
     assert (invented.why, invented.lost) == ("a holds 1, the record has no value there", False)
+
+
+DEFAULTS = {
+    1: (7, 5),
+    2: ("it's",),
+    3: (D("1.50"),),
+    4: ("2026-01-02T03:04:05.000001+00:00",),
+    6: (single(0.1),),
+}
+DEFAULTED = "n: long, t: string, d: decimal(9, 2), at: timestamp, s: {f: float, x: long}"
+AT = datetime(2026, 1, 2, 3, 4, 5, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("row", "record", "paths"),
+    [
+        ({"n": 7, "t": "it's", "d": D("1.50"), "at": AT}, "{}", []),
+        ({"n": 5}, '{"n": null}', []),
+        ({"n": 8}, "{}", ["n"]),
+        ({"t": "its"}, "{}", ["t"]),
+        ({"d": D("1.51")}, "{}", ["d"]),
+        ({"at": NOON}, "{}", ["at"]),
+        ({"n": 7}, '{"n": 3}', ["n"]),
+        ({"s": {"f": single(0.1), "x": None}}, '{"s": {}}', []),
+        ({"s": {"f": single(0.1), "x": 1}}, '{"s": {"x": 1}}', []),
+        ({"s": {"f": single(0.2), "x": None}}, '{"s": {}}', ["s"]),
+        ({"s": {"f": single(0.1), "x": None}}, "{}", ["s"]),
+        ({"s": {"f": None, "x": 1}}, '{"s": {}}', ["s"]),
+    ],
+)
+def test_a_record_without_a_value_has_a_default_and_nothing_else(
+    row: dict[str, Any], record: str, paths: list[str]
+) -> None:
+    columns = Record.of(schema(DEFAULTED).struct, defaults=DEFAULTS)
+    assert [d.path for d in differences(columns, row, parse(record.encode()))] == paths

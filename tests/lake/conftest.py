@@ -11,6 +11,7 @@ from driftline.formats.ducklake import Catalog
 from driftline.lake import Lake
 from driftline.session import open_session, stop_session
 from lake.formats import FORMATS
+from servers.postgres import Postgres
 
 SETTINGS = {
     "spark.master": "local[2]",
@@ -50,6 +51,14 @@ def either(request: pytest.FixtureRequest) -> Lake:
     """A lake of each format, over one Spark session."""
     lake: Lake = request.getfixturevalue("lake" if request.param == "iceberg" else "ducklake")
     return lake
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    if Postgres.programs() is None:
+        pytest.skip("there is no PostgreSQL here: apt-get install postgresql")
+    with Postgres(tmp_path_factory.mktemp("postgres")) as running:
+        yield running
 
 
 @pytest.fixture

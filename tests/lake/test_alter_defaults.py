@@ -26,6 +26,7 @@ def table(lake: Lake, table_name: str, tmp_path: Path) -> Table:
 
 
 def write(folder: Path, *records: str) -> Path:
+    folder.mkdir(exist_ok=True)
     file = folder / "in.jsonl"
     file.write_text("\n".join(records))
     return file
@@ -112,3 +113,44 @@ def test_the_check_of_source_against_table_holds(table: Table, tmp_path: Path) -
     file = write(tmp_path, '{"id": 2}', '{"id": 3, "n": 8}')
     table.ingest(file)
     assert table.verify([str(file)], "json").ok
+
+
+def test_a_required_column_stays_so_where_its_default_fills_it(
+    either: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = either.table(table_name)
+    files = [str(write(tmp_path / f"{i}", '{"id": 1, "s": {"x": 1}}')) for i in "ab"]
+    table.ingest(files[0])
+    either.alter(f"ALTER TABLE {table_name} ADD COLUMN n int NOT NULL DEFAULT 7", upgrade=True)
+    either.alter(f"ALTER TABLE {table_name} ADD COLUMN s.f float DEFAULT 0.1")
+    assert not table.ingest(files[1]).changes
+    either.alter(f"ALTER TABLE {table_name} ALTER n SET DEFAULT 100")
+    last = write(
+        tmp_path / "c", '{"id": 2, "n": null, "s": {"x": null}}', '{"id": 3, "n": 5, "s": {}}', '{"id": 4}'
+    )
+    assert not table.ingest(last).changes
+    column = table.schema().schema.find(("n",))
+    assert column is not None and column.required
+    found = table.read().selectExpr("id", "n", "s.f = cast(0.1 as float) as f").collect()
+    assert sorted(map(tuple, found)) == [
+        (1, 7, True),
+        (1, 7, True),
+        (2, 100, True),
+        (3, 5, True),
+        (4, 100, None),
+    ]
+    assert table.verify([*files, str(last)], "json").ok
+    either.alter(f"ALTER TABLE {table_name} ALTER n DROP DEFAULT; ALTER TABLE {table_name} RENAME n TO m")
+    assert table.verify([*files, str(last)], "json").ok
+    assert [c.action for c in table.ingest(write(tmp_path / "d", '{"id": 5}')).changes] == ["relax"]
+
+
+def test_the_check_takes_a_default_and_no_other_value(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
+    file = write(tmp_path, '{"id": 1}', '{"id": 2}')
+    table.ingest(file)
+    lake.alter(f"ALTER TABLE {table_name} ADD COLUMN n int DEFAULT 7", upgrade=True)
+    assert table.verify([str(file)], "json").ok
+    lake.sql(f"update lake.{table_name} set n = 8 where id = 2")
+    verdict = table.verify([str(file)], "json")
+    assert not verdict.ok

@@ -264,7 +264,8 @@ def several(of: Schema, dice: Random) -> list[ColumnChange]:
 
 def changed(of: Schema, dice: Random) -> ColumnChange:
     if not dice.randrange(10):
-        return AddColumn((), Field(dice.choice(NAMES), INT, initial_default=5, write_default=5))
+        required = bool(dice.randrange(2))
+        return AddColumn((), Field(dice.choice(NAMES), INT, 0, required, None, 5, 5))
     made = change(of, dice)
     return SetDefault(made.path, None) if isinstance(made, SetDefault) and dice.randrange(2) else made
 

@@ -17,6 +17,7 @@ from driftline import ingest as road
 from driftline import quarantine
 from driftline.capture.token import BatchIsInError, Token
 from driftline.errors import DataError, SetupError
+from driftline.formats.ducklake import DuckLakeTransaction
 from driftline.formats.iceberg import IcebergTable, Transaction
 from driftline.lake import Lake, Table
 from driftline.report.result import Result
@@ -26,6 +27,12 @@ from driftline.source import open_source
 @pytest.fixture
 def table(lake: Lake, table_name: str) -> Table:
     return lake.table(table_name)
+
+
+@pytest.fixture
+def any_table(either: Lake, table_name: str) -> Table:
+    """A table of each format."""
+    return either.table(table_name)
 
 
 def bring(
@@ -92,12 +99,12 @@ def test_a_batch_comes_once(table: Table, tmp_path: Path) -> None:
     assert ids(table) == [0, 1, 2]
 
 
-def test_another_checkpoint_of_the_same_name_is_refused(table: Table, tmp_path: Path) -> None:
-    bring(table, tmp_path, 0, '{"id": 0}')
+def test_another_checkpoint_of_the_same_name_is_refused(any_table: Table, tmp_path: Path) -> None:
+    bring(any_table, tmp_path, 0, '{"id": 0}')
     with pytest.raises(DataError, match="by another checkpoint"):
-        bring(table, tmp_path, 0, '{"id": 0}', stream="stream-2")
-    bring(table, tmp_path, 0, '{"id": 1}', stream="stream-2", name="others")
-    assert ids(table) == [0, 1]
+        bring(any_table, tmp_path, 0, '{"id": 0}', stream="stream-2")
+    bring(any_table, tmp_path, 0, '{"id": 1}', stream="stream-2", name="others")
+    assert ids(any_table) == [0, 1]
 
 
 def test_an_empty_batch_makes_no_version(table: Table, tmp_path: Path) -> None:
@@ -263,7 +270,8 @@ def died(table: Table, folder: Path, epoch: int, *lines: str, phase: str, patch:
         raise KeyboardInterrupt
 
     with patch.context() as dead:
-        dead.setattr(Transaction, "abandon", lambda _: None)
+        for kind in (Transaction, DuckLakeTransaction):
+            dead.setattr(kind, "abandon", lambda _: None)
         dead.setattr(quarantine.Staged, "undo", lambda _: None)
         with pytest.raises(KeyboardInterrupt):
             bring(table, folder, epoch, *lines, progress=at(phase, die))
@@ -274,62 +282,65 @@ PHASES = ["observing", "planning", "writing", "quarantining", "committing", "com
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_after_a_death_every_record_is_there_once(
-    table: Table, tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
+    any_table: Table, tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bring(table, tmp_path, 0, '{"id": 0}', "bad 0")
+    if phase == "quarantining" and any_table.lake.ducklake is not None:
+        pytest.skip("a DuckLake's rejects land with the rows")
+    bring(any_table, tmp_path, 0, '{"id": 0}', "bad 0")
     lines = ['{"id": 1, "b": 1}', "bad 1"]
     for _ in range(2):
         try:
-            died(table, tmp_path, 1, *lines, phase=phase, patch=monkeypatch)
+            died(any_table, tmp_path, 1, *lines, phase=phase, patch=monkeypatch)
         except BatchIsInError:
             assert phase == "committed"
     try:
-        bring(table, tmp_path, 1, *lines)
+        bring(any_table, tmp_path, 1, *lines)
     except BatchIsInError:
         assert phase == "committed"
-    assert ids(table) == [0, 1]
-    assert sorted(row.raw for row in quarantine.of(table.format).read().collect()) == ["bad 0", "bad 1"]
-    bring(table, tmp_path, 2, '{"id": 2}')
-    assert [f.name for f in table.state().schema.struct.fields] == ["id", "b"]
+    assert ids(any_table) == [0, 1]
+    assert sorted(row.raw for row in quarantine.of(any_table.format).read().collect()) == ["bad 0", "bad 1"]
+    bring(any_table, tmp_path, 2, '{"id": 2}')
+    assert [f.name for f in any_table.state().schema.struct.fields] == ["id", "b"]
 
 
 def test_what_a_dead_try_rejected_is_forgotten_where_the_next_one_takes_it(
-    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    any_table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bring(table, tmp_path, 0, '{"id": 0}')
-    died(table, tmp_path, 1, '{"id": 1}', "bad", phase="committing", patch=monkeypatch)
-    bring(table, tmp_path, 1, '{"id": 1}', '{"id": 2}')
-    assert ids(table) == [0, 1, 2]
-    assert quarantine.of(table.format).read().count() == 0
+    bring(any_table, tmp_path, 0, '{"id": 0}')
+    died(any_table, tmp_path, 1, '{"id": 1}', "bad", phase="committing", patch=monkeypatch)
+    bring(any_table, tmp_path, 1, '{"id": 1}', '{"id": 2}')
+    assert ids(any_table) == [0, 1, 2]
+    kept = quarantine.of(any_table.format)
+    assert not kept.load().exists or kept.read().count() == 0
 
 
 def test_batches_of_nothing_but_rejects(
-    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    any_table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for phase in ("quarantining", "committed"):
-        died(table, tmp_path, 0, "bad 0", "{}", phase=phase, patch=monkeypatch)
-    bring(table, tmp_path, 0, "bad 0", "{}")
-    assert not table.format.load().exists
-    bring(table, tmp_path, 1, '{"id": 1}')
-    bring(table, tmp_path, 2, "bad 2")
+        died(any_table, tmp_path, 0, "bad 0", "{}", phase=phase, patch=monkeypatch)
+    bring(any_table, tmp_path, 0, "bad 0", "{}")
+    assert not any_table.format.load().exists
+    bring(any_table, tmp_path, 1, '{"id": 1}')
+    bring(any_table, tmp_path, 2, "bad 2")
     with pytest.raises(BatchIsInError):
-        bring(table, tmp_path, 2, "bad 2")
-    kept = quarantine.of(table.format).read().orderBy("raw").collect()
+        bring(any_table, tmp_path, 2, "bad 2")
+    kept = quarantine.of(any_table.format).read().orderBy("raw").collect()
     assert [row.raw for row in kept] == ["bad 0", "bad 2", "{}"]
-    assert ids(table) == [1]
+    assert ids(any_table) == [1]
 
 
 def test_a_failed_batch_leaves_no_reject_and_takes_no_others(
-    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    any_table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bring(table, tmp_path, 0, '{"id": 0}', "bad 0")
+    bring(any_table, tmp_path, 0, '{"id": 0}', "bad 0")
 
     def fail() -> None:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        bring(table, tmp_path, 1, '{"id": 1}', "bad 1", progress=at("committing", fail))
-    assert [row.raw for row in quarantine.of(table.format).read().collect()] == ["bad 0"]
+        bring(any_table, tmp_path, 1, '{"id": 1}', "bad 1", progress=at("committing", fail))
+    assert [row.raw for row in quarantine.of(any_table.format).read().collect()] == ["bad 0"]
 
 
 def test_rejects_that_were_compacted_are_undone_by_their_batch(table: Table, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from pyspark.sql import SparkSession
 import driftline.ingest as road
 from driftline import quarantine
 from driftline.capture.token import BatchIsInError, Token
-from driftline.errors import DataError, SetupError, UsageError
+from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.formats.ducklake import Catalog, DuckLakeTransaction
 from driftline.lake import Lake, Table
 from driftline.source import open_source
 from lake.ducklake_peer import run, same
-from servers.postgres import Postgres
 
 
 @pytest.fixture
@@ -30,14 +28,6 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
 @pytest.fixture
 def table(lake: Lake) -> Table:
     return lake.table("shop.orders")
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    if Postgres.programs() is None:
-        pytest.skip("there is no PostgreSQL here: apt-get install postgresql")
-    with Postgres(tmp_path_factory.mktemp("postgres")) as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -355,3 +345,47 @@ def test_a_server_that_is_away(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="does not answer") as failed:
         Lake(spark, "lake", catalog).table("a.b").read()
     assert "s3cret" not in str(failed.value)
+
+
+def test_statistics_out_of_the_catalog(lake: Lake, table: Table, tmp_path: Path) -> None:
+    """As a scan counts them; not known where DuckDB keeps rows in the catalog."""
+    table.ingest(lines(tmp_path, {"a": 1, "t": "2026-01-02T03:04:05.5Z"}, {"a": None, "s": {"x": 1.5}}))
+    table.ingest(lines(tmp_path, {"a": "x", "d": "2026-01-02", "b": True}, {"a": 7, "l": [1, 2], "b": False}))
+    told, counted = table.stats(), table.stats(exact=True)
+
+    def numbers(of: Any) -> dict[str, Any]:
+        rows = (c for c in of.columns if "element" not in c.path and c.path != ("l",))
+        return {".".join(c.path): (c.numbers.values, c.numbers.low, c.numbers.high) for c in rows}
+
+    def without(found: dict[str, Any], *keys: str) -> dict[str, Any]:
+        return {key: value for key, value in found.items() if key not in keys}
+
+    # The catalog has no bounds of floats: the files do not say whether there is a NaN.
+    assert without(numbers(told), "s", "s.x") == without(numbers(counted), "s", "s.x")
+    assert numbers(told)["s.x"][0] == 1
+    assert (told.records, told.batches, told.files) == (4, 2, 2)
+    assert [b.id for b in told.recent] == [b.id for b in counted.recent]
+    assert None not in [b.id for b in told.recent]
+    assert lake.ducklake is not None
+    run(lake.ducklake, "INSERT INTO lk.shop.orders (a) VALUES (5)")
+    told = table.stats()
+    assert (told.records, numbers(told)["a"][0]) == (5, None)
+    run(lake.ducklake, "CALL ducklake_flush_inlined_data('lk')", "DELETE FROM lk.shop.orders WHERE a = 7")
+    assert numbers(table.stats())["a"][0] == 3
+    assert table.stats().deleted == 1
+
+
+def test_a_folder_that_cannot_be_written(lake: Lake, table: Table, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, {"a": 1}))
+    before = table.format.load()
+    assert lake.ducklake is not None
+    folder = Path(lake.ducklake.data, "shop")
+    folder.rename(tmp_path / "elsewhere")
+    folder.write_text("a file")
+    with pytest.raises(DriftlineError):
+        table.ingest(lines(tmp_path, {"b": 2}, "bad"))
+    assert table.format.load() == before
+    folder.unlink()
+    (tmp_path / "elsewhere").rename(folder)
+    table.ingest(lines(tmp_path, {"b": 2}))
+    assert len(same(table.format, tmp_path)) == 2

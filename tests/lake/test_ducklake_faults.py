@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.formats.ducklake import Catalog
-from driftline.lake import Lake
+from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
+from servers.postgres import Postgres
 
 BATCH = """
 import os, sys
@@ -79,6 +81,70 @@ def test_killed_while_it_registers(spark: SparkSession, tmp_path: Path, kind: st
     file.write_text('{"a": 1}')
     assert table.ingest(file).snapshot == 1
     assert len(same(table.format, tmp_path)) == 1
+
+
+CAPTURE = """
+import os, signal, sys
+from pathlib import Path
+from driftline.formats.ducklake import DuckLakeTransaction, catalog, commit
+from driftline.lake import Lake
+folder, files, named, phase = sys.argv[1:]
+lake = Lake.open(folder, ducklake=named, properties={"spark.master": "local[1]", "spark.driver.memory": "1g"})
+def dies(*_):
+    os.killpg(0, signal.SIGKILL)
+def dies_after(work):
+    return lambda *given: (work(*given), dies())
+if phase == "files are written":
+    DuckLakeTransaction.commit = dies
+elif phase == "rows are in the transaction":
+    commit._finish = dies_after(commit._finish)
+else:
+    catalog._commit = dies_after(catalog._commit)
+lake.table("s.t").capture(files, name="c").awaitTermination()
+"""
+
+
+@pytest.mark.parametrize(
+    "phase", ["files are written", "rows are in the transaction", "the server has committed"]
+)
+def test_a_capture_killed_around_a_servers_transaction(
+    spark: SparkSession, postgres: Postgres, tmp_path: Path, phase: str
+) -> None:
+    """Python and Java go by SIGKILL; the next run of the capture brings what is not in, and nothing twice."""
+    folder, files, named = tmp_path / "lake", tmp_path / "in", postgres.database()
+    files.mkdir()
+    lake = Lake(spark, "lake", Catalog.of(named, folder))
+    table = lake.table("s.t")
+
+    def records(number: int) -> None:
+        (files / f"{number}.jsonl").write_text(f'{{"id": {number}, "c{number}": 1}}\nbroken {number}\n')
+
+    records(0)
+    table.capture(str(files), name="c").awaitTermination()
+    records(1)
+    died = subprocess.run(
+        [sys.executable, "-c", CAPTURE, str(folder), str(files), named, phase],
+        capture_output=True, check=False, start_new_session=True,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-3000:]
+    there = [0, 1] if phase == "the server has committed" else [0]
+    assert ids(table) == there
+    assert waiting(lake) == [f"broken {i}" for i in there]
+    records(2)
+    table.capture(str(files), name="c").awaitTermination()
+    assert ids(table) == [0, 1, 2]
+    assert waiting(lake) == ["broken 0", "broken 1", "broken 2"]
+    left = lake.clean(0)
+    assert bool(left) == (phase != "the server has committed")
+    assert len(same(table.format, tmp_path)) == 3
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(row.id for row in table.read().select("id").collect())
+
+
+def waiting(lake: Lake) -> list[str]:
+    return sorted(row.raw for row in lake.sql("select raw from s.t__quarantine").collect())
 
 
 def test_a_catalog_that_another_process_holds(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from driftline import ingest as road
 from driftline import quarantine, replay
+from driftline.capture.token import Token
 from driftline.errors import UsageError
 from driftline.lake import Lake, Table
+from driftline.source import open_source
 from lake.proof import proven
 
 STRICT = {"policy": "strict", "hints": {"id": "long", "n": "long"}}
@@ -123,6 +125,36 @@ def test_a_replay_that_dies_is_taken_up(
     table.replay(settings={"policy": "preserve"})
     assert [r["id"] for r in rows(table)] == [1, 2, 3, 4]
     proven(table, file)
+
+
+def test_what_a_capture_has_left_that_died_is_held_back(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The capture brings it again; a copy that had been sent through meanwhile would be there twice."""
+    table, late = lake.table(table_name), tmp_path / "late.jsonl"
+    (tmp_path / "in.jsonl").write_text("\n".join(LINES))
+    table.ingest(tmp_path / "in.jsonl", settings=STRICT)
+    late.write_text('{"id": 7, "n": "late"}')
+
+    def bring(dies_at: str = "") -> None:
+        def progress(phase: str) -> None:
+            if phase == dies_at:
+                raise Died
+
+        token = Token("orders", "stream", 0)
+        road.ingest(table.format, open_source(lake.spark, late), token=token, progress=progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(quarantine.Staged, "undo", lambda _: None)  # as of a process that was killed
+        with pytest.raises(Died):
+            bring(dies_at="committing")
+    again = table.replay(settings={"policy": "preserve"})
+    assert (again.written, again.stay, again.held) == (3, 2, 1)
+    bring()
+    again = table.replay()
+    assert (again.written, again.held) == (0, 0)
+    assert [r["id"] for r in rows(table)] == [1, 2, 3, 4, 7]
+    proven(table, [tmp_path / "in.jsonl", late])
 
 
 def test_new_rejects_meanwhile_wait_for_the_next_one(

@@ -75,6 +75,17 @@ def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -
     drifted.proven()
 
 
+def test_statistics_do_not_guess_at_what_was_folded(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """A folded value is no longer in the wider column beside it: what that has of its own is not its rest."""
+    drifted = Drifted(lake.table(table_name), tmp_path)
+    drifted.put('{"id": 1, "n": 1}', '{"id": 2, "n": 2}')
+    drifted.put('{"id": 3, "n": "x"}', '{"id": 4, "n": 4}')
+    drifted.table.resolve("n", "long")
+    for exact, strings in ((False, None), (True, 1)):
+        (field,) = drifted.table.stats(exact=exact).drifted
+        assert {part.name: part.records for part in field.parts} == {"long": 3, "string": strings}
+
+
 def test_nested_fields(drifted: Drifted) -> None:
     drifted.put('{"id": 1, "s": {"x": 1, "y": true}, "l": [{"p": 1, "q": "k"}]}')
     drifted.put('{"id": 2, "s": {"x": "5"}, "l": [{"p": "12"}, {"p": "z", "q": "m"}, null]}')
@@ -150,18 +161,21 @@ def test_texts_convert_exactly_or_not_at_all(lake: Lake, table_name: str, tmp_pa
 
 
 def test_numbers_and_instants(drifted: Drifted) -> None:
-    drifted.put('{"id": 1, "at": "2026-01-01T00:00:00Z", "d": 1.5, "w": 2.0}')
+    drifted.put('{"id": 1, "at": "2026-01-01T00:00:00Z", "d": 1.5, "w": 2.0, "day": "2026-01-01T00:00:00Z"}')
     drifted.put(
-        '{"id": 2, "at": 1700000000000, "d": 3, "w": "x"}',
-        '{"id": 3, "at": 5, "d": 0.1, "w": 2.5}',
+        '{"id": 2, "at": 1700000000000, "d": 3, "w": "x", "day": "2026-01-02T00:00:00.5Z"}',
+        '{"id": 3, "at": 5, "d": 0.1, "w": 2.5, "day": "2026-01-03"}',
     )
     done = drifted.table.resolve("at", "timestamp")
     # Five is an instant in seconds by routing, and would not read back as five.
     assert (done.rest, done.samples, [".".join(p) for p in done.kept]) == (1, ("5",), ["at_long"])
     drifted.table.resolve("d", "decimal(9,1)")
     assert drifted.table.resolve("w", "long").rest == 2
-    assert [(str(at), str(d), w) for at, d, w in drifted.rows("at", "d", "w")] == [
-        ("2026-01-01 00:00:00", "1.5", 2), ("2023-11-14 22:13:20", "3.0", None), ("None", "0.1", None),
+    day = drifted.table.resolve("day", "date")
+    assert (day.rest, day.samples) == (1, ("2026-01-02T00:00:00.5Z",))
+    assert [tuple(map(str, row)) for row in drifted.rows("at", "d", "w", "day")] == [
+        ("2026-01-01 00:00:00", "1.5", "2", "2026-01-01"), ("2023-11-14 22:13:20", "3.0", "None", "None"),
+        ("None", "0.1", "None", "2026-01-03"),
     ]  # fmt: skip
     drifted.proven()
 
@@ -205,6 +219,28 @@ def test_others_may_write_meanwhile(drifted: Drifted, monkeypatch: pytest.Monkey
     assert done.values == 3
     assert drifted.rows("id", "n") == [(1, "1"), (2, "x"), (3, "3.5")]
     assert drifted.columns == ["id", "n", "new"]
+    drifted.proven()
+
+
+def test_a_batch_that_is_written_meanwhile_comes_in_with_the_columns_of_now(drifted: Drifted) -> None:
+    drifted.put('{"id": 1, "n": 1}')
+    drifted.put('{"id": 2, "n": "2"}')
+    file = drifted.folder / "late.jsonl"
+    file.write_text('{"id": 3, "n": "late"}\n{"id": 4, "n": 7}')
+    drifted.files.append(file)
+    phases = []
+
+    def resolved(phase: str) -> None:
+        """When the batch is written, and about to be committed."""
+        phases.append(phase)
+        if phase == "committing" and phases.count(phase) == 1:
+            drifted.table.resolve("n", "long")
+
+    drifted.table.ingest(file, progress=resolved)
+    assert phases.count("committing") > 1
+    assert drifted.rows("id", "n", "n_string") == [
+        (1, 1, None), (2, 2, None), (3, None, "late"), (4, 7, "7"),
+    ]  # fmt: skip
     drifted.proven()
 
 

@@ -49,6 +49,16 @@ def test_files_with_a_schema(table: Table, spark: SparkSession, tmp_path: Path, 
     proven(table, [*first.glob(f"*.{fmt}"), *second.glob(f"*.{fmt}")], fmt)
 
 
+@pytest.mark.parametrize("fmt", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("content", [b"", b"no such file, by its content"])
+def test_a_file_that_is_no_such_file_is_told(table: Table, tmp_path: Path, fmt: str, content: bytes) -> None:
+    file = tmp_path / f"bad.{fmt}"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=f"{file}: cannot be read as {fmt}: ") as told:
+        table.ingest(file)
+    assert told.value.hint == "is the file whole?"
+
+
 def test_files_of_one_batch_may_differ_in_schema(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     for i, query in enumerate(("select 1 as a", "select 2L as a, 'x' as b", "select 'y' as a")):
         spark.sql(query).coalesce(1).write.parquet(str(tmp_path / "in" / str(i)))

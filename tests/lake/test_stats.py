@@ -1,6 +1,8 @@
 """Statistics of real tables: what metadata tell must be what a scan counts, or be told as not known."""
 
 import json
+from dataclasses import replace
+from importlib import import_module
 
 import pytest
 
@@ -67,6 +69,48 @@ def test_bounds_are_values_in_iso_form_and_cut_texts_are_marked(shop):
     assert (told["note"].low, told["note"].low_cut, told["note"].high_cut) == ("x" * 16, True, True)
     assert told["note"].high == "x" * 15
     assert (counted["note"].high, counted["note"].high_cut) == ("x" * 40, False)
+
+
+def test_bounds_of_each_type_are_those_of_the_values(lake):
+    """Also below zero, and of columns that were widened, whose older files have bounds of another width."""
+    lake.sql("""create table lake.t.bounds (i int, f float, d double, n decimal(20, 3), p decimal(38, 0), day date,
+        at timestamp, z timestamp_ntz, b boolean, s string) using iceberg""")
+    lake.sql("""insert into lake.t.bounds values
+        (-7, -2.5, -1e300, -12345678901234567.125, -1, date'1969-12-30', timestamp'1969-12-31T23:59:59.25Z',
+         timestamp_ntz'0001-01-01 00:00:00', true, 'Z'),
+        (40000, 0.5, -0.25, 0.001, 12345678901234567890123456789012345678, date'2026-03-02', timestamp'2026-03-02T08:00:00Z',
+         timestamp_ntz'2026-03-02 08:00:00.000001', false, 'a')""")
+    lake.sql("alter table lake.t.bounds alter column i type bigint")
+    lake.sql("alter table lake.t.bounds alter column f type double")
+    lake.sql("alter table lake.t.bounds alter column n type decimal(30, 3)")
+    lake.sql("""insert into lake.t.bounds (i, f, d, n, s) values
+        (-5000000000, 1e300, -1e-300, -0.001, 'é'), (3, -1.5, cast('NaN' as double), 99.5, '')""")
+    told, counted = of(lake.table("t.bounds").stats()), of(lake.table("t.bounds").stats(exact=True))
+    shown = {path: (n.low, n.high) for path, n in told.items()}
+    nan = counted.pop("d")
+    assert shown.pop("d") == (None, None)  # a file with NaN has no bounds
+    assert (nan.low, nan.high) == (-1e300, "nan")
+    assert shown == {path: (n.low, n.high) for path, n in counted.items()}
+    assert shown["i"] == (-5000000000, 40000)
+    assert shown["n"] == ("-12345678901234567.125", "99.5")
+    assert shown["z"] == ("0001-01-01T00:00:00", "2026-03-02T08:00:00.000001")
+    assert shown["s"] == ("", "é")
+
+
+def test_a_wide_table_is_counted_in_passes(lake, shop, monkeypatch):
+    scan = import_module("driftline.stats.exact")
+    monkeypatch.setattr(scan, "_AT_ONCE", 3)
+    monkeypatch.setattr(scan, "_AT_ONCE_INTERPRETED", 4)
+    for few in (0, 50_000):
+        monkeypatch.setattr(scan, "_FEW", few)
+        again = lake.table("t.shop").stats(exact=True)
+        # Samples are whichever value Spark meets first.
+        assert [replace(n, sample=None) for n in of(again).values()] == [
+            replace(n, sample=None) for n in of(shop[1]).values()
+        ]
+        assert [[(p.name, p.records) for p in d.parts] for d in again.drifted] == [
+            [(p.name, p.records) for p in d.parts] for d in shop[1].drifted
+        ]
 
 
 def test_elements_of_lists_are_counted_by_a_scan(shop):
@@ -220,10 +264,12 @@ def test_a_table_that_was_just_made_has_no_numbers(lake, table_name):
     assert lake.table(table_name).stats(exact=True).records == 0
 
 
-def test_a_ducklake_is_counted_by_a_scan(ducklake, table_name, tmp_path):
+def test_a_ducklake_is_known_from_its_catalog_and_counted_by_a_scan(ducklake, table_name, tmp_path):
     ingest(ducklake, tmp_path, table_name, DAY_1, DAY_2)
     told, counted = ducklake.table(table_name).stats(), ducklake.table(table_name).stats(exact=True)
     assert {dotted(d.path) for d in told.drifted} == {"price", "who.id", "tags"}
-    assert all(n.values is None for n in of(told).values())
-    assert counted.records == 6
+    known = {path: n.values for path, n in of(told).items() if n.values is not None and not n.at_least}
+    assert "price_string" in known
+    assert known == {path: of(counted)[path].values for path in known}
+    assert (told.records, counted.records) == (6, 6)
     assert {n: p.records for n, p in types(counted, "price").items()} == {"double": 3, "string": 2}

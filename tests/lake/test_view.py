@@ -101,7 +101,11 @@ def test_what_is_not_ours_stays(table: Table, tmp_path: Path) -> None:
         table.view()
     with pytest.raises(DataError, match="is there already"):
         table.view(table.name)
+    other = table.lake.table(f"{table.name}_2")
+    put(other, tmp_path, '{"id": 2}')
     assert table.view(f"{table.name}_other").made
+    with pytest.raises(DataError, match=f"is there already, and a view of {table.name}\n"):
+        other.view(f"{table.name}_other")
     assert shown(table, f"{table.name}_other") == [{"id": 1}]
 
 

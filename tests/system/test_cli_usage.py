@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("ingest", "plan", "schema", "query", "verify", "doctor", "demo")
+COMMANDS = (
+    "ingest", "plan", "capture", "schema", "stats", "query", "view", "resolve", "quarantine", "alter", "history", "undo",
+    "verify", "clean", "doctor", "demo",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -75,6 +78,20 @@ def test_help_is_light(run):
         (["--lake", "elsewhere", "schema", "a.b"], "there is no lake in elsewhere"),
         (["schema", "a.b", "--lake=elsewhere"], "there is no lake in elsewhere"),
         (["verify", "x.json", "--table", "a.b"], "x.json: no such file, folder or glob"),
+        (
+            ["capture", "x", "--into", "a.b", "--name", "c", "--every", "soon"],
+            "--every: 'soon' is not a time",
+        ),
+        (["stats", "a.b"], "there is no lake in lake"),
+        (["stats", "a.b", "--html", "none/x.html"], "there is no folder none"),
+        (["stats", "a.b", "--html", "."], ". is a folder"),
+        (["view", "a.b", "--as", "n"], "write --as field=type"),
+        (["view", "a.b", "--as", "n=lung"], "'lung' is not a type"),
+        (["resolve", "a.b", "n"], "Missing option '--as'"),
+        (["resolve", "a.b", "n", "--as", "lung"], "'lung' is not a type"),
+        (["resolve", "a.b", "n..m", "--as", "long"], "'n..m' is not a path"),
+        (["quarantine", "a.b", "--export", "none/x.jsonl"], "there is no folder none"),
+        (["quarantine", "a.b", "--export", "x", "--replay"], "do not go together"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_one_message(run, args, says):

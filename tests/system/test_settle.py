@@ -82,7 +82,7 @@ def test_a_notice_is_told_and_a_failing_one_is_said(done: dict[str, Done], here:
         "2.jsonl:1",
     )
     assert json.loads(done["3"].out)["rows_written"] == 2
-    assert done["3"].err == "on-change: echo: ended with 4: oh no; the batch is in\n"
+    assert done["3"].err == "on-change: echo: ended with 4; the batch is in\n"
 
 
 def test_view(done: dict[str, Done]) -> None:
@@ -127,6 +127,6 @@ def test_quarantine(done: dict[str, Done], here: Path) -> None:
     assert done["export"].out == "2 records in out.jsonl\n"
     assert len((here / "out.jsonl").read_text().splitlines()) == 2
     assert done["replay"].out.startswith("shop.strict  from quarantine  1 record read, 1 written\n")
-    assert "1 stay in quarantine" in done["replay"].out
+    assert "1 stays in quarantine" in done["replay"].out
     assert json.loads(done["replay again"].out)["rows_written"] == 0
     assert done["left"].out.startswith("shop.strict  1 record in quarantine, 1 went through again\n")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from driftline.alter.reader import Reader
-from driftline.alter.tokens import Kind
 from driftline.core.changes.values import SetDistribution, SetSortOrder, SortTerm, TableChange, Term
 from driftline.core.layout import COUNTED, IDENTITY, TAKES, Transform
 from driftline.core.types import dotted
+from driftline.core.words import Kind
 
 _PLURAL = {f"{name}s": name for name in ("year", "month", "day", "hour")}
 

@@ -6,38 +6,26 @@ One small grammar for both: general SQL parsers know less than half of these cla
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from driftline.alter.columns import ColumnReader
 from driftline.alter.layout import LayoutReader
-from driftline.alter.tokens import Kind
-from driftline.core.changes.defaults import default_json
 from driftline.core.changes.values import (
-    AddColumn,
     AddPartitionField,
-    DropColumn,
     DropIdentifiers,
     DropPartitionField,
-    MoveColumn,
-    Position,
-    RelaxColumn,
-    RenameColumn,
     RenameTable,
     ReplacePartitionField,
-    RequireColumn,
-    SetDefault,
-    SetDoc,
     SetIdentifiers,
     SetPartitioning,
     SetProperties,
     SetSortOrder,
     TableChange,
     UnsetProperties,
-    WidenColumn,
 )
-from driftline.core.types import Field, Path, dotted
-from driftline.errors import DataError
+from driftline.core.types import dotted
+from driftline.core.words import Kind
 
-_PLURAL = {f"{name}s": name for name in ("year", "month", "day", "hour")}
 CLAUSES = (
     "ADD, DROP, RENAME, ALTER COLUMN, ADD/DROP/REPLACE PARTITION FIELD, WRITE …, SET/DROP IDENTIFIER FIELDS, "
     "SET/UNSET TBLPROPERTIES"
@@ -84,7 +72,7 @@ def parse(sql: str) -> list[Statement]:
     return out
 
 
-class _Parser(LayoutReader):
+class _Parser(ColumnReader, LayoutReader):
     def statement(self) -> Statement:
         first = self.now
         if not self.got("ALTER", "TABLE"):
@@ -159,116 +147,6 @@ class _Parser(LayoutReader):
                 f"{self.now.value!r} is no change of a table" if self.now.value else "nothing to change",
                 CLAUSES,
             )
-
-    # Columns --------------------------------------------------------------------------------------------------
-
-    def add(self) -> Iterator[tuple[TableChange, int]]:
-        if not self.got("COLUMN"):
-            self.got("COLUMNS")
-        if_absent = self.got("IF", "NOT", "EXISTS")
-        if self.got("("):
-            while True:
-                yield self.new_column(if_absent)
-                if not self.got(","):
-                    break
-            self.need(")")
-            return
-        while True:
-            yield self.new_column(if_absent)
-            if not self.got(","):
-                return
-
-    def new_column(self, if_absent: bool) -> tuple[AddColumn, int]:
-        start = self.now
-        *parent, name = self.path()
-        type_ = self.type()
-        column, to = Field(name, type_), None
-        while True:
-            if self.got("NOT", "NULL"):
-                column = replace(column, required=True)
-            elif self.got("NULL"):
-                pass
-            elif self.got("DEFAULT"):
-                token = self.now
-                try:
-                    default = default_json(type_, self.literal())
-                except DataError as error:
-                    self.stop(error.message, error.hint, token)
-                column = replace(column, initial_default=default, write_default=default)
-            elif self.got("COMMENT"):
-                column = replace(column, doc=self.text("a comment"))
-            elif (position := self.position(tuple(parent))) is not None:
-                to = position
-            else:
-                return AddColumn(tuple(parent), column, to=to, if_absent=if_absent), start.start
-
-    def position(self, parent: Path) -> Position | None:
-        if self.got("FIRST"):
-            return Position()
-        if not self.got("AFTER"):
-            return None
-        token = self.now
-        *at, name = self.path()
-        if at and tuple(at) != parent:
-            self.stop("a column stays in its struct", "AFTER takes a field of the same one", token)
-        return Position(name)
-
-    def drop(self) -> Iterator[tuple[TableChange, int]]:
-        if not self.got("COLUMN"):
-            self.got("COLUMNS")
-        if_exists = self.got("IF", "EXISTS")
-        several = self.got("(")
-        while True:
-            begin = self.now.start
-            yield DropColumn(self.path(), if_exists), begin
-            if not self.got(","):
-                break
-        if several:
-            self.need(")")
-
-    def rename(self) -> RenameColumn:
-        path = self.path()
-        self.need("TO")
-        token = self.now
-        *at, name = self.path("the new name")
-        if at and tuple(at) != path[:-1]:
-            self.stop("a rename does not move a column", f"write only its new name: {name}", token)
-        return RenameColumn(path, name)
-
-    def alter_column(self) -> Iterator[tuple[TableChange, int]]:
-        while True:
-            start = self.now
-            path = self.path()
-            found = False
-            while (change := self.column_change(path)) is not None:
-                found = True
-                yield change, start.start
-            if not found:
-                self.stop(
-                    f"what about {dotted(path)}?",
-                    "TYPE, FIRST, AFTER, SET DEFAULT, DROP DEFAULT, DROP NOT NULL, COMMENT",
-                )
-            if not self.got(","):
-                return
-
-    def column_change(self, path: Path) -> TableChange | None:
-        if self.got("SET", "DATA", "TYPE") or self.got("SET", "TYPE") or self.got("TYPE"):
-            type_ = self.type()
-            if self.sees("USING"):
-                self.stop("USING would rewrite values", "only types that hold every value are possible")
-            return WidenColumn(path, type_)
-        if self.got("SET", "DEFAULT"):
-            return SetDefault(path, self.literal())
-        if self.got("DROP", "DEFAULT"):
-            return SetDefault(path, None)
-        if self.got("SET", "NOT", "NULL"):
-            return RequireColumn(path)
-        if self.got("DROP", "NOT", "NULL"):
-            return RelaxColumn(path)
-        if self.got("COMMENT"):
-            return SetDoc(path, None if self.got("NULL") else self.text("a comment"))
-        position = self.position(path[:-1])
-        return None if position is None else MoveColumn(path, position)
 
     # Properties -----------------------------------------------------------------------------------------------
 

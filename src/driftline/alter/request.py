@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from driftline.alter.parse import Statement, parse
-from driftline.alter.tokens import pointed
 from driftline.core.changes import Refused, RenameTable, TableChange
 from driftline.core.record import in_short
+from driftline.core.words import pointed
 from driftline.errors import DriftlineError, UsageError
 
 

@@ -31,6 +31,12 @@ class Token:
     table: str | None = None
     tried: bool = True
 
+    @classmethod
+    def of(cls, item: tuple[str, str]) -> Token | None:
+        """The one that a property sets; None where it is of something else."""
+        stream, _, epoch = item[1].rpartition(":")
+        return cls(item[0].removeprefix(PREFIX), stream, int(epoch)) if item[0].startswith(PREFIX) else None
+
     @property
     def batch(self) -> str:
         """The batch's id, the same at each try."""

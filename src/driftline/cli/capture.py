@@ -120,7 +120,7 @@ def seconds(text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?) *(ms|s|m|h|)", text.strip())
     if match is None or not float(match[1]):
-        raise UsageError(f"--every {text}: is no time", hint="write 10s, 500ms, 5m")
+        raise UsageError(f"--every: {text!r} is not a time", hint="write 10s, 500ms, 5m")
     return float(match[1]) * _UNITS[match[2]]
 
 

@@ -157,8 +157,9 @@ def schema(
     from driftline.report import text
     from driftline.settings import from_properties
 
+    still = context.obj.still(table)
     with Progress() as progress:
-        state = context.obj.open(progress, must_exist=True).table(table).state()
+        state = still.load() if still else context.obj.open(progress, must_exist=True).table(table).state()
     if json:
         from driftline.core.schema_json import to_json
 

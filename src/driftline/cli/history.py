@@ -23,12 +23,14 @@ def history(
 ) -> None:
     """List a table's changes: when, by which batch or statement, for which rule."""
     from driftline.cli.terminal import Progress, put, show
+    from driftline.history import history as read
     from driftline.report import evolution
 
+    still = context.obj.still(table)
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
+        found = still or context.obj.open(progress, must_exist=True).table(table).format
         progress.phase("reading the log")
-        past = lake.table(table).history()
+        past = read(found)
     if diff is not None:
         difference = past.diff(*diff)
         put(difference.to_dict()) if json else show(evolution.difference(difference))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,7 +46,11 @@ PolicyOption = Annotated[
     typer.Option(help="What drift does to the table. [default: the table's; preserve]", show_default=False),
 ]
 Conflict = Annotated[
-    OnConflict | None, typer.Option(help="What becomes of records that cannot be taken.", show_default=False)
+    OnConflict | None,
+    typer.Option(
+        help="What becomes of records that cannot be taken. [default: the table's; quarantine]",
+        show_default=False,
+    ),
 ]
 FormatOption = Annotated[
     Format | None, typer.Option(help="Instead of what the files' endings tell.", show_default=False)
@@ -106,6 +111,14 @@ def table_settings(
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
     """What a flag of key=value says, as often as it is given. Raises UsageError."""
     return dict(_pair(text, flag, form) for text in texts or ())
+
+
+def writable(file: Path) -> None:
+    """Says what is wrong with the name of a file to be written, before Spark starts. Raises UsageError."""
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder", hint=f"name a file, as in {file / 'out'}")
+    if not file.parent.is_dir():
+        raise UsageError(f"there is no folder {file.parent}", hint="make it first")
 
 
 def _pair(text: str, flag: str, form: str) -> tuple[str, str]:

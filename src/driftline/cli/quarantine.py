@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from driftline.cli.options import Json, TableName
+from driftline.cli.options import Json, TableName, writable
 from driftline.errors import UsageError
 
 
@@ -31,6 +31,8 @@ def quarantine(
 
     if replay and export is not None:
         raise UsageError("--replay and --export do not go together", hint="export first, then replay")
+    if export is not None:
+        writable(export)
     with Progress() as progress:
         of = context.obj.open(progress, must_exist=True).table(table)
         if replay:

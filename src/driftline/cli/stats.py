@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from driftline.cli.options import Json, TableName
+from driftline.cli.options import Json, TableName, writable
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def stats(
     path: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PATH]", help="Only columns with this in their path; * is any text.", show_default=False
+            metavar="PATH", help="Only columns with this in their path; * is any text.", show_default=False
         ),
     ] = None,
     exact: Annotated[
@@ -38,7 +38,7 @@ def stats(
     from driftline.report import stats_text
 
     if html is not None:
-        _writable(html)
+        writable(html)
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True)
         found = lake.table(table).stats(exact=exact, progress=progress.phase)
@@ -51,14 +51,6 @@ def stats(
         show(stats_text.stats(shown, all_columns=all_ or path is not None))
     if html is not None:
         _write(html, found, tell=not json)
-
-
-def _writable(file: Path) -> None:
-    """Says what is wrong with the name before Spark starts. Raises UsageError."""
-    if file.is_dir():
-        raise UsageError(f"{file} is a folder", "name a file: --html stats.html")
-    if not file.parent.is_dir():
-        raise UsageError(f"there is no folder {file.parent}", "make it first")
 
 
 def _write(file: Path, found: Stats, *, tell: bool) -> None:

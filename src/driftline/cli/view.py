@@ -24,7 +24,9 @@ def view(
     name: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMESPACE.VIEW", help="[default: the table's, with _settled]", show_default=False
+            metavar="NAMESPACE.VIEW",
+            help="What it is called. [default: as the table, with _settled]",
+            show_default=False,
         ),
     ] = None,
     print_: Annotated[bool, typer.Option("--print", help="Print the statement, and make nothing.")] = False,

@@ -101,3 +101,15 @@ class SortField:
     transform: Transform = IDENTITY
     descending: bool = False
     nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Data files that follow one partition spec, in numbers; ``bytes``: their size. ``current``: new files join."""
+
+    spec: int
+    fields: tuple[PartitionField, ...]
+    files: int
+    records: int
+    bytes: int
+    current: bool

@@ -83,6 +83,15 @@ def marked_key(doc: str | None, prefix: str = MARK) -> str | None:
     return key
 
 
+def unmarked(doc: str | None, prefix: str = MARK) -> str | None:
+    """A doc without its mark: the comment of a person, if there is any.
+
+    >>> unmarked("upsolver_evolved_from:size\\nin bytes"), unmarked("in bytes"), unmarked("upsolver_evolved_from:size")
+    ('in bytes', 'in bytes', None)
+    """
+    return (doc or "" if marked_key(doc, prefix) is None else (doc or "").partition("\n")[2]) or None
+
+
 def safe(key: str) -> str:
     """A spelling of the key that every engine can carry; the key itself where it is one.
 

@@ -28,11 +28,11 @@ class Nulls:
         way: tuple[Slot, FieldRoute, ColumnRoute] | None,
         contract: Contract,
     ) -> Field:
-        """The column, made optional if it is required and some record has no value for it.
+        """The column, made optional if it is required and some record has neither a value for it nor its default.
 
         Not so where the policy forbids it, nor identifier fields and what they are in: such records are refused.
         """
-        if not column.required or (way is not None and self.always(*way)):
+        if not column.required or self.always(column, way):
             return column
         policy = contract.of(keys[-1]).policy
         absent = way is None or way[1].shape.absent
@@ -51,16 +51,19 @@ class Nulls:
         self.changes.append(RelaxColumn(path, column.type, reason))
         return replace(column, required=False)
 
-    def always(self, slot: Slot, field: FieldRoute, column: ColumnRoute) -> bool:
-        """Whether every record has a value of the field that the column holds."""
-        shape, facet = field.shape, column.facet
+    def always(self, column: Field, way: tuple[Slot, FieldRoute, ColumnRoute] | None) -> bool:
+        """Whether every record has a value of the field that the column holds, or none and so the default."""
+        default = column.write_default is not None
+        if way is None:
+            return default
+        slot, field, route = way
+        shape, facet = field.shape, route.facet
         seen = shape.facets or shape.empty_lists or shape.empty_record
         return (
-            bool(seen)
-            and not shape.missing
+            (default or (bool(seen) and not shape.missing))
             and shape.empty_lists <= facet.dim
             and not (shape.empty_record and isinstance(facet.base, Primitive))
-            and all(f in column.takes and slot.accepts(facet, f) for f in shape.facets)
+            and all(f in route.takes and slot.accepts(facet, f) for f in shape.facets)
         )
 
     def opened(self, type_: Type, path: Path, place: Place) -> Type:

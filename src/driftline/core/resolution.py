@@ -111,7 +111,7 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
     one = replace(_one(to), unit=unit_at(settings.contract, keys))
     found = tuple(_sites(schema.struct, path, (), one, settings.mark))
     if not found:
-        raise UsageError(f"there is no field {dotted(path)}")
+        raise UsageError(f"there is no field {dotted(path)}", "driftline schema shows what there is")
     sites = tuple(s for s in found if [spelled(c.type) for c in s.folded] != [spelled(to)] and s.folded)
     if not sites:
         columns = ", ".join(f"{c.name} {c.type}" for s in found for c in (*s.folded, *s.beside))

@@ -1,29 +1,67 @@
-"""Types as people write them, in Spark's words or Iceberg's: for hints and for columns declared by hand."""
+"""Types as people write them, in the words of Spark, Iceberg or DuckDB: in statements, and for hints."""
 
 from __future__ import annotations
 
-import re
-
-from driftline.core.types import Field, List, Map, Primitive, Struct, Type, decimal, fixed
-
-_NAMES = {
-    "boolean": "boolean", "bool": "boolean",
-    "byte": "int", "tinyint": "int", "short": "int", "smallint": "int", "int": "int", "integer": "int",
-    "long": "long", "bigint": "long",
-    "float": "float", "real": "float",
-    "double": "double",
-    "date": "date",
-    "time": "time",
-    "timestamp": "timestamp", "timestamptz": "timestamp", "timestamp_ltz": "timestamp",
-    "timestamp_ntz": "timestamp_ntz",
-    "string": "string", "text": "string", "varchar": "string",
-    "binary": "binary", "bytes": "binary", "blob": "binary",
-    "uuid": "uuid",
-    "variant": "variant",
-}  # fmt: skip
-_TOKEN = re.compile(
-    r"\s*(?:`((?:[^`]|``)+)`|\"((?:[^\"]|\"\")+)\"|([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[<>(),:\[\]]))"
+from driftline.core.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    UNKNOWN,
+    UUID,
+    VARIANT,
+    Field,
+    List,
+    Map,
+    Primitive,
+    Struct,
+    Type,
+    decimal,
+    fixed,
 )
+from driftline.core.words import Kind, Token, Words
+from driftline.errors import UsageError
+
+# DuckLake's integers that ours have no type for, and the type that holds each.
+HOLDS: dict[str, Primitive] = {
+    "int8": INT,
+    "int16": INT,
+    "uint8": INT,
+    "uint16": INT,
+    "uint32": LONG,
+    "uint64": decimal(20, 0),
+}
+# As Spark, Iceberg and DuckDB spell them. TIMESTAMP is Spark's: an instant; INT8 is DuckDB's: of 8 bytes.
+TYPES: dict[str, Primitive] = {
+    **dict.fromkeys(("boolean", "bool", "logical"), BOOLEAN),
+    **dict.fromkeys(("tinyint", "byte", "int1"), Primitive("int8")),
+    **dict.fromkeys(("smallint", "short", "int2", "int16"), Primitive("int16")),
+    **dict.fromkeys(("utinyint", "uint8"), Primitive("uint8")),
+    **dict.fromkeys(("usmallint", "uint16"), Primitive("uint16")),
+    **dict.fromkeys(("uinteger", "uint32"), Primitive("uint32")),
+    **dict.fromkeys(("ubigint", "uint64"), Primitive("uint64")),
+    **dict.fromkeys(("int", "integer", "int4", "int32", "signed"), INT),
+    **dict.fromkeys(("bigint", "long", "int8", "int64"), LONG),
+    **dict.fromkeys(("float", "real", "float4", "float32"), FLOAT),
+    **dict.fromkeys(("double", "float8", "float64"), DOUBLE),
+    **dict.fromkeys(("string", "text", "varchar", "char", "bpchar"), STRING),
+    **dict.fromkeys(("binary", "bytes", "blob", "bytea", "varbinary"), BINARY),
+    **dict.fromkeys(("timestamp", "timestamptz", "timestamp_ltz"), TIMESTAMP),
+    **dict.fromkeys(("timestamp_ntz", "datetime"), TIMESTAMP_NTZ),
+    "date": DATE,
+    "time": TIME,
+    "uuid": UUID,
+    "variant": VARIANT,
+    "void": UNKNOWN,
+    "unknown": UNKNOWN,
+}
 
 
 def parse_type(text: str) -> Type:
@@ -37,111 +75,135 @@ def parse_type(text: str) -> Type:
     >>> str(parse_type("list<record>")), str(parse_type("struct<a: long, b: text>"))
     ('list<struct<>>', 'struct<a: long, b: string>')
     """
-    reader = _Reader(text)
-    type_ = reader.type()
-    reader.end()
-    return type_
+    try:
+        reader = _HintReader(text)
+        made = reader.type()
+        if not reader.done:
+            reader.stop(f"nothing more expected {reader.here()}")
+    except UsageError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise ValueError(f"{text!r} is not a type: {error.message.splitlines()[0]}{hint}") from None
+    return made
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+def held(type_: Type) -> Type:
+    """The type of ours that holds it."""
+    return HOLDS.get(type_.name, type_) if isinstance(type_, Primitive) else type_
 
-    def peek(self) -> tuple[str, bool, int]:
-        """The next word or sign, whether it was quoted, and where it ends."""
-        match = _TOKEN.match(self.text, self.at)
-        if match is None:
-            return "", False, self.at
-        quoted = (
-            match[1].replace("``", "`") if match[1] else match[2].replace('""', '"') if match[2] else None
-        )
-        return (match[3], False, match.end()) if quoted is None else (quoted, True, match.end())
 
-    def take(self, *signs: str) -> str:
-        word, quoted, end = self.peek()
-        if signs and (quoted or word not in signs):
-            raise self.wrong(f"{' or '.join(signs)} expected")
-        self.at = end
-        return word
-
-    def end(self) -> None:
-        if self.text[self.at :].strip():
-            raise self.wrong("nothing more expected")
-
-    def wrong(self, why: str) -> ValueError:
-        return ValueError(
-            f"{self.text!r} is not a type: {why} at {self.text[self.at :].strip()[:20] or 'its end'!r}"
-        )
+class TypeReader(Words):
+    """A cursor that reads types."""
 
     def type(self) -> Type:
-        at = self.at
-        word = self.take().lower()
-        if word == "record":
-            inner: Type = Struct()
-        elif word in ("list", "array"):
-            self.take("<")
-            inner = List(self.type())
-            self.take(">")
-        elif word == "map":
-            inner = self.map()
-        elif word in ("struct", "row"):
-            inner = self.struct()
-        elif word in ("decimal", "numeric"):
-            inner = self.decimal()
-        elif word == "fixed":
-            inner = fixed(self.numbers()[0])
-        elif word in _NAMES:
-            inner = Primitive(_NAMES[word])
-        else:
-            self.at = at
-            raise self.wrong("a type expected")
-        while self.peek()[0] == "[" and not self.peek()[1]:  # DuckDB's way to write a list
-            self.take("[")
-            self.take("]")
-            inner = List(inner)
-        return inner
+        return held(self.exact_type())
 
-    def map(self) -> Map:
-        close = ")" if self.take("<", "(") == "(" else ">"
-        key = self.type()
-        if not isinstance(key, Primitive):
-            raise self.wrong("a map's keys are of a primitive type, which is")
-        self.take(",")
-        value = self.type()
-        self.take(close)
-        return Map(key, value)
+    def exact_type(self) -> Type:
+        """A type by the name it has, though ours may have none so narrow."""
+        made = self._type()
+        while self.got("["):
+            if not self.got("]"):
+                self.stop("a list has no fixed length here", "write []")
+            made = List(held(made))
+        return made
 
-    def struct(self) -> Struct:
-        close = ")" if self.take("<", "(") == "(" else ">"
+    def _type(self) -> Type:
+        token = self.now
+        word = self.name("a type").lower()
+        match word:
+            case "array" | "list":
+                close = self.open()
+                element = self.type()
+                self.need(close)
+                return List(element)
+            case "map":
+                close = self.open()
+                key = self.type()
+                self.need(",")
+                value = self.type()
+                self.need(close)
+                return Map(key, value)
+            case "struct" | "row":
+                close = self.open()
+                return self.struct(close)
+            case "decimal" | "numeric" | "dec":
+                return self.decimal(token)
+            case "fixed":
+                close = "]" if self.got("[") else self.open()
+                length = self.number()
+                self.need(close)
+                return fixed(length)
+            case "double":
+                self.got("PRECISION")
+            case "timestamp":
+                if self.got("WITHOUT", "TIME", "ZONE"):
+                    return TIMESTAMP_NTZ
+                self.got("WITH", "TIME", "ZONE")
+        if word not in TYPES or token.kind is not Kind.word:
+            self.stop(
+                f"there is no type {token.value}",
+                "types are boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamp_ntz, string, "
+                "uuid, binary, fixed(n), variant, struct<a: int>, list<int>, map<string, int>",
+                token,
+            )
+        if TYPES[word] == STRING and self.got("("):  # varchar(10): Iceberg's strings have no length
+            self.number()
+            self.need(")")
+        return TYPES[word]
+
+    def open(self) -> str:
+        """An opening bracket; returns the closing one."""
+        if self.got("<"):
+            return ">"
+        self.need("(")
+        return ")"
+
+    def decimal(self, token: Token) -> Primitive:
+        if not self.got("("):
+            self.stop(
+                "how many digits? dialects differ in what a decimal has by itself",
+                "write decimal(10, 2)",
+                token,
+            )
+        precision = self.number()
+        scale = self.number() if self.got(",") else 0
+        self.need(")")
+        if not (1 <= precision <= 38 and scale <= precision):
+            self.stop(
+                f"there is no decimal({precision}, {scale})",
+                "1 to 38 digits, of them as many or fewer after the point",
+                token,
+            )
+        return decimal(precision, scale)
+
+    def struct(self, close: str) -> Struct:
         fields: list[Field] = []
         while True:
-            name, quoted, _ = self.peek()
-            if not (quoted or re.match(r"\w", name)):
-                raise self.wrong("the name of a field expected")
-            if name in {f.name for f in fields}:
-                raise self.wrong("another name expected")
-            self.take()
-            if self.peek()[0] == ":":
-                self.take(":")
-            fields.append(Field(name, self.type()))
-            if self.take(",", close) == close:
+            token = self.now
+            made = self.field()
+            if made.name in {f.name for f in fields}:
+                self.stop(f"there is a field {made.name} already", token=token)
+            fields.append(made)
+            if not self.got(","):
+                self.need(close)
                 return Struct(tuple(fields))
 
-    def decimal(self) -> Primitive:
-        if self.peek()[0] not in ("(", "["):
-            return decimal(10, 0)
-        precision, *scale = self.numbers()
-        if not 1 <= precision <= 38 or (scale and not 0 <= scale[0] <= precision):
-            raise self.wrong("1 to 38 digits, of them as many or fewer after the point,")
-        return decimal(precision, scale[0] if scale else 0)
+    def field(self) -> Field:
+        """A field of a struct: ``name: type``, or without the colon."""
+        name = self.name("a field's name")
+        self.got(":")
+        return Field(name, self.type())
 
-    def numbers(self) -> list[int]:
-        close = ")" if self.take("(", "[") == "(" else "]"
-        out = []
-        while True:
-            word = self.take()
-            if not word.isdecimal():
-                raise self.wrong("a number expected")
-            out.append(int(word))
-            if self.take(",", close) == close:
-                return out
+
+class _HintReader(TypeReader):
+    """Of types that columns of the data can be declared as."""
+
+    def _type(self) -> Type:
+        token = self.now
+        if self.got("RECORD"):
+            return Struct()
+        made = TypeReader._type(self)
+        if made == UNKNOWN:
+            self.stop("a column without a type cannot be declared", token=token)
+        if isinstance(made, Map) and not isinstance(made.key, Primitive):
+            self.stop("a map's keys are of a primitive type", token=token)
+        return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from driftline.core.changes.check import promotes
 from driftline.core.definition import DISTRIBUTION, Definition
 from driftline.core.schema_json import type_name
 from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
@@ -101,8 +102,7 @@ class _Widest:
 
 
 def _wider(a: Primitive, b: Primitive) -> Primitive:
-    order = {"int": 0, "long": 1, "float": 0, "double": 1, "decimal": 0}
-    return max(a, b, key=lambda t: (order.get(t.name, 0), t.args))
+    return b if promotes(a, b) else a
 
 
 def _restored(struct: Struct, there: Mapping[int, Field]) -> Struct:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.changes import Change
 from driftline.core.types import Schema
@@ -126,6 +126,10 @@ class Table(Protocol):
         ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict where the table is
         no longer as ``state`` says.
         """
+        ...
+
+    def defaults(self) -> Mapping[int, frozenset[Any]]:
+        """The defaults that each column has had, by its id, as far as they are known; none where it had none."""
         ...
 
     def delete(self, column: str, value: str) -> None:

@@ -40,9 +40,10 @@ def history(of: History) -> Iterator[RenderableType]:
         yield Text("the metadata of the oldest versions were cleaned away", "yellow")
     for entry in of.entries:
         when = entry.time.strftime("%Y-%m-%d %H:%M:%S") if entry.time else "some time before"
-        yield Text.assemble(
+        head = Text.assemble(
             (f"schema {entry.after.definition.schema.id:<4}", "bold"), f" {when}  ", (_who(entry), "cyan")
         )
+        yield Hanging(head, 0, 6)
         yield from _columns(entry)
         yield from _layout(entry)
 
@@ -50,7 +51,7 @@ def history(of: History) -> Iterator[RenderableType]:
 def difference(of: Difference) -> Iterator[RenderableType]:
     """What leads from one schema version to another."""
     yield Text.assemble((clean(of.table), "bold"), f"  schema {of.one} → schema {of.other}")
-    for change in of.changes:
+    for change in told(of.changes):
         yield Hanging(Text(clean(in_words(change))), 2, 6)
     if not of.changes:
         yield Text("  no difference")

@@ -116,4 +116,14 @@ def replayed(of: Replay) -> Iterator[RenderableType]:
     for result in of.results:
         yield from batch(result, "from quarantine", told=told)
     if of.stay:
-        yield Text(f"  {of.stay} stay in quarantine: they are no records, whatever the table is", "dim")
+        stay = (
+            "stays in quarantine: it is no record"
+            if of.stay == 1
+            else "stay in quarantine: they are no records"
+        )
+        yield Text(f"  {of.stay} {stay}, whatever the table is", "dim")
+    if of.held:
+        yield Text(
+            f"  {of.held} of a capture's batch that has not ended: again, once the capture has gone on",
+            "yellow",
+        )

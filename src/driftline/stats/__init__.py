@@ -5,10 +5,12 @@ Read from the table's metadata at once, or counted exactly by a scan.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from driftline.core.contract import parse_path
 from driftline.errors import UsageError
+from driftline.resolve import RESOLVED
 from driftline.settings import from_properties
 from driftline.stats.build import Known, build
 from driftline.stats.exact import exact as scan
@@ -28,6 +30,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
 
     Raises UsageError where there is no such table.
     """
+    from driftline.formats.ducklake import DuckLakeTable
     from driftline.formats.iceberg import IcebergTable
     from driftline.history import history
     from driftline.stats.metadata import metadata
@@ -36,10 +39,16 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     if not state.exists:
         raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
     fields = list(drifted(state.schema, from_properties(state.properties).mark))
-    known = Known()
+    known = Known(resolved=_resolved(state.properties))
     if isinstance(table, IcebergTable):
         progress("reading metadata")
-        known.metadata = metadata(table, state.schema, {c.id for s in fields for c in s.columns})
+        known.metadata = metadata(table, state.schema)
+        known.samples = samples(table, state.schema, fields, known.metadata)
+    elif isinstance(table, DuckLakeTable):
+        from driftline.stats import ducklake
+
+        progress("reading metadata")
+        known.metadata = ducklake.metadata(table, state.schema)
         known.samples = samples(table, state.schema, fields, known.metadata)
     progress("reading the log")
     versioned: Any = table
@@ -49,3 +58,8 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     progress("looking into quarantine")
     known.quarantined, known.waiting = waiting(table)
     return build(table.name, state.schema, from_properties(state.properties).mark, fields, known)
+
+
+def _resolved(properties: Mapping[str, str]) -> set[str]:
+    """The keys of fields that were resolved; of nested ones, the last step."""
+    return {parse_path(key.removeprefix(RESOLVED))[-1] for key in properties if key.startswith(RESOLVED)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Known:
-    """What there is to put together; None: it was not asked for, or the format does not have it."""
+    """What there is to put together; None: it was not asked for, or the format does not have it. ``resolved``: keys of
+    fields that somebody has folded: their values are no longer in each column that they fit."""
 
     metadata: Metadata | None = None
     history: History | None = None
     exact: Exact | None = None
     samples: Mapping[int, str] = field(default_factory=dict)
+    resolved: Collection[str] = ()
     quarantined: int = 0
     waiting: tuple[Waiting, ...] = ()
 
@@ -131,7 +133,8 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
     if known.exact is not None:
         owns = known.exact.own[siblings.path]
     else:
-        owns = [(own, None) for own in from_metadata(siblings, known.metadata)]
+        folded = siblings.path[-1] in known.resolved
+        owns = [(own, None) for own in from_metadata(siblings, known.metadata, folded=folded)]
     parts = []
     for own, sample in owns:
         column = own.columns[0]
@@ -157,10 +160,16 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
     return sorted(parts, key=lambda p: -(p.records or 0))
 
 
-def from_metadata(siblings: Siblings, told: Metadata | None) -> list[Own]:
+def from_metadata(siblings: Siblings, told: Metadata | None, *, folded: bool = False) -> list[Own]:
     """Own values, added up over the files of each schema."""
     if told is None:
         return [Own((c,), None) for c in siblings.columns]
+    if folded:
+        below = [bool(siblings.below(c)) for c in siblings.columns]
+        return [
+            Own((c,), None if wide else told.counts.numbers(c.id).values)
+            for c, wide in zip(siblings.columns, below, strict=True)
+        ]
     found: dict[tuple[int, ...], Own] = {(c.id,): Own((c,), 0) for c in siblings.columns}
     for schema in told.counts.files:
         ids = told.counts.ids.get(schema) if schema is not None else None

@@ -6,21 +6,24 @@ side, so that a pass reads each row once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children
 from driftline.engine import configured
 from driftline.route.sql import name
-from driftline.stats.metadata import CONF, shown
+from driftline.stats.bounds import shown
+from driftline.stats.metadata import CONF, INTERPRETED
 from driftline.stats.model import Numbers
 from driftline.stats.shares import Own, Siblings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-_AT_ONCE = 120  # columns in a pass
+_AT_ONCE = 120  # columns in a pass, where it is compiled
+_AT_ONCE_INTERPRETED = 500
+_FEW = 5_000  # records: for fewer of a wide table, a pass is compiled longer than it would be interpreted
 _TEXT = 200  # characters of a sample or a bound
 _NUMBERS = ("boolean", "int", "long", "float", "double", "decimal")
 _WITHOUT_BOUNDS = ("variant", "unknown")
@@ -80,17 +83,18 @@ def exact(
     with configured(frame.sparkSession, CONF):
         progress("counting records")
         records = frame.count()
+    few = records < _FEW and len(places) > _AT_ONCE
+    at_once = _AT_ONCE_INTERPRETED if few else _AT_ONCE
+    with configured(frame.sparkSession, INTERPRETED if few else CONF):
         sizes: dict[int | None, int] = {None: records}
         numbers: dict[int, Numbers] = {}
-        done = 0
-        for chains, some in _passes([(p.chain, p) for p in places]):
-            progress(f"counting values, {done} of {len(places)} columns done")
+        for chains, some in _passes([(p.chain, p) for p in places], at_once):
+            progress(f"counting values, {len(numbers)} of {len(places)} columns done")
             numbers |= _count(frame, chains, some, sizes)
-            done += len(some)
         by_path = {p.path: p for p in places}
         fields = [(by_path[s.places[0]].chain, s) for s in drifted]
         own: dict[Path, list[tuple[Own, str | None]]] = {}
-        for chains, siblings in _passes(fields):
+        for chains, siblings in _passes(fields, at_once):
             progress("dividing the values of drifted fields by their types")
             own |= _divide(frame, chains, siblings, by_path)
     return Exact(records, numbers, own)
@@ -125,18 +129,20 @@ def _joined(root: str, steps: Sequence[str]) -> str:
     return ".".join(filter(None, [root, *steps]))
 
 
-def _passes(asked: Sequence[tuple[Chain, T]]) -> Iterator[tuple[list[Chain], list[T]]]:
+def _passes(asked: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[list[Chain], list[T]]]:
     """What one pass each can do: of one depth, and not too much."""
     depths = sorted({len(chain) for chain, _ in asked})
     for depth in depths:
         same = [(chain, what) for chain, what in asked if len(chain) == depth]
-        for start in range(0, len(same), _AT_ONCE):
-            some = same[start : start + _AT_ONCE]
+        for start in range(0, len(same), at_once):
+            some = same[start : start + at_once]
             yield list(dict.fromkeys(chain for chain, _ in some)), [what for _, what in some]
 
 
-def _unfolded(frame: DataFrame, chains: Sequence[Chain]) -> tuple[DataFrame, Roots]:
-    """One row for each element of the lists at the end of the chains, all of them side by side, and what they are called."""
+def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) -> tuple[DataFrame, Roots]:
+    """One row for each element of the lists at the end of the chains, all of them side by side, and what they are called.
+    ``paths``: what is asked for, the rest is left out, for it makes Spark slow."""
+    frame = frame.select(*dict.fromkeys(name(path[0]) for path in paths))
     roots: dict[Chain, str] = {(): ""}
     for depth in range(1, len(chains[0]) + 1):
         here = list(dict.fromkeys(chain[:depth] for chain in chains))
@@ -156,7 +162,7 @@ def _count(
 ) -> dict[int, Numbers]:
     from pyspark.sql import functions as F
 
-    rows, roots = _unfolded(frame, chains)
+    rows, roots = _unfolded(frame, chains, [p.path for p in places])
     made = [sql for i, place in enumerate(places) for sql in _measures(i, place.type, place.sql(roots))]
     row = rows.agg(*map(F.expr, made)).first()
     assert row is not None
@@ -212,7 +218,7 @@ def _divide(
 ) -> dict[Path, list[tuple[Own, str | None]]]:
     from pyspark.sql import functions as F
 
-    rows, roots = _unfolded(frame, chains)
+    rows, roots = _unfolded(frame, chains, [at for s in fields for at in s.places])
     made = []
     for i, siblings in enumerate(fields):
         sql = {c.id: places[at].sql(roots) for c, at in zip(siblings.columns, siblings.places, strict=True)}
@@ -240,7 +246,7 @@ def peek(frames: Sequence[tuple[DataFrame, Siblings, Field]], schema: Schema) ->
     looks = []
     for i, (frame, siblings, column) in enumerate(frames):
         chain = places[siblings.places[0]].chain
-        rows, roots = _unfolded(frame, [chain])
+        rows, roots = _unfolded(frame, [chain], siblings.places)
         sql = {c.id: places[at].sql(roots) for c, at in zip(siblings.columns, siblings.places, strict=True)}
         text = _text(column.type, sql[column.id])
         looks.append(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from driftline.core.types import Field, Primitive, Schema, peel
+from driftline.formats.ducklake import DuckLakeTable
 from driftline.stats.exact import peek
 from driftline.stats.model import Numbers, Value
 from driftline.stats.shares import Siblings
@@ -24,7 +25,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def samples(
-    table: IcebergTable, schema: Schema, fields: Sequence[Siblings], told: Metadata
+    table: IcebergTable | DuckLakeTable, schema: Schema, fields: Sequence[Siblings], told: Metadata
 ) -> dict[int, str]:
     """By column id. Where bounds do not tell, a few values are read: of one batch each, and no more than needed."""
     found: dict[int, str] = {}
@@ -43,11 +44,11 @@ def samples(
     }
 
 
-def _batch(table: IcebergTable, told: Metadata, column: Field) -> DataFrame:
+def _batch(table: IcebergTable | DuckLakeTable, told: Metadata, column: Field) -> DataFrame:
     """The rows of the batch that brought the column, where that is known; else all rows."""
     snapshots = told.counts.snapshots
     place = told.counts.first_place(column.id)
-    if place is None or place == 0 or not snapshots[place].born:
+    if isinstance(table, DuckLakeTable) or place is None or place == 0 or not snapshots[place].born:
         return table.read()
     between = {
         "start-snapshot-id": str(snapshots[place - 1].id),

@@ -48,11 +48,13 @@ def verify(
     properties: Mapping[str, str] | None = None,
     ignore: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
+    defaults: Mapping[int, Iterable[Any]] | None = None,
 ) -> Verdict:
     """Checks that each record of the files ``sources`` is in ``table`` or in ``quarantine`` as often as there.
 
     ``fmt``: json, csv, parquet, avro or orc. ``properties``: the table's. ``ignore``: excluded key paths, dotted;
-    ``units``: epoch units of such paths. Neither has steps for elements of lists.
+    ``units``: epoch units of such paths. Neither has steps for elements of lists. ``defaults``: what a record without
+    a value may have got, by column id.
     Errors of reading (a file that is away or broken) are raised as they come.
     """
     properties = properties or {}
@@ -67,17 +69,27 @@ def verify(
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         reads, floats = _reads(spark, sources, fmt)
         text = json.dumps(to_json(schema))
-        job = _job(text, properties.get("driftline.mark", MARK), floats, how, fmt, tuple(ignore))
+        job = _job(
+            text, properties.get("driftline.mark", MARK), floats, how, fmt, tuple(ignore), defaults or {}
+        )
         stored = rows(spark.table(table) if isinstance(table, str) else table)
         return job.run(reads, stored, _quarantined(spark, quarantine))
 
 
-def _job(schema: str, mark: str, floats: int, how: Reading, fmt: str, ignore: tuple[str, ...]) -> _Job:
+def _job(
+    schema: str,
+    mark: str,
+    floats: int,
+    how: Reading,
+    fmt: str,
+    ignore: tuple[str, ...],
+    defaults: Mapping[int, Iterable[Any]],
+) -> _Job:
     struct = from_json(json.loads(schema)).struct
-    record = Record.of(struct, mark)
+    record = Record.of(struct, mark, defaults)
     meeting = Meeting(record, Slot.of(struct, record, floats), how)
     left_out = [path.split(".") for path in ignore]
-    return _Job(meeting, fmt, left_out, (schema, mark, floats, how, fmt, ignore))
+    return _Job(meeting, fmt, left_out, (schema, mark, floats, how, fmt, ignore, defaults))
 
 
 def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:

@@ -45,27 +45,27 @@ class Difference:
 class Column:
     """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map.
 
-    ``default``: a record without a value may have got one, which may have been another than now."""
+    ``defaults``: what a record without a value may have got, now or earlier."""
 
     name: str
     dim: int
     type: Primitive | None = None
     record: Record | None = None
     value: Column | None = None
-    default: bool = False
+    defaults: tuple[Any, ...] = ()
 
     @property
     def variant(self) -> bool:
         return self.type is not None and self.type.name == "variant"
 
     @classmethod
-    def of(cls, name: str, type_: Type, prefix: str = MARK) -> Column:
+    def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> Column:
         dim, inner = peel(type_)
         match inner:
             case Struct():
-                return cls(name, dim, record=Record.of(inner, prefix))
+                return cls(name, dim, record=Record.of(inner, prefix, defaults))
             case Map():
-                return cls(name, dim, value=cls.of(name, inner.value, prefix))
+                return cls(name, dim, value=cls.of(name, inner.value, prefix, defaults))
             case Primitive():
                 return cls(name, dim, type=inner)
         raise AssertionError(inner)
@@ -78,16 +78,18 @@ class Record:
     columns: dict[str, tuple[str, Column]]
 
     @classmethod
-    def of(cls, struct: Struct, prefix: str = MARK) -> Record:
+    def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> Record:
         out = {}
         for f in struct.fields:
             key = marked_key(f.doc, prefix)
-            column = Column.of(f.name, f.type, prefix)
-            column.default = f.initial_default is not None or f.write_default is not None
+            column = Column.of(f.name, f.type, prefix, defaults)
+            column.defaults = tuple((defaults or {}).get(f.id, ()))
             out[f.name] = (f.name if key is None else key, column)
         return cls(out)
 
 
+# By column id.
+Defaults: TypeAlias = "Mapping[int, Iterable[Any]]"
 # A column of the field at hand, the lists still around its values, and what the row has in it.
 _Held: TypeAlias = "tuple[Column, int, Any]"
 
@@ -143,7 +145,10 @@ class _Check:
         """One value of the record, against all columns of its field."""
         if is_nothing(v):
             for column, _, stored in held:
-                if has_value(stored) and not column.default and not (isinstance(v, Cell) and stored == ""):
+                made = (
+                    v is not None or column.type is not None
+                )  # no default makes a struct, list or map of null
+                if not (made and _by_default(column, stored)) and not (isinstance(v, Cell) and stored == ""):
                     self.invented(column, stored, v, at)
             return
         held = [h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2])]
@@ -254,6 +259,21 @@ class _Check:
         self.out.append(
             Difference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False, invented=True)
         )
+
+
+def _by_default(column: Column, stored: Any) -> bool:
+    """Whether there is nothing but nulls and defaults in what a column holds."""
+    match stored:
+        case list():
+            return all(_by_default(column, x) for x in stored)
+        case dict() if column.record is not None:
+            return all(_by_default(column.record.columns[name][1], x) for name, x in stored.items())
+        case dict() if column.value is not None:
+            return all(_by_default(column.value, x) for x in stored.values())
+    type_ = column.type
+    return stored is None or (
+        type_ is not None and any(holds(type_, stored, x, Reading()) for x in column.defaults)
+    )
 
 
 def _keys(at: Steps) -> str:

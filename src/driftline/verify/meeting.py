@@ -57,7 +57,7 @@ class Slot:
         for f in struct.fields:
             key, column = record.columns[f.name]
             slot = self.fields.setdefault(key, Slot())
-            slot.default = slot.default or column.default
+            slot.default = slot.default or bool(column.defaults)
             slot._add_type(f.type, column, many)
 
     def _add_type(self, type_: Type, column: Column, many: bool) -> None:

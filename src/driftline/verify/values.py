@@ -241,7 +241,9 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         v = _typed(v)
     found = _IN.get(type_.name, _in_other)(stored, v, how)
-    return found or (how.resolved and (_spells(type_, stored, v, how) or routed(type_, stored, v, how)))
+    return found or (
+        how.resolved and any(way(type_, stored, v, how) for way in (_spells, routed, _is_midnight))
+    )
 
 
 def _spells(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
@@ -250,6 +252,12 @@ def _spells(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
         return False
     meant = v == "true" if v in ("true", "false") else number(v)
     return meant is not None and _IN.get(type_.name, _in_other)(stored, meant, how)
+
+
+def _is_midnight(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
+    """Whether a column's date stands for an instant, or a zoneless timestamp, at which it begins."""
+    m = moment_of(v, how)
+    return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m
 
 
 def _typed(cell: Cell) -> Any:

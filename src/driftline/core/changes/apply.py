@@ -22,7 +22,7 @@ from driftline.core.changes.values import (
     SetIdentifiers,
     WidenColumn,
 )
-from driftline.core.naming import MARK, mark, marked_key
+from driftline.core.naming import MARK, mark, marked_key, unmarked
 from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
 
 Edit = Callable[[Field], Field | None]
@@ -150,10 +150,9 @@ class Draft:
 
 def renamed(column: Field, name: str, prefix: str = MARK) -> Field:
     """The column under another name, marked with the key that fills it; without a mark where that is its name again."""
-    key = marked_key(column.doc, prefix)
-    text = (column.doc or "") if key is None else (column.doc or "").partition("\n")[2]
+    key, text = marked_key(column.doc, prefix), unmarked(column.doc, prefix)
     key = column.name if key is None else key
-    lines = [mark(key, prefix)] * (name != key) + [text] * bool(text)
+    lines = [mark(key, prefix)] * (name != key) + ([text] if text else [])
     return replace(column, name=name, doc="\n".join(lines) or None)
 
 

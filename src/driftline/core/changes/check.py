@@ -239,8 +239,20 @@ class Checker:
                     self.type_allowed((*path, f.name), f.type)
 
 
+# What a type may become in metadata; the narrow integers are DuckLake's, and only its tables have them.
+WIDER = {
+    "int": ("long",),
+    "float": ("double",),
+    "int8": ("int16", "int", "long"),
+    "int16": ("int", "long"),
+    "uint8": ("uint16", "uint32", "uint64"),
+    "uint16": ("uint32", "uint64"),
+    "uint32": ("uint64",),
+}
+
+
 def promotes(old: Primitive, new: Primitive) -> bool:
-    """Whether Iceberg widens the type in metadata.
+    """Whether the formats widen the type in metadata, without loss.
 
     >>> from driftline.core.types import INT, LONG, DOUBLE
     >>> promotes(INT, LONG), promotes(LONG, DOUBLE)
@@ -248,7 +260,7 @@ def promotes(old: Primitive, new: Primitive) -> bool:
     """
     if old.name == new.name == "decimal":
         return new.args[0] > old.args[0] and new.args[1] == old.args[1]
-    return (old.name, new.name) in (("int", "long"), ("float", "double"))
+    return new.name in WIDER.get(old.name, ())
 
 
 def _inside(path: Path, type_: Type, name: str) -> str | None:
@@ -261,6 +273,10 @@ def _inside(path: Path, type_: Type, name: str) -> str | None:
 
 
 def _another(old: Type) -> str:
-    wider = {"int": "long", "float": "double", "decimal": "more digits, with the same scale"}
-    can = wider.get(old.name) if isinstance(old, Primitive) else None
-    return f"{type_name(old)} can become {can}" if can else "add a column of the other type beside it"
+    wider = {**WIDER, "decimal": ("more digits, with the same scale",)}
+    can = wider.get(old.name, ()) if isinstance(old, Primitive) else ()
+    return (
+        f"{type_name(old)} can become {' or '.join(can)}"
+        if can
+        else "add a column of the other type beside it"
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
+from struct import pack, unpack
 from uuid import UUID
 
 from driftline.core.changes.values import Literal
 from driftline.core.schema_json import type_name
-from driftline.core.types import Default, Primitive, Type
+from driftline.core.types import Default, Primitive, Schema, Type
 from driftline.errors import DataError
 
 _BITS = {"int": 31, "long": 63}
@@ -48,6 +50,26 @@ def literal_of(type_: Type, default: Default) -> Literal:
         if type_.name in ("binary", "fixed"):
             return bytes.fromhex(default)
     return default
+
+
+def defaults_of(schemas: Iterable[Schema]) -> dict[int, frozenset[Literal]]:
+    """The defaults of each column that has any, by its id, over several schemas; a float's as it is in 4 bytes.
+
+    >>> from driftline.core.types import INT, Field, Struct
+    >>> old, new = (Schema(Struct((Field("a", INT, 1, write_default=n),))) for n in (5, 7))
+    >>> sorted(defaults_of([old, new])[1])
+    [5, 7]
+    """
+    out: dict[int, frozenset[Literal]] = {}
+    for schema in schemas:
+        for _, f in schema.walk():
+            for default in (f.initial_default, f.write_default):
+                if default is not None:
+                    made = literal_of(f.type, default)
+                    if isinstance(f.type, Primitive) and f.type.name == "float":
+                        made = unpack("<f", pack("<f", made))[0]
+                    out[f.id] = out.get(f.id, frozenset()) | {made}
+    return out
 
 
 def shown(value: Literal) -> str:

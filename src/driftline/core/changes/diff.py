@@ -82,7 +82,7 @@ def _field(before: Field, after: Field, at: Path) -> Iterator[ColumnChange]:
     if before.write_default != after.write_default:
         yield SetDefault(path, literal_of(after.type, after.write_default))
     if before.doc != after.doc:
-        yield SetDoc(path, after.doc)
+        yield SetDoc(path, after.doc, before.doc)
     yield from _type(before.type, after.type, path)
 
 

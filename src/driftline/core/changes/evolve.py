@@ -181,7 +181,8 @@ class _Evolution:
                 raise DataError(f"the table is partitioned by {shown(term)} already, as {other.name}")
             if other.name == name:
                 raise DataError(f"there is a partition field {name} already", "name it with AS")
-            if other.source == source and {other.transform.name, term.transform.name} <= set(TIMES):
+            times = {other.transform.name, term.transform.name} <= set(TIMES)
+            if other.source == source and times and not self.now.calendar:
                 raise DataError(
                     f"{shown(term)} beside {other.name} says nothing new",
                     f"REPLACE PARTITION FIELD {other.name} WITH {shown(term)}",

@@ -34,7 +34,7 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
-from driftline.core.naming import marked_key
+from driftline.core.naming import marked_key, unmarked
 from driftline.core.schema_json import type_name
 from driftline.core.types import Path, dotted
 
@@ -83,7 +83,10 @@ def in_words(change: TableChange) -> str:
         case SetDefault(path, value):
             return f"{dotted(path)} {f'gets {shown(value)} by default' if value is not None else 'has no default'}"
         case SetDoc(path, doc):
-            return f"{dotted(path)} comment {_quoted(doc)}"
+            key, comment = marked_key(doc), unmarked(doc)
+            filled = [f"is filled from {key}"] if key is not None else []
+            said = [f"comment {_quoted(comment)}"] if comment or not filled else []
+            return f"{dotted(path)} {', '.join([*filled, *said])}"
         case SetIdentifiers(paths):
             return f"identifier fields {_listed(paths) or 'none'}"
         case DropIdentifiers(paths):
@@ -99,14 +102,15 @@ def told(changes: Iterable[ColumnChange]) -> list[ColumnChange]:
     changes = list(changes)
     new = {c.path for c in changes if isinstance(c, AddColumn)}
     renamed = {c.path for c in changes if isinstance(c, RenameColumn)}
-
-    def plain(change: ColumnChange) -> bool:
-        if isinstance(change, SetDoc):
-            marks = change.doc is None or (marked_key(change.doc) is not None and "\n" not in change.doc)
-            return change.path in renamed and marks
-        return isinstance(change, MoveColumn) and change.path in new
-
-    return [change for change in changes if not plain(change)]
+    out: list[ColumnChange] = []
+    for change in changes:
+        if isinstance(change, SetDoc) and change.path in renamed:
+            comment = unmarked(change.doc)
+            if comment != unmarked(change.before):
+                out.append(SetDoc(change.path, comment))
+        elif not (isinstance(change, MoveColumn) and change.path in new):
+            out.append(change)
+    return out
 
 
 def _layout_in_words(change: TableChange) -> str:

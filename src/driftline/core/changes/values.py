@@ -146,10 +146,14 @@ class SetDefault:
 
 @dataclass(frozen=True, slots=True)
 class SetDoc:
-    """Changes the comment. The mark of an evolved column stays, unless the comment brings one of its own."""
+    """Changes the comment. The mark of an evolved column stays, unless the comment brings one of its own.
+
+    ``before``: what it was, where that is known.
+    """
 
     path: Path
     doc: str | None
+    before: str | None = field(default=None, compare=False)
 
     action = "comment"
 

@@ -81,7 +81,13 @@ class DuckLakeDraft:
 def definition(state: LakeState, found: Layout) -> Definition:
     """What the table is defined as."""
     return Definition(
-        state.schema, found.partition, found.sort, dict(state.properties), FORMAT, state.last_id
+        state.schema,
+        found.partition,
+        found.sort,
+        dict(state.properties),
+        FORMAT,
+        state.last_id,
+        calendar=True,
     )
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from driftline.core.types import Default, Primitive, Type
+from driftline.core.changes.defaults import defaults_of
+from driftline.core.changes.values import Literal
+from driftline.core.types import Default, Field, Primitive, Schema, Struct, Type
 from driftline.errors import DataError
-from driftline.formats.ducklake.types import READ, spark_name
+from driftline.formats.ducklake.types import READ, read_type, spark_name
 from driftline.route.sql import literal
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
 
 _WHOLE = ("int", "long", *(name for name in READ if "int" in name))
 
@@ -63,3 +69,18 @@ def to_sql(text: str, type_: Primitive, where: str) -> str:
     if spelled == "timestamp" and not re.search(r"[+-]\d\d(:\d\d)?$|Z$", text):
         text += "+00"
     return f"cast({literal(text)} as {spelled})"
+
+
+def defaults_ever(connection: Connection, table: int) -> dict[int, frozenset[Literal]]:
+    """The defaults that each column of the table has had, by its id, as far as its snapshots are there."""
+    rows = connection.rows(
+        "SELECT column_id, column_type, initial_default, default_value FROM meta.ducklake_column WHERE table_id = ? "
+        "AND (initial_default IS NOT NULL OR (default_value <> 'NULL' AND default_value_type = 'literal'))",
+        [table],
+    )
+    fields = []
+    for column, kind, initial, later in rows:
+        type_ = read_type(str(kind))
+        given = from_text(initial, type_), from_text(later, type_)
+        fields.append(Field(str(column), type_, int(column), False, None, *given))
+    return defaults_of([Schema(Struct(tuple(fields)))])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from driftline.core.types import Field, List, Map, Primitive, Struct, Type, children
 from driftline.errors import DataError
 from driftline.formats.ducklake.defaults import to_sql
-from driftline.formats.ducklake.scan import MapRow
-from driftline.formats.ducklake.types import spark_name
+from driftline.formats.ducklake.scan import MapRow, Shelf
+from driftline.formats.ducklake.types import read_type, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.route.sql import each, literal, name, variable
 
@@ -120,56 +120,59 @@ class Columns:
     def spark(self, type_: Type, where: str) -> DataType:
         return _readable(type_, f"{self.table}.{where}")
 
-    def by_id(self, struct: Struct, missing: frozenset[int]) -> StructType:
+    def by_id(self, struct: Struct, shelf: Shelf) -> StructType:
         """The struct as it is asked of the files: names and metadata by id, without what is missing."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         there = [
-            self.field(f, missing)
+            StructField(f"__f{f.id}", self.asked(f, shelf), True, {FIELD_ID: f.id})
             for f in struct.fields
-            if f.id not in missing and not self.refused(f.type, "")
+            if f.id not in shelf.missing and not self.refused(f.type, "")
         ]
         # A struct of which nothing can be read is still null or not.
         return StructType(there or [StructField("__none", StringType())])
 
-    def field(self, f: Field, missing: frozenset[int]) -> StructField:
-        from pyspark.sql.types import StructField
+    def asked(self, f: Field, shelf: Shelf) -> DataType:
+        """The type that a column is read as: that which the files have."""
+        from pyspark.sql.types import ArrayType, MapType
 
-        return StructField(f"__f{f.id}", self.asked(f.type, missing), True, {FIELD_ID: f.id})
+        inside = children(f.type)
+        match f.type:
+            case Struct() as struct:
+                return self.by_id(struct, shelf)
+            case List():
+                return ArrayType(self.asked(inside[0], shelf), True)
+            case Map():
+                return MapType(self.asked(inside[0], shelf), self.asked(inside[1], shelf), True)
+            case Primitive() as now:
+                return self.leaf_asked(f.id, now, shelf)
 
-    def asked(self, type_: Type, missing: frozenset[int]) -> DataType:
-        from pyspark.sql.types import ArrayType, BinaryType, MapType
+    def leaf_asked(self, id_: int, now: Primitive, shelf: Shelf) -> DataType:
+        from pyspark.sql.types import BinaryType
 
-        match type_:
-            case Struct():
-                return self.by_id(type_, missing)
-            case List(element):
-                return ArrayType(self.asked(element, missing), True)
-            case Map(key, value):
-                return MapType(self.asked(key, missing), self.asked(value, missing), True)
-            case Primitive("duckdb_uuid"):
-                return BinaryType()
-            case Primitive():
-                return parsed(spark_name(type_, self.table))
+        earlier = dict(shelf.types).get(id_)
+        type_ = now if earlier is None else read_type(earlier)
+        return BinaryType() if type_.name == "duckdb_uuid" else parsed(spark_name(type_, self.table))
 
-    def by_name(self, f: Field, names: Mapping[int, MapRow]) -> StructField:
+    def by_name(self, f: Field, names: Mapping[int, MapRow], shelf: Shelf) -> StructField:
         """A column as a mapped file has it."""
         from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
-        def of(type_: Type) -> DataType:
-            match type_:
+        def of(f: Field) -> DataType:
+            inside = children(f.type)
+            match f.type:
                 case Struct(fields):
                     there = [g for g in fields if g.id in names and not self.refused(g.type, "")]
                     none = [StructField("__none", StringType())]
-                    return StructType([self.by_name(g, names) for g in there] or none)
-                case List(element):
-                    return ArrayType(of(element), True)
-                case Map(key, value):
-                    return MapType(of(key), of(value), True)
-                case _:
-                    return self.asked(type_, frozenset())
+                    return StructType([self.by_name(g, names, shelf) for g in there] or none)
+                case List():
+                    return ArrayType(of(inside[0]), True)
+                case Map():
+                    return MapType(of(inside[0]), of(inside[1]), True)
+                case Primitive() as now:
+                    return self.leaf_asked(f.id, now, shelf)
 
-        return StructField(names[f.id].name, of(f.type))
+        return StructField(names[f.id].name, of(f))
 
 
 def target(struct: Struct, table: str) -> StructType:

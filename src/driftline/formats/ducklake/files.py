@@ -65,7 +65,7 @@ def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
 
 # Types whose bounds order as DuckDB orders them, and print as it prints them. Not floats: the footer does not say
 # whether there is a NaN; not binary: it is no text.
-_BOUNDED = ("boolean", "int", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
+BOUNDED = ("boolean", "int", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
 
 
 def describe(folder: str, paths: Sequence[str], schema: Schema) -> list[DataFile]:
@@ -90,7 +90,7 @@ def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schem
         name, path, size, values, nulls, lows, highs = row
         id_, type_ = columns[path]
         known = ColumnStats(size, values - (nulls or 0), nulls)
-        if type_.name in _BOUNDED:
+        if type_.name in BOUNDED:
             known = ColumnStats(size, values - (nulls or 0), nulls, *_bounds(lows, highs, type_))
         stats[name][id_] = known
     return [

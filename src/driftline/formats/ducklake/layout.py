@@ -7,14 +7,14 @@ calendar. A sort key is an expression of DuckDB's; one that is no plain column i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.layout import IDENTITY, PartitionField, SortField, Transform
+from driftline.core.layout import IDENTITY, Laid, PartitionField, SortField, Transform
 from driftline.core.types import Field, Primitive, Schema
 from driftline.errors import DataError
-from driftline.formats.ducklake.snapshot import live
+from driftline.formats.ducklake.snapshot import LIVE, live
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
@@ -39,18 +39,8 @@ class Layout:
 
 def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layout:
     """How the table's new files are laid out."""
-    names = {f.id: f.name for f in schema.struct.fields}
     ids = {f.name.casefold(): f.id for f in schema.struct.fields}
-    found = connection.rows(
-        "SELECT i.partition_id, c.column_id, c.transform FROM meta.ducklake_partition_info i "
-        "JOIN meta.ducklake_partition_column c ON c.partition_id = i.partition_id AND c.table_id = i.table_id "
-        f"WHERE i.table_id = ? AND {live('i')} ORDER BY c.partition_key_index",
-        [table, at, at],
-    )
-    partition = []
-    for _, column, transform in found:
-        made = _read(str(transform))
-        partition.append(PartitionField(made.field_name(names.get(int(column), "")), int(column), made))
+    current = next(iter(_specs(connection, table, schema, f"AND {live('i')}", [at, at]).items()), None)
     sort, foreign = [], False
     for expression, direction, nulls in connection.rows(
         "SELECT e.expression, e.sort_direction, e.null_order FROM meta.ducklake_sort_info i "
@@ -64,7 +54,46 @@ def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layou
             foreign = True
             break
         sort.append(SortField(ids[name], IDENTITY, direction == "DESC", nulls == "NULLS_FIRST"))
-    return Layout(tuple(partition), tuple(sort), int(found[0][0]) if found else None, foreign)
+    spec, partition = current or (None, ())
+    return Layout(partition, tuple(sort), spec, foreign)
+
+
+def laid(connection: Connection, table: int, at: int, schema: Schema) -> list[Laid]:
+    """The table's data files by partition spec; spec 0: not partitioned. Specs without files are left out, but for the
+    current one. Rows that are in the catalog itself are in no file."""
+    specs: dict[int, tuple[PartitionField, ...]] = {0: (), **_specs(connection, table, schema)}
+    current = layout(connection, table, at, schema).partition_id or 0
+    counts = {
+        int(spec): (int(files), int(records), int(size))
+        for spec, files, records, size in connection.rows(
+            "SELECT coalesce(partition_id, 0), count(*), sum(record_count), sum(file_size_bytes) "
+            f"FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE} GROUP BY 1",
+            [table, at, at],
+        )
+    }
+    return [
+        Laid(spec, fields, *counts.get(spec, (0, 0, 0)), spec == current)
+        for spec, fields in sorted(specs.items())
+        if spec in counts or spec == current
+    ]
+
+
+def _specs(
+    connection: Connection, table: int, schema: Schema, where: str = "", parameters: Sequence[int] = ()
+) -> dict[int, tuple[PartitionField, ...]]:
+    """Partition specs by the catalog's id."""
+    names = {f.id: f.name for f in schema.struct.fields}
+    out: dict[int, tuple[PartitionField, ...]] = {}
+    for spec, column, transform in connection.rows(
+        "SELECT i.partition_id, c.column_id, c.transform FROM meta.ducklake_partition_info i "
+        "JOIN meta.ducklake_partition_column c ON c.partition_id = i.partition_id AND c.table_id = i.table_id "
+        f"WHERE i.table_id = ? {where} ORDER BY i.partition_id, c.partition_key_index",
+        [table, *parameters],
+    ):
+        made = _read(str(transform))
+        field = PartitionField(made.field_name(names.get(int(column), "")), int(column), made)
+        out[int(spec)] = (*out.get(int(spec), ()), field)
+    return out
 
 
 def _read(text: str) -> Transform:

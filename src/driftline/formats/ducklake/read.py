@@ -50,7 +50,7 @@ def _of_files(spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], c
     """Files with field ids, their columns named by them."""
     from pyspark.sql.types import LongType, StructField, StructType
 
-    struct = columns.by_id(scan.state.schema.struct, shelf.missing)
+    struct = columns.by_id(scan.state.schema.struct, shelf)
     if shelf.partial:
         struct = StructType([*struct.fields, StructField(SNAPSHOT, LongType())])
     return _live(spark, _loaded(spark, struct, paths), scan, shelf, paths)
@@ -69,7 +69,7 @@ def _of_mapped(
     struct = scan.state.schema.struct
     present = [f for f in struct.fields if f.id in names]
     inside = [f for f in present if not names[f.id].hive and not columns.refused(f.type, "")]
-    schema = StructType([columns.by_name(f, names) for f in inside])
+    schema = StructType([columns.by_name(f, names, shelf) for f in inside])
     frame = _live(spark, _loaded(spark, schema, paths), scan, shelf, paths)
     source: dict[int, str] = {f.id: name(names[f.id].name) for f in inside}
     for f in present:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from driftline.errors import DataError
 from driftline.formats.ducklake.inlined import InlinedRows, inlined_rows
 from driftline.formats.ducklake.mapping import own_mappings
+from driftline.formats.ducklake.retyped import earlier_types
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, live
 
 if TYPE_CHECKING:
@@ -30,13 +31,15 @@ class MapRow:
 class Shelf:
     """Files that are read the same way. ``missing``: ids of columns that they lack, which have a default.
 
-    ``mapping``: None where the files have field ids. ``partial``: only rows up to the snapshot count.
+    ``mapping``: None where the files have field ids. ``partial``: only rows up to the snapshot count. ``types``: ids of
+    columns that they have in an earlier type, each with DuckLake's name of it.
     """
 
     mapping: int | None
     missing: frozenset[int]
     partial: bool
     deletes: bool
+    types: frozenset[tuple[int, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +66,25 @@ def scan(connection: Connection, state: LakeState) -> Scan:
     shelves: dict[Shelf, list[str]] = {}
     files, deletes, deleted = {}, {}, {}
     used: set[int] = set()
-    for id_, path, relative, size, partial, mapping, key, delete, delete_relative, format_ in connection.rows(
-        f"""SELECT f.data_file_id, f.path, CAST(f.path_is_relative AS BOOLEAN), f.file_size_bytes, f.partial_max,
+    found = connection.rows(
+        f"""SELECT f.data_file_id, f.begin_snapshot, f.path, CAST(f.path_is_relative AS BOOLEAN), f.file_size_bytes, f.partial_max,
             f.mapping_id, f.encryption_key, d.path, CAST(d.path_is_relative AS BOOLEAN), d.format
             FROM meta.ducklake_data_file f LEFT JOIN (
                 SELECT * FROM meta.ducklake_delete_file WHERE table_id = ? AND {LIVE}) d
             ON d.data_file_id = f.data_file_id
             WHERE f.table_id = ? AND {live("f")} ORDER BY f.data_file_id""",
         [table.id, at, at, table.id, at, at],
-    ):
+    )
+    sizes = {
+        int(id_): (table.folder + path if relative else str(path), int(size), int(begin))
+        for id_, begin, path, relative, size, *_ in found
+    }
+    types = earlier_types(connection, state, sizes)
+    for id_, _, path, _, _, partial, mapping, key, delete, delete_relative, format_ in found:
         if key is not None:
             raise DataError(f"the file {path} is encrypted: Spark cannot read it")
-        whole = table.folder + path if relative else str(path)
-        files[whole] = int(size)
+        whole, size, _ = sizes[int(id_)]
+        files[whole] = size
         if delete is not None:
             if format_ != "parquet":
                 raise DataError(
@@ -92,6 +101,7 @@ def scan(connection: Connection, state: LakeState) -> Scan:
             lacking.get(int(id_), frozenset()),
             partial is not None and int(partial) > at,
             whole in deletes or whole in deleted,
+            types.get(int(id_), frozenset()),
         )
         shelves.setdefault(shelf, []).append(whole)
     return Scan(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftline.core.types import Schema
 from driftline.errors import UsageError
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
 from driftline.formats.ducklake.commit import folder_of
-from driftline.formats.ducklake.layout import Layout, layout
+from driftline.formats.ducklake.defaults import defaults_ever
+from driftline.formats.ducklake.layout import Layout, laid, layout
 from driftline.formats.ducklake.rows import quoted
 from driftline.formats.ducklake.snapshot import LakeState, load, split
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
@@ -19,6 +20,7 @@ from driftline.formats.ducklake.transaction import DuckLakeTransaction
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.layout import Laid
     from driftline.formats.ducklake.alteration import DuckLakeAlteration
     from driftline.formats.iceberg.versions import Snapshot, Versions
 
@@ -90,9 +92,28 @@ class DuckLakeTable:
 
         return snapshots(self, latest)
 
+    def defaults(self) -> dict[int, frozenset[Any]]:
+        """The defaults that each column has had, by its id, as far as they are known."""
+        state = self.load()
+        if state.table is None:
+            return {}
+        table = state.table.id
+        return self.catalog.read(lambda connection: defaults_ever(connection, table))
+
     def branches(self) -> dict[str, set[int]]:
         """A DuckLake has none."""
         return {}
+
+    def laid(self) -> list[Laid]:
+        """The data files by partition spec."""
+
+        def look(connection: Connection) -> list[Laid]:
+            state = load(connection, self.name)
+            if state.table is None or state.snapshot is None:
+                return []
+            return laid(connection, state.table.id, state.snapshot, state.schema)
+
+        return self.catalog.read(look)
 
     def rename(self, name: str) -> None:
         """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""

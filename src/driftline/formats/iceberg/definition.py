@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from driftline.core.definition import Definition
@@ -21,6 +22,25 @@ def definition(jvm: Any, metadata: Any) -> Definition:
         int(metadata.formatVersion()),
         int(metadata.lastColumnId()),
     )
+
+
+def of_json(metadata: Mapping[str, Any]) -> Definition:
+    """The definition that a metadata file holds (Iceberg spec, "Table Metadata")."""
+    schema = _of_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
+    spec = _of_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"])
+    order = _of_id(metadata["sort-orders"], "order-id", metadata["default-sort-order-id"])
+    return Definition(
+        from_json(schema),
+        partition_fields(spec),
+        _sort_fields(order),
+        metadata.get("properties", {}),
+        metadata["format-version"],
+        metadata["last-column-id"],
+    )
+
+
+def _of_id(found: list[dict[str, Any]], key: str, wanted: int) -> dict[str, Any]:
+    return next(one for one in found if one[key] == wanted)
 
 
 def partition_fields(spec: Any) -> tuple[PartitionField, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from driftline.core.changes.defaults import defaults_of
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
 from driftline.errors import SetupError, UsageError
@@ -28,6 +29,7 @@ from driftline.route.sql import name as quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.layout import Laid
     from driftline.formats.iceberg.alteration import Alteration
     from driftline.formats.iceberg.versions import Snapshot, Versions
 
@@ -132,11 +134,24 @@ class IcebergTable:
 
         return snapshots(self, latest)
 
+    def defaults(self) -> dict[int, frozenset[Any]]:
+        """The defaults that each column has had, by its id, as far as they are known."""
+        from driftline.formats.iceberg.versions import schemas
+
+        metadata = self.java().operations().current()
+        return {} if metadata.formatVersion() < 3 else defaults_of(schemas(self._jvm, metadata).values())
+
     def branches(self) -> dict[str, set[int]]:
         """The branches beside main, each with the ids of the columns that it was written with."""
         from driftline.formats.iceberg.versions import branches
 
         return branches(self)
+
+    def laid(self) -> list[Laid]:
+        """The data files by partition spec."""
+        from driftline.formats.iceberg.versions import laid
+
+        return laid(self)
 
     def rename(self, name: str) -> None:
         """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from py4j.protocol import Py4JJavaError
 
 from driftline.core import record
 from driftline.core.history import Version
-from driftline.core.layout import PartitionField
+from driftline.core.layout import Laid, PartitionField
 from driftline.core.schema_json import from_json
 from driftline.core.types import Schema
 from driftline.errors import UsageError
-from driftline.formats.iceberg.definition import definition, partition_fields
-from driftline.formats.iceberg.gateway import items
+from driftline.formats.iceberg.definition import of_json, partition_fields
+from driftline.formats.iceberg.gateway import items, java_type
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
+
+
+Metadata: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,73 +36,93 @@ class Versions:
 
 
 def versions(table: IcebergTable) -> Versions:
-    """Reads the log; metadata files that are gone end it. Raises UsageError where there is no table."""
+    """Reads the log. Raises UsageError where there is no table."""
     java = table.java()
     if java is None:
-        raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
-    jvm: Any = table.spark._jvm
-    current = java.operations().current()
-    log = [str(entry.file()) for entry in items(current.previousFiles())]
-    found: list[Any] = [current]
-    whole = True
-    for location in reversed(log):
+        raise no_table(table.name)
+    parser = java_type(table.spark._jvm, "org.apache.iceberg.TableMetadataParser")
+
+    def read(location: str) -> Any:
         try:
-            found.append(jvm.org.apache.iceberg.TableMetadataParser.read(java.io(), location))
+            return json.loads(parser.toJson(parser.read(java.io(), location)))
         except Py4JJavaError:  # cleaned away
+            return None
+
+    return past(json.loads(parser.toJson(java.operations().current())), read)
+
+
+def no_table(name: str) -> UsageError:
+    return UsageError(f"there is no table {name}", "it is made by its first ingest")
+
+
+def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
+    """The versions up to a table's ``current`` metadata, in their JSON form (Iceberg spec, "Table Metadata").
+
+    ``read`` gives that of a metadata file; None, where it is gone, ends the log.
+    """
+    found, whole = [current], True
+    for entry in reversed(current.get("metadata-log", [])):
+        earlier = read(entry["metadata-file"])
+        if earlier is None:
             whole = False
             break
+        found.append(earlier)
     found.reverse()
-    whole = whole and found[0].previousFiles().isEmpty()
-    schemas: dict[int, Schema] = {}
+    whole = whole and not found[0].get("metadata-log")
+    known: dict[int, Schema] = {}
     out: list[Version] = []
     last: tuple[int, ...] = ()
     told: dict[str, str] = {}
     for before, metadata in zip([None, *found], found, strict=False):
-        ids = (
-            int(metadata.currentSchemaId()),
-            int(metadata.defaultSpecId()),
-            int(metadata.defaultSortOrderId()),
+        ids = tuple(
+            metadata[f"{part}-id"] for part in ("current-schema", "default-spec", "default-sort-order")
         )
         if ids != last or metadata is current:
             if out and before is not None:
                 out[-1] = _until(out[-1], before)
-            out.append(_version(jvm, metadata, told))
-            schemas |= _schemas(jvm, metadata, schemas)
+            out.append(_version(metadata, told))
+            known |= {
+                schema["schema-id"]: from_json(schema)
+                for schema in metadata["schemas"]
+                if schema["schema-id"] not in known
+            }
         last, told = ids, _told(metadata)
-    return Versions(tuple(out), schemas, whole)
+    return Versions(tuple(out), known, whole)
 
 
-def _version(jvm: Any, metadata: Any, before: dict[str, str]) -> Version:
+def _version(metadata: Metadata, before: dict[str, str]) -> Version:
     """``before``: what the version right before it tells."""
-    snapshot = metadata.currentSnapshot()
     return Version(
-        int(metadata.lastUpdatedMillis()),
-        definition(jvm, metadata),
-        None if snapshot is None else int(snapshot.snapshotId()),
+        metadata["last-updated-ms"],
+        of_json(metadata),
+        current_snapshot(metadata),
         record.read(_told(metadata), before),
     )
 
 
-def _until(version: Version, last: Any) -> Version:
+def current_snapshot(metadata: Metadata) -> int | None:
+    """The id of the snapshot that a table has now."""
+    snapshot: int | None = metadata.get("current-snapshot-id")
+    return None if snapshot == -1 else snapshot
+
+
+def _until(version: Version, last: Metadata) -> Version:
     """The version with the properties that it had in the end."""
-    end = replace(version.definition, properties=dict(last.properties()))
+    end = replace(version.definition, properties=last.get("properties", {}))
     return replace(version, definition=end)
 
 
-def _told(metadata: Any) -> dict[str, str]:
+def _told(metadata: Metadata) -> dict[str, str]:
     """The properties that tell who made a version."""
-    properties = metadata.properties()
-    values = {key: properties.get(key) for key in (record.PROPERTY, record.BATCH)}
-    return {key: value for key, value in values.items() if value is not None}
+    properties = metadata.get("properties", {})
+    return {key: properties[key] for key in (record.PROPERTY, record.BATCH) if key in properties}
 
 
-def _schemas(jvm: Any, metadata: Any, known: dict[int, Schema]) -> dict[int, Schema]:
-    """Those of a version that are not known yet."""
+def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:
+    """The schemas that a version of the table has, by id."""
     parse = jvm.org.apache.iceberg.SchemaParser.toJson
     return {
-        int(schema.schemaId()): from_json(json.loads(parse(schema)))
-        for schema in items(metadata.schemas())
-        if int(schema.schemaId()) not in known
+        int(schema.schemaId()): from_json(json.loads(parse(schema))) for schema in items(metadata.schemas())
     }
 
 
@@ -138,7 +161,27 @@ def branches(table: IcebergTable) -> dict[str, set[int]]:
     return out
 
 
-def partition_specs(table: IcebergTable) -> tuple[dict[int, tuple[PartitionField, ...]], int]:
+def laid(table: IcebergTable) -> list[Laid]:
+    """The data files by partition spec; specs without files are left out, but for the current one."""
+    specs, current = _partition_specs(table)
+    rows = (
+        table.spark.table(f"{table.full_name}.files")
+        .where("content = 0")
+        .groupBy("spec_id")
+        .agg({"*": "count", "record_count": "sum", "file_size_in_bytes": "sum"})
+        .selectExpr(
+            "spec_id", "`count(1)` as files", "`sum(record_count)` as n", "`sum(file_size_in_bytes)` as size"
+        )
+    )
+    counts = {row.spec_id: (row.files, row.n, row.size) for row in rows.collect()}
+    return [
+        Laid(spec, fields, *counts.get(spec, (0, 0, 0)), spec == current)
+        for spec, fields in sorted(specs.items())
+        if spec in counts or spec == current
+    ]
+
+
+def _partition_specs(table: IcebergTable) -> tuple[dict[int, tuple[PartitionField, ...]], int]:
     """All partition specs by id, and which is the current one."""
     java = table.java()
     jvm: Any = table.spark._jvm

@@ -1,0 +1,127 @@
+"""The bounds that data files' metrics have of columns, as values.
+
+Bounds are bytes. They are compared by hex digits that sort as the values do, so that Spark finds the lowest and the highest
+of all files in one pass, however many columns there are.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+from uuid import UUID
+
+from driftline.core.types import Primitive
+from driftline.route.sql import literal
+from driftline.stats.model import Numbers, Value
+
+CUT = 16  # characters, at which Iceberg cuts the bounds of texts
+_KINDS = {
+    "int": "whole", "long": "whole", "date": "whole", "time": "whole", "timestamp": "whole", "timestamp_ntz": "whole",
+    "float": "fraction", "double": "fraction", "decimal": "decimal", "boolean": "bytes", "string": "bytes", "uuid": "bytes",
+}  # fmt: skip
+_DIGITS = "0123456789ABCDEF"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def kinds(columns: Mapping[int, Primitive]) -> str:
+    """SQL of a relation ``id``, ``kind``: how the bounds of columns are to be compared."""
+    listed = [{"id": i, "kind": _KINDS[t.name]} for i, t in columns.items() if t.name in _KINDS]
+    return f"select inline(from_json({literal(json.dumps(listed))}, 'array<struct<id: int, kind: string>>'))"
+
+
+def _sorting(x: str) -> str:
+    """Hex digits of a bound, which sort as its values do."""
+    turned = f"array_join(reverse(regexp_extract_all(hex({x}), '..', 0)), '')"  # little-endian
+    wide = f"lpad(hex({x}), 32, if(hex({x}) >= '8', 'F', '0'))"
+    return (
+        f"case kind when 'bytes' then hex({x}) when 'decimal' then {_signed(wide)} "
+        f"when 'whole' then {_signed(turned)} else if({turned} >= '8', {_inverted(turned)}, {_signed(turned)}) end"
+    )
+
+
+def _signed(digits: str) -> str:
+    """Two's complement, those below zero first."""
+    return f"concat(translate(left({digits}, 1), '{_DIGITS}', '{_DIGITS[8:]}{_DIGITS[:8]}'), substr({digits}, 2))"
+
+
+def _inverted(digits: str) -> str:
+    """A negative floating-point number: the larger its digits, the lower it is."""
+    return f"translate({digits}, '{_DIGITS}', '{_DIGITS[::-1]}')"
+
+
+# Of columns ``kind``, ``low`` and ``high``. A column that was widened has bounds of both widths, which do not compare.
+WIDTH = "if(kind in ('whole', 'fraction'), coalesce(length(low), 0), 0) as width"
+LOWEST = f"min_by(low, {_sorting('low')}) as low"
+HIGHEST = f"max_by(high, {_sorting('high')}) as high"
+
+
+def numbers(pairs: Sequence[tuple[bytes | None, bytes | None]], type_: Primitive) -> Numbers:
+    """The bounds of a column, from the lowest and the highest of each width."""
+    lows = [value for low, _ in pairs if (value := _value(low, type_)) is not None]
+    highs = [value for _, high in pairs if (value := _value(high, type_)) is not None]
+    if not lows or not highs:
+        return Numbers()
+    low, high = shown(min(lows), type_), shown(max(highs), type_)
+    low_cut = high_cut = False
+    if type_.name == "string":
+        low_cut, high_cut = len(str(low)) >= CUT, len(str(high)) >= CUT
+        # The last character of an upper bound that was cut is one higher than it was.
+        high = str(high)[:-1] if high_cut else high
+    return Numbers(low=low, high=high, low_cut=low_cut, high_cut=high_cut)
+
+
+def _value(raw: bytes | None, type_: Primitive) -> Any:
+    """A bound's value; None where there is none, or none that Python has.
+
+    >>> from driftline.core.types import DATE, DOUBLE, LONG
+    >>> _value(b"\\xfe\\xff\\xff\\xff", LONG), _value(b"\\x00\\x00\\xc0\\x3f", DOUBLE), _value(b"\\x01\\x00\\x00\\x00", DATE)
+    (-2, 1.5, '1970-01-02')
+    """
+    if raw is None:
+        return None
+    match type_.name:
+        case "boolean":
+            return raw != b"\0"
+        case "float" | "double":
+            return struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0]
+        case "decimal":
+            return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}e-{type_.args[1]}")
+        case "string":
+            return raw.decode(errors="replace")
+        case "uuid":
+            return str(UUID(bytes=bytes(raw)))
+    whole = int.from_bytes(raw, "little", signed=True)
+    try:
+        match type_.name:
+            case "date":
+                return (date(1970, 1, 1) + timedelta(days=whole)).isoformat()
+            case "timestamp" | "timestamp_ntz" | "time":
+                at = (_EPOCH + timedelta(microseconds=whole)).replace(tzinfo=None)
+                text = (at.time() if type_.name == "time" else at).isoformat()
+                return text.rstrip("0") if "." in text else text
+    except OverflowError:  # beyond the year 9999
+        return None
+    return whole
+
+
+def shown(value: Any, type_: Primitive) -> Value:
+    """A value as JSON and people have it: instants in ISO form, decimals with all their digits as text.
+
+    >>> from driftline.core.types import TIMESTAMP
+    >>> shown("2026-03-02 08:00:00.25", TIMESTAMP), shown(Decimal("1.50"), Primitive("decimal", (4, 2)))
+    ('2026-03-02T08:00:00.25Z', '1.5')
+    """
+    match type_.name:
+        case "timestamp" | "timestamp_ntz":
+            return str(value).replace(" ", "T") + "Z" * (type_.name == "timestamp")
+        case "decimal":
+            text = format(Decimal(value), "f")
+            return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value if isinstance(value, bool | int | float | str) else str(value)

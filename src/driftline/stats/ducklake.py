@@ -1,0 +1,239 @@
+"""Reads what a DuckLake's catalog says of a table's columns: files' statistics, and the snapshots that added them.
+
+No data are read. Rows that the catalog keeps itself have no statistics: where there are any, values are not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.record import BATCH
+from driftline.core.types import Primitive, Schema
+from driftline.errors import UsageError
+from driftline.formats.ducklake.files import BOUNDED, order_of
+from driftline.formats.ducklake.inlined import inlined_rows
+from driftline.formats.ducklake.rows import quoted
+from driftline.formats.ducklake.snapshot import LIVE, load
+from driftline.stats.bounds import shown
+from driftline.stats.counts import RECORDS, Count, Counts, Snapshot
+from driftline.stats.metadata import Metadata
+from driftline.stats.model import TREND, Batch, Numbers, Value
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake import DuckLakeTable
+    from driftline.formats.ducklake.catalog import Connection
+
+_FILES = f"(SELECT * FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE})"
+
+
+def metadata(table: DuckLakeTable, schema: Schema) -> Metadata:
+    """Reads the catalog."""
+    return table.catalog.read(lambda connection: _read(connection, table.name, schema))
+
+
+def _read(connection: Connection, name: str, schema: Schema) -> Metadata:
+    state = load(connection, name)
+    if state.table is None or state.snapshot is None:
+        raise UsageError(f"there is no table {name}", "it is made by its first ingest")
+    table, at = state.table.id, state.snapshot
+    snapshots = tuple(_snapshots(connection, table))
+    of = _counts(connection, table, at, snapshots)
+    kept = sum(rows.rows.num_rows for rows in inlined_rows(connection, table, at))
+    if kept:
+        of[RECORDS][None] = Count(values=kept, files=1, foreign=kept)
+    files, size = connection.rows(f"SELECT count(*), sum(file_size_bytes) FROM {_FILES}", [table, at, at])[0]
+    plain = {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
+    defaulted = frozenset(f.id for _, f in schema.walk() if f.initial_default is not None)
+    newest = connection.rows(
+        "SELECT epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot WHERE snapshot_id = ?",
+        [at],
+    )
+    counts = Counts(snapshots, of, _ids(connection, table), defaulted)
+    return Metadata(
+        int(newest[0][0]),
+        int(files),
+        int(size or 0),
+        _deleted(connection, table, at),
+        counts,
+        _bounds(connection, table, at, plain, counts),
+        _firsts(connection, table, at, plain),
+    )
+
+
+def _snapshots(connection: Connection, table: int) -> Iterator[Snapshot]:
+    """Those that brought files, oldest first."""
+    found = []
+    for id_, at, made, extra, added, version in connection.rows(
+        "SELECT s.snapshot_id, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)), c.changes_made, c.commit_extra_info, f.n, "
+        "(SELECT max(v.schema_version) FROM meta.ducklake_schema_versions v "
+        "WHERE v.table_id = ? AND v.begin_snapshot <= s.snapshot_id) "
+        "FROM meta.ducklake_snapshot s JOIN (SELECT begin_snapshot, sum(record_count) AS n FROM meta.ducklake_data_file "
+        "WHERE table_id = ? AND partial_max IS NULL GROUP BY 1) f ON f.begin_snapshot = s.snapshot_id "
+        "LEFT JOIN meta.ducklake_snapshot_changes c ON c.snapshot_id = s.snapshot_id ORDER BY s.snapshot_id",
+        [table, table],
+    ):
+        changes = str(made).split(",")
+        born = f"inserted_into_table:{table}" in changes and f"deleted_from_table:{table}" not in changes
+        batch = Batch(int(at), _batch(extra), int(added))
+        found.append(Snapshot(int(id_), None if version is None else int(version), batch, born))
+    last = [i for i, s in enumerate(found) if s.born][-TREND:]
+    for i, s in enumerate(found):
+        yield replace(s, slot=last.index(i)) if i in last else s
+
+
+def _batch(extra: str | None) -> str | None:
+    """The batch that the message tells of; others write there what they like."""
+    try:
+        told = json.loads(extra or "{}")
+    except ValueError:
+        return None
+    found = told.get(BATCH) if isinstance(told, dict) else None
+    return None if found is None else str(found)
+
+
+def _counts(
+    connection: Connection, table: int, at: int, snapshots: tuple[Snapshot, ...]
+) -> dict[int, dict[int | None, Count]]:
+    places = {s.id: i for i, s in enumerate(snapshots)}
+    versions = [
+        (int(begin), int(version))
+        for begin, version in connection.rows(
+            "SELECT begin_snapshot, schema_version FROM meta.ducklake_schema_versions WHERE table_id = ? ORDER BY 1",
+            [table],
+        )
+    ]
+    out: dict[int, dict[int | None, Count]] = defaultdict(dict)
+    parameters = [table, at, at]
+    for column, begin, merged, values, files in connection.rows(
+        f"SELECT {RECORDS}, begin_snapshot, partial_max IS NOT NULL, sum(record_count), count(*) FROM {_FILES} "
+        f"GROUP BY ALL UNION ALL "
+        "SELECT s.column_id, f.begin_snapshot, f.partial_max IS NOT NULL, sum(s.value_count), count(*) "
+        f"FROM {_FILES} f JOIN meta.ducklake_file_column_stats s ON s.data_file_id = f.data_file_id "
+        "WHERE s.value_count IS NOT NULL GROUP BY ALL",
+        [*parameters, *parameters],
+    ):
+        schema = max((v for b, v in versions if b <= begin), default=None)
+        count = out[int(column)].setdefault(schema, Count())
+        _add(count, int(values), int(files), None if merged else places.get(int(begin)), snapshots)
+    return out
+
+
+def _add(count: Count, values: int, files: int, place: int | None, snapshots: tuple[Snapshot, ...]) -> None:
+    """Adds files of one snapshot; ``place`` None: of one that is gone, or of several."""
+    born = place is not None and snapshots[place].born
+    count.values += values
+    count.files += files
+    count.foreign += 0 if born else values
+    if place is None:
+        return
+    if values:
+        count.first = place if count.first is None else min(count.first, place)
+        count.last = place if count.last is None else max(count.last, place)
+        if born:
+            count.last_born = place if count.last_born is None else max(count.last_born, place)
+    slot = snapshots[place].slot
+    if slot is not None:
+        count.slots[slot] = count.slots.get(slot, 0) + values
+
+
+def _ids(connection: Connection, table: int) -> dict[int, frozenset[int]]:
+    """The columns of each version of the schema."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for version, column in connection.rows(
+        "SELECT v.schema_version, c.column_id FROM meta.ducklake_schema_versions v JOIN meta.ducklake_column c "
+        "ON c.table_id = v.table_id AND c.begin_snapshot <= v.begin_snapshot "
+        "AND (c.end_snapshot IS NULL OR c.end_snapshot > v.begin_snapshot) WHERE v.table_id = ?",
+        [table],
+    ):
+        found[int(version)].add(int(column))
+    return {version: frozenset(ids) for version, ids in found.items()}
+
+
+def _deleted(connection: Connection, table: int, at: int) -> int:
+    """Rows that are deleted, and that the files' statistics still count."""
+    ((rows,),) = connection.rows(
+        f"SELECT coalesce(sum(delete_count), 0) FROM meta.ducklake_delete_file WHERE table_id = ? AND {LIVE}",
+        [table, at, at],
+    )
+    name = f"ducklake_inlined_delete_{table}"
+    if name in connection.tables():
+        rows += connection.rows(f"SELECT count(*) FROM meta.{quoted(name)} WHERE begin_snapshot <= ?", [at])[
+            0
+        ][0]
+    return int(rows)
+
+
+def _bounds(
+    connection: Connection, table: int, at: int, plain: Mapping[int, Primitive], counts: Counts
+) -> dict[int, Numbers]:
+    """Of whole columns: those that the catalog keeps, rows of its own among them; of columns that came later it keeps
+    none, and all files tell."""
+    kept = connection.rows(
+        "SELECT column_id, min_value, max_value FROM meta.ducklake_table_column_stats WHERE table_id = ? "
+        "AND min_value IS NOT NULL AND max_value IS NOT NULL",
+        [table],
+    )
+    known = {int(column) for column, _, _ in kept}
+    found: dict[int, list[tuple[str | None, str | None]]] = defaultdict(list)
+    for column, low, high in connection.rows(
+        "SELECT DISTINCT s.column_id, s.min_value, s.max_value FROM meta.ducklake_file_column_stats s "
+        f"JOIN {_FILES} f ON f.data_file_id = s.data_file_id WHERE s.value_count > 0 AND s.column_id NOT IN "
+        "(SELECT column_id FROM meta.ducklake_table_column_stats WHERE table_id = ? AND min_value IS NOT NULL)",
+        [table, at, at, table],
+    ):
+        found[int(column)].append((low, high))
+    for column, pairs in found.items():
+        type_ = plain.get(column)
+        told = type_ is not None and type_.name in BOUNDED and column not in known | counts.defaulted
+        if type_ is not None and told and counts.numbers(column).values is not None:
+            lows, highs = ([b for b in bounds if b is not None] for bounds in zip(*pairs, strict=True))
+            if len(lows) == len(highs) == len(pairs):
+                order = order_of(type_)
+                kept.append((column, min(lows, key=order), max(highs, key=order)))
+    return _numbers(kept, plain)
+
+
+def _firsts(
+    connection: Connection, table: int, at: int, plain: Mapping[int, Primitive]
+) -> dict[int, Numbers]:
+    """Of a file of the snapshot that brought the first value."""
+    return _numbers(
+        connection.rows(
+            "SELECT s.column_id, arg_min(s.min_value, f.data_file_id), arg_min(s.max_value, f.data_file_id) "
+            f"FROM {_FILES} f JOIN meta.ducklake_file_column_stats s ON s.data_file_id = f.data_file_id "
+            "WHERE s.value_count > 0 GROUP BY s.column_id",
+            [table, at, at],
+        ),
+        plain,
+    )
+
+
+def _numbers(rows: list[tuple[Any, ...]], plain: Mapping[int, Primitive]) -> dict[int, Numbers]:
+    out = {}
+    for column, low, high in rows:
+        type_ = plain.get(int(column))
+        if type_ is not None and low is not None and high is not None:
+            out[int(column)] = Numbers(low=_value(str(low), type_), high=_value(str(high), type_))
+    return out
+
+
+def _value(text: str, type_: Primitive) -> Value:
+    """A bound, as the catalog prints it."""
+    match type_.name:
+        case "boolean":
+            return text in ("1", "true")
+        case "int" | "long":
+            return int(text)
+        case "float" | "double":
+            return shown(float(text), type_)
+        case "timestamp":
+            return shown(text.removesuffix("+00"), type_)
+        case "date":
+            return shown(date.fromisoformat(text), type_) if len(text) == len("2026-01-02") else text
+        case _:
+            return shown(text, type_)

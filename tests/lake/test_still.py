@@ -1,0 +1,61 @@
+"""A table's metadata files tell what the catalog tells, and no Java is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from driftline.formats.iceberg import still
+from driftline.formats.iceberg.still import StillTable
+from driftline.lake import Lake, Table
+
+
+def ingested(lake: Lake, name: str, file: Path) -> Table:
+    table = lake.table(name)
+    for batch in ({"a": 1, "b": {"c": "x"}}, {"a": "x", "d": [1]}):
+        file.write_text(json.dumps(batch))
+        table.ingest(file)
+    lake.alter(f"alter table {name} add column e int; alter table {name} add partition field bucket(4, a)")
+    lake.alter(f"alter table {name} write ordered by e desc nulls last")
+    return table
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_state_and_versions(lake: Lake, folder: Path, table_name: str, tmp_path: Path, packed: bool) -> None:
+    if packed:
+        lake.sql(f"create namespace if not exists lake.{table_name.split('.', maxsplit=1)[0]}")
+        lake.sql(
+            f"create table lake.{table_name} (a bigint) using iceberg "
+            "tblproperties ('write.metadata.compression-codec' = 'gzip')"
+        )
+    table = ingested(lake, table_name, tmp_path / "in.jsonl")
+    found = StillTable.of(folder, "lake", table_name)
+    assert found is not None
+    assert found.load() == table.state()
+    assert found.versions() == table.format.versions()
+
+
+def test_what_is_not_there(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
+    ingested(lake, table_name, tmp_path / "in.jsonl")
+    namespace, _, name = table_name.rpartition(".")
+    assert StillTable.of(folder, "lake", f"{table_name}x") is None
+    assert StillTable.of(folder, "other", table_name) is None
+    assert StillTable.of(folder, "lake", f"{namespace}' or '1'='1.{name}") is None
+    assert StillTable.of(tmp_path / "a #?% folder", "lake", table_name) is None
+
+
+def test_a_log_that_was_cleaned(
+    lake: Lake, folder: Path, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ingested(lake, table_name, tmp_path / "in.jsonl")
+    oldest = sorted((folder / table_name.replace(".", "/") / "metadata").glob("00000-*.metadata.json"))
+    oldest[0].unlink()
+    found = StillTable.of(folder, "lake", table_name)
+    assert found is not None
+    past = found.versions()
+    assert past == table.format.versions()
+    assert not past.whole
+    monkeypatch.setattr(still, "_read", lambda _: None)  # the current one is gone, too
+    assert StillTable.of(folder, "lake", table_name) is None
