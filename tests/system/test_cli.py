@@ -83,9 +83,9 @@ def here(tmp_path_factory) -> Path:
     return folder
 
 
-def call(here: Path, *args: str, given: str = "") -> Done:
+def call(here: Path, *args: str, given: str = "", **more: str) -> Done:
     env = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")}
-    env["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
+    env |= {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1", **more}
     done = subprocess.run(
         [sys.executable, *args], cwd=here, env=env, input=given, capture_output=True, text=True, check=False
     )
@@ -121,6 +121,16 @@ def test_exit_codes_and_errors(done, name):
         assert "Traceback" not in done[name].err
     else:
         assert done[name].err == ""
+
+
+@pytest.mark.parametrize("argv", [["schema", "shop.orders"], ["history", "shop.orders"]])
+def test_metadata_need_no_java(done, here, argv):
+    without = "import sys; sys.modules['pyspark'] = None; from driftline.cli import main; main(sys.argv[1:])"
+    told = call(here, "-c", without, *argv, JAVA_HOME=str(here / "none"))
+    assert (told.code, told.err) == (0, "")
+    assert "price_string" in told.out
+    if argv[0] == "schema":
+        assert told.out == done["schema"].out
 
 
 def test_a_plan_writes_nothing(done):
