@@ -13,6 +13,7 @@ from driftline import quarantine
 from driftline.engine import FILES, configured
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
+from driftline.source.files import expand, grouped
 
 from .proof import proven
 
@@ -66,6 +67,29 @@ def test_files_of_one_batch_may_differ_in_schema(table: Table, spark: SparkSessi
     assert types(table) == {"a_long": "long", "b": "string", "a": "string"}
     rows = {tuple(r) for r in table.read().select("a_long", "a", "b").collect()}
     assert rows == {(1, "1", None), (2, "2", "x"), (None, "y", None)}
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "avro"])
+def test_files_of_one_schema_are_read_together(
+    table: Table, spark: SparkSession, tmp_path: Path, fmt: str
+) -> None:
+    folder = tmp_path / "in +%41 ü"
+    for i in range(4):
+        query = f"select {i}L as a" if i % 2 else f"select {i}L as a, 'x' as b"
+        spark.sql(query).coalesce(1).write.format(fmt).save(str(folder / str(i)))
+    kind, files = expand([str(folder)])
+    assert [len(group) for group in grouped(kind, files)] == [2, 2]
+    assert table.ingest(folder).rows_written == 4
+    refused = table.ingest(folder, settings={"policies.a": "strict", "policies.b": "strict"})
+    assert (refused.rows_written, refused.rows_quarantined) == (4, 0)
+    other = table.lake.table(f"{table.name}_strict")
+    for settings in ({"hints.a": "long"}, {"policy": "strict"}):
+        data = next(folder.glob(f"1/*.{fmt}")) if "hints.a" in settings else folder
+        result = other.ingest(data, settings=settings)
+    assert result.rows_quarantined == 2
+    rows = spark.table(f"lake.{other.name}__quarantine").select("raw", "source").collect()
+    assert {Path(row.source).parent.name: json.loads(row.raw)["a"] for row in rows} == {"0": 0, "2": 2}
+    assert all(Path(row.source).exists() for row in rows)
 
 
 def test_a_declared_date_stays_one_beside_strings(table: Table, spark: SparkSession, tmp_path: Path) -> None:

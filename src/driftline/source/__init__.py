@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from driftline.engine import FILES, configured
 from driftline.errors import UsageError
 from driftline.source.base import Source
-from driftline.source.files import expand
+from driftline.source.files import expand, grouped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,16 +47,19 @@ def open_source(
             return csv_frames(spark, files, strings=strings)
         case _:
             with configured(spark, FILES):
-                return TypedFrames([(file, _load(spark, kind, file)) for file in files], conf=FILES)
+                groups = grouped(kind, files)
+                return TypedFrames([(group[0], _load(spark, kind, group)) for group in groups], conf=FILES)
 
 
-def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:
+def _load(spark: SparkSession, kind: str, files: list[str]) -> DataFrame:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     from driftline.formats.iceberg import short
 
     try:
-        return spark.read.format(kind).load(file)
+        return spark.read.format(kind).load(files)
     except (PySparkException, Py4JJavaError) as error:  # the latter of a file whose end is missing
-        raise UsageError(f"{file}: cannot be read as {kind}: {short(error)}", "is the file whole?") from error
+        raise UsageError(
+            f"{files[0]}: cannot be read as {kind}: {short(error)}", "is the file whole?"
+        ) from error

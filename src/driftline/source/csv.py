@@ -15,6 +15,7 @@ from driftline.observe.numbers import EXACT
 from driftline.route.convert import convert, from_text
 from driftline.route.sql import name, spark_type
 from driftline.source.base import rejected_columns
+from driftline.source.files import ROW_FILE
 from driftline.source.typed import TypedFrames
 
 if TYPE_CHECKING:
@@ -120,6 +121,6 @@ def _rejected(cells: DataFrame, broken: str) -> DataFrame:
         *rejected_columns(
             raw=F.col(name(broken)),
             reason=F.lit("not as many cells as the header"),
-            source=F.col("_metadata.file_path"),
+            source=F.expr(ROW_FILE),
         )
     )

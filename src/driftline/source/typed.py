@@ -30,6 +30,7 @@ from driftline.observe.observation import Observation, Tally
 from driftline.route import select, typed_source
 from driftline.route.sql import name
 from driftline.source.base import rejected_columns
+from driftline.source.files import ROW_FILE
 from driftline.source.typed_conflicts import accepted_rows, rejected_rows
 from driftline.source.typed_look import look
 
@@ -59,7 +60,7 @@ _VOID = Primitive("void")
 
 @dataclass(slots=True)
 class TypedFrames:
-    """DataFrames of one batch, each with a schema of its own and a label for reports (a file, or empty)."""
+    """DataFrames of one batch, each with a schema of its own and a label for reports: the first of its files, or empty."""
 
     frames: Sequence[tuple[str, DataFrame]]
     bad: DataFrame | None = None
@@ -174,7 +175,9 @@ def _as_json(label: str, frame: DataFrame, reason: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.select(
-        *rejected_columns(raw=F.to_json(F.struct("*")), reason=F.lit(reason), source=F.lit(label))
+        *rejected_columns(
+            raw=F.to_json(F.struct("*")), reason=F.lit(reason), source=F.expr(ROW_FILE if label else "null")
+        )
     )
 
 

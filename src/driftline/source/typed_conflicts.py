@@ -10,6 +10,7 @@ from driftline.core.types import List, Map, Path, Primitive, Struct, Type, dotte
 from driftline.route.convert import convert
 from driftline.route.sql import literal, name, variable
 from driftline.source.base import rejected_columns
+from driftline.source.files import ROW_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +44,7 @@ def rejected_rows(
             path=F.expr(told([dotted(c.path) for c in found])),
             table_type=F.expr(told([c.table_type for c in found])),
             incoming_type=F.expr(told([c.incoming_type for c in found])),
-            source=F.lit(label or None),
+            source=F.expr(ROW_FILE if label else "null"),
         )
     )
 
