@@ -1,7 +1,8 @@
-"""Settings of a Spark session that our own reading and writing needs, for as long as it lasts."""
+"""What our own reading and writing needs of Spark: settings for as long as it lasts, and paths."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -41,3 +42,12 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, old)
+
+
+def literally(path: str) -> str:
+    """The path for Spark's readers, which take it for a pattern.
+
+    >>> print(literally("/in/a[1].json"))
+    /in/a\\[1\\].json
+    """
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)

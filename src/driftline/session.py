@@ -43,6 +43,8 @@ RESOLVED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 OURS = "spark.driftline.embedded"  # marks a session that has our jars
 CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
 MEMORY_GIB = 4
+LOCAL = "local[*]"
+_HERE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 HINT = "`driftline doctor` looks for the cause."
 
 
@@ -71,11 +73,14 @@ def open_session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    engine: dict[str, bool | float | int | str | None] = {**engine_settings(find_jars(notify)), **settings}
+    jars, master = find_jars(notify), settings.get("spark.master", LOCAL)
+    engine: dict[str, bool | float | int | str | None] = {**engine_settings(jars, master), **settings}
     try:
         return SparkSession.builder.appName(app_name).config(map=engine).getOrCreate()
     except (PySparkException, Py4JError) as error:
-        raise SetupError(f"Spark did not start: {error}", HINT) from error
+        cause = getattr(error, "java_exception", None)
+        told = str(error if cause is None else cause.getMessage() or cause).split("\n", 1)[0]
+        raise SetupError(f"Spark did not start: {told}", HINT) from error
 
 
 def stop_session(session: SparkSession) -> None:
@@ -127,19 +132,21 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
     }
 
 
-def engine_settings(jars: Sequence[Path]) -> dict[str, str]:
-    """Spark's settings for an engine inside this machine: no port opened outwards, no litter, nothing on the terminal."""
+def engine_settings(jars: Sequence[Path], master: str = LOCAL) -> dict[str, str]:
+    """Spark's settings for an engine inside this machine: no port opened outwards, no litter, nothing on the terminal.
+
+    With a ``master`` elsewhere, its executors are sent the jars.
+    """
     levels = " -Ddriftline.log=warn -Ddriftline.raised=warn" if os.environ.get("DRIFTLINE_DEBUG") else ""
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         OURS: "true",
-        "spark.master": "local[*]",
+        "spark.master": master,
         "spark.driver.memory": os.environ.get("DRIFTLINE_DRIVER_MEMORY") or default_memory(),
-        # Not spark.jars: those would be copied and loaded apart, which takes seconds at each start.
+        # Not spark.jars here: those would be copied and loaded apart, which takes seconds at each start.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}{levels}",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        **(_HERE if master.startswith("local") else {"spark.jars": ",".join(map(str, jars))}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -187,7 +194,7 @@ def prepare_environment() -> None:
     os.environ["JAVA_HOME"] = str(launcher_home(find_java(), cache_folder()))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a cluster of many machines needs another
 
 
 def cached_jars() -> list[Path]:

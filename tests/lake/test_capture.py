@@ -61,6 +61,18 @@ def failed(table: Table, data: Any, kind: type[DriftlineError], words: str, **op
     assert table.format.load() == before
 
 
+def test_names_that_spark_takes_for_patterns(table: Table, tmp_path: Path) -> None:
+    folder = tmp_path / "in[1] {a,b}"
+    put(folder / "a*?[0].json", 1)
+    put(folder / "a0.json", 2)
+    assert table.ingest(folder / "a*?[0].json").rows_written == 1
+    (batch,) = captured(table, folder, checkpoint=tmp_path / "check{point}[0-9]")
+    assert batch.result.rows_written == 2
+    (folder / "c[1].csv").write_text("id\n3\n")
+    assert table.ingest(folder / "c[1].csv").rows_written == 1
+    assert ids(table) == [1, 1, 2, 3]
+
+
 # Files ---------------------------------------------------------------------------------------------------------
 
 

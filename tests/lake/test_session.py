@@ -99,3 +99,12 @@ def test_the_warehouse_is_absolute(tmp_path, monkeypatch):
     settings = session.catalog_settings(Path("lake"), "lake", {})
     assert settings["spark.sql.catalog.lake.warehouse"] == str(tmp_path / "lake")
     assert settings["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path}/lake/catalog.db"
+
+
+def test_a_cluster_is_sent_the_jars_and_this_machine_stays_closed():
+    jars = [Path("/jars/a.jar"), Path("/jars/b.jar")]
+    here, there = session.engine_settings(jars), session.engine_settings(jars, "spark://host:7077")
+    assert here["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.jars" not in here
+    assert there["spark.jars"] == "/jars/a.jar,/jars/b.jar"
+    assert "spark.driver.bindAddress" not in there

@@ -16,6 +16,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from driftline.engine import literally
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.source.files import FORMATS, format_of
 
@@ -112,7 +113,7 @@ class FileLog:
             .option("pathGlobFilter", "[0-9]*.json")
             # A list is as many seconds old as its number says: Spark takes them in order, and may forget old ones.
             .option("maxFileAge", f"{10 * _KEPT}s")
-            .text(self.folder.as_uri())
+            .text(f"file:{literally(str(self.folder.absolute()))}")
             .selectExpr("_metadata.file_name as list")
         )
 

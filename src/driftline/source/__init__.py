@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from driftline.engine import FILES, configured
+from driftline.engine import FILES, configured, literally
 from driftline.errors import UsageError
 from driftline.source.base import Source
 from driftline.source.files import expand, grouped
@@ -58,7 +58,7 @@ def _load(spark: SparkSession, kind: str, files: list[str]) -> DataFrame:
     from driftline.formats.iceberg import short
 
     try:
-        return spark.read.format(kind).load(files)
+        return spark.read.format(kind).load([literally(file) for file in files])
     except (PySparkException, Py4JJavaError) as error:  # the latter of a file whose end is missing
         raise UsageError(
             f"{files[0]}: cannot be read as {kind}: {short(error)}", "is the file whole?"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
 from driftline.core.types import BOOLEAN, DATE, DOUBLE, LONG, TIMESTAMP, TIMESTAMP_NTZ, Primitive
-from driftline.engine import FILES
+from driftline.engine import FILES, literally
 from driftline.errors import DataError, UsageError
 from driftline.observe.numbers import EXACT
 from driftline.route.convert import convert, from_text
@@ -44,7 +44,7 @@ def csv_frames(spark: SparkSession, files: Sequence[str], *, strings: bool) -> T
             .options(
                 header=True, multiLine=True, escape='"', columnNameOfCorruptRecord=broken, columnPruning=False
             )
-            .csv(group)
+            .csv([literally(file) for file in group])
             # Spark refuses a query for the broken rows alone, and so does one that it can reduce to that.
             .where(f"length(coalesce({name(header[0])}, '')) >= 0")
         )

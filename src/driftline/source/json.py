@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings
 from driftline.core.types import Schema, Struct
-from driftline.engine import FILES
+from driftline.engine import FILES, literally
 from driftline.observe.json_files import Split, observe_split, read_split, splits_of
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
@@ -91,13 +91,13 @@ class JsonFiles:
         """The records, read by Spark alone: as their fields' first types, and those that drift once more, as they are."""
         usual, options = json_source(plan.route, None, usual=True), reader_options()
         columns = select(struct, plan.route, usual, settings)
-        read = self.spark.read.options(**options)
+        read, files = self.spark.read.options(**options), [literally(file) for file in self.files]
         if usual == parsed:
-            return completed(read.schema(ddl_of(usual)).json(list(self.files)), usual, columns, struct)
+            return completed(read.schema(ddl_of(usual)).json(files), usual, columns, struct)
         drifted, row = name(options["columnNameOfCorruptRecord"]), name(f"__row_{uuid.uuid4().hex}")
         lines = read.option("mode", "PERMISSIVE").schema(f"{ddl_of(usual)}, {drifted} string")
         again = f"if({drifted} is null, null, {from_json(drifted, parsed)})"
-        rows = lines.json(list(self.files)).selectExpr("*", f"{again} as {row}")
+        rows = lines.json(files).selectExpr("*", f"{again} as {row}")
         other = select(struct, plan.route, parsed, settings, row=row)
         either = [f"if({row} is null, {a}, {b})" for a, b in zip(columns, other, strict=True)]
         return selected(rows, either, struct)

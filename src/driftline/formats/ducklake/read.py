@@ -12,6 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.types import Struct
+from driftline.engine import literally
 from driftline.formats.ducklake.expressions import Columns, target
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.inlined import InlinedRows
@@ -104,8 +105,7 @@ def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns:
 
 
 def _loaded(spark: SparkSession, schema: StructType, paths: list[str]) -> DataFrame:
-    escaped = ["".join(f"\\{c}" if c in "\\*?[]{}" else c for c in path) for path in paths]
-    return spark.read.options(**_OPTIONS).schema(schema).parquet(*escaped)
+    return spark.read.options(**_OPTIONS).schema(schema).parquet(*map(literally, paths))
 
 
 def _live(spark: SparkSession, frame: DataFrame, scan: Scan, shelf: Shelf, paths: list[str]) -> DataFrame:
