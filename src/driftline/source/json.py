@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings
-from driftline.core.types import Schema, Struct
+from driftline.core.types import Schema, Struct, leaves
 from driftline.engine import FILES, literally
 from driftline.observe.json_files import Split, observe_split, read_split, splits_of
 from driftline.observe.observation import Observation, merge_observations
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SMALL = 8 * 2**20  # bytes that are observed faster here than by starting a Python worker
+_TWICE = 2**20  # bytes for each column from which on it pays to have a second way to read it
 
 
 @dataclass(slots=True)
@@ -88,8 +89,10 @@ class JsonFiles:
         return routed(self.checked, plan, parsed, struct, settings)
 
     def _parsed(self, plan: Plan, parsed: Source, struct: Struct, settings: Settings) -> DataFrame:
-        """The records, read by Spark alone: as their fields' first types, and those that drift once more, as they are."""
-        usual, options = json_source(plan.route, None, usual=True), reader_options()
+        """The records, read by Spark alone: where there are many, as their fields' first types, and those that drift once
+        more, as they are."""
+        many = sum(split.length for split in self.splits) >= _TWICE * leaves(struct)
+        usual, options = json_source(plan.route, None, usual=many), reader_options()
         columns = select(struct, plan.route, usual, settings)
         read, files = self.spark.read.options(**options), [literally(file) for file in self.files]
         if usual == parsed:
