@@ -33,3 +33,8 @@ class SetupError(DriftlineError):
     """The environment cannot do it: no Java, no network, the catalog is away."""
 
     exit_code: ClassVar[int] = 3
+
+
+def no_table(name: str) -> UsageError:
+    """A table is asked for that nobody has made."""
+    return UsageError(f"there is no table {name}", "it is made by its first ingest")

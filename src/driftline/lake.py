@@ -14,7 +14,7 @@ from driftline.core.exclude import excluded_paths
 from driftline.core.naming import is_metadata
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema, Struct, dotted
-from driftline.errors import DriftlineError, UsageError
+from driftline.errors import DriftlineError, UsageError, no_table
 from driftline.formats.iceberg import IcebergTable, State
 from driftline.notice import Notice
 from driftline.report.result import Result
@@ -312,7 +312,7 @@ class Table:
     def state(self) -> State:
         state: State = self.format.load()
         if not state.exists:
-            raise UsageError(f"there is no table {self.name}", hint="it is made by its first ingest")
+            raise no_table(self.name)
         return state
 
     def read(self) -> DataFrame:

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from driftline import quarantine
 from driftline.capture.token import BatchIsInError
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CommitConflict, Table
 from driftline.ingest import ingest
 from driftline.kept import Kept
@@ -120,7 +120,7 @@ def _there(table: Table) -> Kept | None:
     """The quarantine, if the table has one. Raises UsageError where there is no such table."""
     kept = Kept.of(table)
     if kept is None and not table.load().exists:
-        raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+        raise no_table(table.name)
     return kept
 
 

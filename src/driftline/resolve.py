@@ -20,7 +20,7 @@ from driftline.core.schema_json import type_name
 from driftline.core.type_text import parse_type
 from driftline.core.types import Path, Schema, Struct, Type, dotted
 from driftline.engine import PLAIN, configured
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State, Table
 from driftline.formats.iceberg import short
 from driftline.route.fold import Fold
@@ -107,7 +107,7 @@ def resolve(
     for _ in range(ATTEMPTS):
         state = table.load()
         if not state.exists:
-            raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+            raise no_table(table.name)
         with configured(table.spark, PLAIN):
             try:
                 return _resolve(table, state, wanted, type_, progress, dry_run=dry_run, drop_rest=drop_rest)

@@ -3,6 +3,7 @@
 import pytest
 
 from driftline.core.naming import mark
+from driftline.core.schema_json import outline
 from driftline.core.types import (
     DATE,
     DOUBLE,
@@ -21,7 +22,6 @@ from driftline.stats.exact import _inside
 from driftline.stats.model import Batch, Column, Numbers, Seen, origin
 from driftline.stats.samples import own_sample
 from driftline.stats.shares import Siblings, drifted, own_values
-from driftline.stats.words import outline
 from stats_models import made
 
 RECORD = Struct((Field("x", LONG, 9),))

@@ -6,10 +6,10 @@ from importlib import import_module
 
 import pytest
 
+from driftline.core.schema_json import outline
 from driftline.core.types import dotted
 from driftline.lake import Lake
 from driftline.stats.model import Stats
-from driftline.stats.words import outline
 
 DAY_1 = [
     {"id": 1, "price": 1.5, "who": {"id": 7}, "tags": ["a"], "at": "2026-03-02T08:00:00.25Z"},

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from typing import NamedTuple
 
 import pytest
 
-from system.test_cli import SEVERAL
+from system.test_cli import SEVERAL, Done, call
 
 RECORDS = """\
 {"id": 1, "customer": {"name": "Ann"}, "note": "gift", "total": 9.5}
@@ -48,27 +44,13 @@ COMMANDS = {
 }  # fmt: skip
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     here = tmp_path_factory.mktemp("here")
     (here / "in.jsonl").write_text(RECORDS)
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1", "DRIFTLINE_DRIVER_MEMORY": "1g"}
-    run = subprocess.run(
-        [sys.executable, "-c", SEVERAL],
-        cwd=here,
-        env=env,
-        input=json.dumps(list(COMMANDS.values())),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return {name: Done(*result) for name, result in zip(COMMANDS, json.loads(run.stdout), strict=True)}
+    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())), DRIFTLINE_DRIVER_MEMORY="1g")
+    assert ran.code == 0, ran.err
+    return {name: Done(*result) for name, result in zip(COMMANDS, json.loads(ran.out), strict=True)}
 
 
 def test_from_add_to_undo(done: dict[str, Done]) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from system.test_cli import SEVERAL
-from system.test_cli_alter import Done
+from system.test_cli import SEVERAL, Done, call
 
 DAY_1 = """\
 {"id": 1, "at": "2026-03-02T08:00:00Z", "note": "gift", "s": {"x": 1}}
@@ -66,17 +62,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     (here / "in").mkdir()
     (here / "in" / "2.jsonl").write_text(DAY_2)
     (here / "other.jsonl").write_text('{"id": 9}\n')
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1", "DRIFTLINE_DRIVER_MEMORY": "1g"}
-    run = subprocess.run(
-        [sys.executable, "-c", SEVERAL],
-        cwd=here,
-        env=env,
-        input=json.dumps(list(COMMANDS.values())),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return {name: Done(*result) for name, result in zip(COMMANDS, json.loads(run.stdout), strict=True)}
+    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())), DRIFTLINE_DRIVER_MEMORY="1g")
+    assert ran.code == 0, ran.err
+    return {name: Done(*result) for name, result in zip(COMMANDS, json.loads(ran.out), strict=True)}
 
 
 def test_no_command_fails_that_should_not(done: dict[str, Done]) -> None:

@@ -31,6 +31,24 @@ def type_name(type_: Type) -> str:
             return f"struct<{', '.join(f'{f.name}: {type_name(f.type)}' for f in fields)}>"
 
 
+def outline(type_: Type) -> str:
+    """A type on one line, whose struct's fields are told elsewhere.
+
+    >>> from driftline.core.types import LONG
+    >>> outline(List(Struct((Field("a", LONG),))))
+    'list<struct>'
+    """
+    match type_:
+        case Struct():
+            return "struct"
+        case List(element):
+            return f"list<{outline(element)}>"
+        case Map(key, value):
+            return f"map<{outline(key)}, {outline(value)}>"
+        case _:
+            return type_name(type_)
+
+
 def to_json(schema: Schema) -> dict[str, Any]:
     """The schema as Iceberg writes it into table metadata."""
     out = {"type": "struct", "schema-id": schema.id, "fields": _fields(schema.struct)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from driftline.core.policies import preserve, widen
+from driftline.core.policies import preserve
 from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Seen
+from driftline.core.slots import takes
 from driftline.core.types import STRING, Primitive
 
 
@@ -18,7 +19,7 @@ def settled(seen: FieldShape, columns: Sequence[Facet], policy: str) -> FieldSha
     for facet, kept in facets.items():
         if facet.base == NUMBER_TEXT:
             facet, kept = Facet(facet.dim, STRING), replace(kept, digits=True)
-        if _holds_type(facet, kept) or any(_takes(c, facet, kept, policy) for c in columns):
+        if _holds_type(facet, kept) or any(takes(policy, c, facet, kept) for c in columns):
             out.add(facet, kept)
         else:
             # An object of nothing but null is as good as {}: a struct without fields cannot be written.
@@ -26,10 +27,6 @@ def settled(seen: FieldShape, columns: Sequence[Facet], policy: str) -> FieldSha
     # The order of the data, whatever the order of merging was.
     out.facets = dict(sorted(out.facets.items(), key=lambda f: (f[1].place, str(f[0]))))
     return out
-
-
-def _takes(column: Facet, facet: Facet, seen: Seen, policy: str) -> bool:
-    return widen.takes(column, facet, seen) if policy == "widen" else preserve.takes(column, facet)
 
 
 def _holds_type(facet: Facet, seen: Seen) -> bool:

@@ -10,7 +10,7 @@ from driftline.core.contract import Contract
 from driftline.core.naming import Names, mark, safe, suffix
 from driftline.core.policies import preserve, widen
 from driftline.core.routes import facet_of
-from driftline.core.shape import Facet, FieldShape, MapOf, Place, RecordShape
+from driftline.core.shape import Facet, FieldShape, MapOf, Place, RecordShape, Seen
 from driftline.core.types import STRING, Field, Path, Struct, Type
 
 
@@ -32,14 +32,17 @@ class Slot:
 
     def takes(self, column: Facet, facet: Facet) -> bool:
         """Whether values of the facet are routed to the column."""
-        if self.policy == "widen":
-            return widen.takes(column, facet, self.shape.facets[facet])
-        return preserve.takes(column, facet)
+        return takes(self.policy, column, facet, self.shape.facets[facet])
 
     def accepts(self, column: Facet, facet: Facet) -> bool:
         """Whether the column takes every value of the facet, exactly."""
         by = widen.accepts if self.policy == "widen" else preserve.accepts
         return by(column, facet, self.shape.facets[facet], self.unit)
+
+
+def takes(policy: str, column: Facet, facet: Facet, seen: Seen) -> bool:
+    """Whether, under the policy, a field's values of the facet are routed to the column."""
+    return widen.takes(column, facet, seen) if policy == "widen" else preserve.takes(column, facet)
 
 
 @dataclass(slots=True)

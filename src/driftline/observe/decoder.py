@@ -69,7 +69,7 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
         return json.Decoder(type_, dec_hook=check, float_hook=Number).decode
 
     if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
-        fields = _Fields({key: decoder(t) for key, t in builder.keys(walker.shape, walker.known, 1)})
+        fields = _Fields({key: decoder(t) for key, t, _ in builder.keys(walker.shape, walker.known, 1)})
         missing = {key for key, seen in walker.shape.fields.items() if seen.missing}
         must = [key for key in walker.known.required_keys if key not in missing]
         return Decoder(_wide(fields, must), builder.doubles)
@@ -108,24 +108,23 @@ class _Builder:
     def record(self, shape: RecordShape, known: Expect, depth: int) -> Any:
         fields: list[Any] = []
         names: dict[str, str] = {}
-        for key, type_ in self.keys(shape, known, depth):
+        for key, type_, must in self.keys(shape, known, depth):
             name = f"f{len(fields)}"
             names[name] = key
-            must = key in known.fields and known.fields[key].required and not shape.fields[key].missing
             fields.append((name, type_) if must else (name, type_, None))
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
-    def keys(self, shape: RecordShape, known: Expect, depth: int) -> Iterator[tuple[str, Any]]:
-        """The keys of a record and the types of their values; without null where a record must have one."""
+    def keys(self, shape: RecordShape, known: Expect, depth: int) -> Iterator[tuple[str, Any, bool]]:
+        """The keys of a record, the types of their values, and whether it must have one, which is then not null."""
         for key, seen in shape.fields.items():
             if seen.absent:  # the first record that has the key is walked
                 continue
             below = known.fields.get(key, UNKNOWN)
             type_ = self.field(seen, below, depth)
             if below.required and not seen.missing:
-                yield key, _NO_INTEGER if type_ is None else type_
+                yield key, _NO_INTEGER if type_ is None else type_, True
             else:
-                yield key, _or_null(type_)
+                yield key, _or_null(type_), False
 
     def field(self, seen: FieldShape, known: Expect, depth: int) -> Any:
         """The type of a field's values, null aside; None where it has no others, or they are to be walked."""

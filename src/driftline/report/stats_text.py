@@ -9,10 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from driftline.core.schema_json import outline
 from driftline.core.types import dotted
 from driftline.report.text import Hanging, clean
 from driftline.stats.model import TREND, Drifted, Part, Seen, Stats, Value, origin
-from driftline.stats.words import iso, outline
+from driftline.stats.words import iso
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

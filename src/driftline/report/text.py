@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
 from driftline.core.naming import MARK, marked_key, safe
-from driftline.core.schema_json import type_name
+from driftline.core.schema_json import outline, type_name
 from driftline.core.shape import Place
 from driftline.core.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
 from driftline.report.result import Result
@@ -280,7 +280,7 @@ def _quoted(text: str) -> str:
 def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) -> None:
     for f in struct.fields:
         inner = _inner(f.type)
-        line = Text.assemble((clean(f.name), "bold"), f" {_outline(f.type)} ", (f"#{f.id}", "dim"))
+        line = Text.assemble((clean(f.name), "bold"), f" {outline(f.type)} ", (f"#{f.id}", "dim"))
         if f.id in identifiers:
             line.append("  identifier", "cyan")
         elif f.required:
@@ -314,19 +314,6 @@ def _inner(type_: Type) -> Struct | None:
             return None
         type_ = below[-1].type
     return type_
-
-
-def _outline(type_: Type) -> str:
-    """A type whose struct's fields stand on lines of their own."""
-    match type_:
-        case Struct():
-            return "struct"
-        case List(element):
-            return f"list<{_outline(element)}>"
-        case Map(key, value):
-            return f"map<{_outline(key)}, {_outline(value)}>"
-        case _:
-            return type_name(type_)
 
 
 def _families(

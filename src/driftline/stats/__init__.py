@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.contract import parse_path
-from driftline.errors import UsageError
+from driftline.errors import no_table
 from driftline.resolve import RESOLVED
 from driftline.settings import from_properties
 from driftline.stats.build import Known, build
@@ -37,7 +37,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
 
     state = table.load()
     if not state.exists:
-        raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+        raise no_table(table.name)
     fields = list(drifted(state.schema, from_properties(state.properties).mark))
     known = Known(resolved=_resolved(state.properties))
     if isinstance(table, IcebergTable):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.record import BATCH
 from driftline.core.types import Primitive, Schema
-from driftline.errors import UsageError
+from driftline.errors import no_table
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.rows import quoted
@@ -39,7 +39,7 @@ def metadata(table: DuckLakeTable, schema: Schema) -> Metadata:
 def _read(connection: Connection, name: str, schema: Schema) -> Metadata:
     state = load(connection, name)
     if state.table is None or state.snapshot is None:
-        raise UsageError(f"there is no table {name}", "it is made by its first ingest")
+        raise no_table(name)
     table, at = state.table.id, state.snapshot
     snapshots = tuple(_snapshots(connection, table))
     of = _counts(connection, table, at, snapshots)

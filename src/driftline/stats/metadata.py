@@ -16,7 +16,7 @@ from driftline.core.record import BATCH
 from driftline.core.schema_json import from_json
 from driftline.core.types import Primitive, Schema
 from driftline.engine import CASE, PLAIN, configured
-from driftline.errors import UsageError
+from driftline.errors import no_table
 from driftline.stats.bounds import HIGHEST, LOWEST, WIDTH, kinds, numbers
 from driftline.stats.counts import Count, Counts, Snapshot
 from driftline.stats.model import TREND, Batch, Numbers
@@ -68,7 +68,7 @@ def metadata(table: IcebergTable, schema: Schema) -> Metadata:
     """Reads a table's metadata."""
     java = table.java()
     if java is None:
-        raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+        raise no_table(table.name)
     jvm: Any = table.spark._jvm
     told = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
     snapshots = tuple(_snapshots(told))

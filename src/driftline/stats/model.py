@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from driftline.core.schema_json import outline
 from driftline.core.types import Path, Type, children, dotted
-from driftline.stats.words import fits, iso, outline
+from driftline.stats.words import fits, iso
 
 Value: TypeAlias = bool | int | float | str
 TREND = 12  # of the last batches

@@ -1,13 +1,10 @@
-"""Types, times and paths of columns as people read and write them."""
+"""Times and paths of columns as people read and write them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from fnmatch import translate
 from re import match
-
-from driftline.core.schema_json import type_name
-from driftline.core.types import List, Map, Struct, Type
 
 
 def fits(text: str, pattern: str) -> bool:
@@ -21,24 +18,6 @@ def fits(text: str, pattern: str) -> bool:
         return bool(pattern) and pattern in text
     plain = "".join(f"[{c}]" if c in "?[" else c for c in pattern)  # of fnmatch's signs, * only is one here
     return bool(text) and match(translate(plain), text) is not None
-
-
-def outline(type_: Type) -> str:
-    """A type whose struct's fields are columns of their own.
-
-    >>> from driftline.core.types import LONG, Field
-    >>> outline(List(Struct((Field("a", LONG),))))
-    'list<struct>'
-    """
-    match type_:
-        case Struct():
-            return "struct"
-        case List(element):
-            return f"list<{outline(element)}>"
-        case Map(key, value):
-            return f"map<{outline(key)}, {outline(value)}>"
-        case _:
-            return type_name(type_)
 
 
 def iso(at: int) -> str:

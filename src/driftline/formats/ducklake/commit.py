@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import set_layout
@@ -65,7 +65,7 @@ def rename(connection: Connection, name: str, to: str, message: Message) -> None
     head = _next(connection)
     table = find(connection, name, head.snapshot)
     if table is None:
-        raise UsageError(f"there is no table {name}", hint="it is made by its first ingest")
+        raise no_table(name)
     if find(connection, to, head.snapshot) is not None:
         raise DataError(f"there is a table {to} already")
     head.schema_version += 1

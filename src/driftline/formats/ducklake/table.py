@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.types import Schema
-from driftline.errors import UsageError
+from driftline.errors import no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
 from driftline.formats.ducklake.commit import folder_of
@@ -77,7 +77,7 @@ class DuckLakeTable:
 
         state, keys = self.catalog.read(self._as_it_is) if self.catalog.exists() else (self.load(), Layout())
         if not state.exists:
-            raise UsageError(f"there is no table {self.name}", hint="it is made by its first ingest")
+            raise no_table(self.name)
         return DuckLakeAlteration(self, state, keys)
 
     def versions(self) -> Versions:
@@ -129,7 +129,7 @@ class DuckLakeTable:
         def look(connection: Connection) -> Scan:
             state = load(connection, self.name, snapshot)
             if not state.exists:
-                raise UsageError(f"there is no table {self.name}", hint="it is made by its first ingest")
+                raise no_table(self.name)
             return scan(connection, state)
 
         return read(self.spark, self.catalog.read(look), self.name)

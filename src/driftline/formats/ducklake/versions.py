@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core import record
 from driftline.core.history import Version
-from driftline.errors import UsageError
+from driftline.errors import no_table
 from driftline.formats.ducklake.alteration import definition
 from driftline.formats.ducklake.layout import layout
 from driftline.formats.ducklake.snapshot import find, latest, state_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def versions(table: DuckLakeTable) -> Versions:
     """What is left of a table's past. Raises UsageError where there is no table."""
     if not table.catalog.exists():
-        raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+        raise no_table(table.name)
     return table.catalog.read(lambda connection: _versions(connection, table.name))
 
 
@@ -30,7 +30,7 @@ def _versions(connection: Connection, name: str) -> Versions:
     newest = latest(connection)
     table = find(connection, name, newest)
     if table is None:
-        raise UsageError(f"there is no table {name}", "it is made by its first ingest")
+        raise no_table(name)
     found = connection.rows(
         "SELECT v.begin_snapshot, v.schema_version, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)) "
         "FROM meta.ducklake_schema_versions v LEFT JOIN meta.ducklake_snapshot s ON s.snapshot_id = v.begin_snapshot "

@@ -14,7 +14,7 @@ from driftline.core.changes.evolve import VERSION
 from driftline.core.definition import Definition
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError, no_table
 from driftline.formats.iceberg.definition import definition
 from driftline.formats.iceberg.gateway import failure, java_class, short, strings
 from driftline.formats.iceberg.layout_update import update_layout
@@ -34,7 +34,7 @@ class Alteration:
         self._jvm: Any = table.spark._jvm
         java = table.java()
         if java is None:
-            raise UsageError(f"there is no table {table.name}", "it is made by its first ingest")
+            raise no_table(table.name)
         self._java = java
         self.before: Definition = definition(self._jvm, java.operations().current())
 
@@ -155,7 +155,7 @@ def rename_table(table: IcebergTable, name: str) -> None:
     except Py4JJavaError as error:
         kind = java_class(error)
         if "NoSuchTable" in kind:
-            raise UsageError(f"there is no table {table.name}", "it is made by its first ingest") from error
+            raise no_table(table.name) from error
         if "AlreadyExists" in kind:
             raise DataError(f"there is a table {name} already") from error
         raise DataError(f"table {table.name} cannot be renamed to {name}: {short(error)}") from error

@@ -13,15 +13,7 @@ from driftline.core.schema_json import from_json
 
 def definition(jvm: Any, metadata: Any) -> Definition:
     """The definition that a Java ``TableMetadata`` holds."""
-    iceberg = jvm.org.apache.iceberg
-    return Definition(
-        from_json(json.loads(iceberg.SchemaParser.toJson(metadata.schema()))),
-        partition_fields(json.loads(iceberg.PartitionSpecParser.toJson(metadata.spec()))),
-        _sort_fields(json.loads(iceberg.SortOrderParser.toJson(metadata.sortOrder()))),
-        dict(metadata.properties()),
-        int(metadata.formatVersion()),
-        int(metadata.lastColumnId()),
-    )
+    return of_json(json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata)))
 
 
 def of_json(metadata: Mapping[str, Any]) -> Definition:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from driftline.core.schema_json import from_json
 from driftline.formats.base import State
+from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.versions import Metadata, Versions, current_snapshot, past
 
 _TABLE = """
@@ -44,14 +44,14 @@ class StillTable:
     def load(self) -> State:
         """The table's state."""
         now = self._metadata
-        current = next(s for s in now["schemas"] if s["schema-id"] == now["current-schema-id"])
+        defined = of_json(now)
         return State(
-            from_json(current),
-            now.get("properties", {}),
+            defined.schema,
+            defined.properties,
             current_snapshot(now),
             True,
             now["table-uuid"],
-            now["last-column-id"],
+            defined.last_column,
             self._location,
         )
 

@@ -14,7 +14,7 @@ from driftline.core.history import Version
 from driftline.core.layout import Laid, PartitionField
 from driftline.core.schema_json import from_json
 from driftline.core.types import Schema
-from driftline.errors import UsageError
+from driftline.errors import no_table
 from driftline.formats.iceberg.definition import of_json, partition_fields
 from driftline.formats.iceberg.gateway import items, java_type
 
@@ -49,10 +49,6 @@ def versions(table: IcebergTable) -> Versions:
             return None
 
     return past(json.loads(parser.toJson(java.operations().current())), read)
-
-
-def no_table(name: str) -> UsageError:
-    return UsageError(f"there is no table {name}", "it is made by its first ingest")
 
 
 def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
