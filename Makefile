@@ -10,7 +10,7 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint check fuzz kafka rest cluster bench bench-stream lock clean
+.PHONY: help demo test test-all lint check fuzz kafka rest cluster bench bench-stream bench-growth bench-startup lock clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,12 @@ bench: $(INSTALLED) $(BENCH) ## speed, memory and what is lost, next to others (
 
 bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
 	@$(PY) bench/stream.py $(ARGS)
+
+bench-startup: $(INSTALLED) $(BENCH) ## commands from the shell, next to plain PySpark and pyiceberg
+	@$(PY) bench/startup.py $(ARGS)
+
+bench-growth: $(INSTALLED) $(BENCH) ## how time and memory grow with rows, columns, depth, drift, files, batches (ARGS=--quick for a try)
+	@bench/.venv/bin/python bench/growth.py $(ARGS)
 
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) --extra local --extra ducklake $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from driftline import session
+from driftline import archive, session
 from driftline.errors import DriftlineError
 from driftline.java import find_java
 
@@ -79,9 +80,11 @@ def _lake(lake: Path) -> str:
 
 
 def _jars() -> str:
-    session.prepare_environment()
+    java = session.prepare_environment()
     jars = session.find_jars()
-    return f"{len(jars)} jars in {jars[0].parent}"
+    of = archive.Archive.of(session.cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
+    classes = "" if of is None else "; archive of classes: " + ("there" if of.file() else "not yet made")
+    return f"{len(jars)} jars in {jars[0].parent}{classes}"
 
 
 def _catalog(lake: Path, properties: Mapping[str, str]) -> str:

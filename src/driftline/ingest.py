@@ -6,6 +6,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,9 +17,10 @@ from driftline import quarantine
 from driftline.accept import accepted
 from driftline.capture.token import BatchIsInError, Token
 from driftline.core.metadata import with_own
+from driftline.core.plan import plan
 from driftline.core.record import of_batch
 from driftline.core.routes import Plan, Settings
-from driftline.core.types import Path
+from driftline.core.types import Path, Struct
 from driftline.engine import configured
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, State, Table, Transaction
@@ -28,7 +30,7 @@ from driftline.report.result import Result, result
 from driftline.rewrite import lossy_rewrites, rewrites, rewritten_rows
 from driftline.route.columns import LOST
 from driftline.settings import as_properties, from_properties
-from driftline.source.base import Source
+from driftline.source.base import Guessing, Source
 
 ATTEMPTS = 10  # of planning, where others change the table's schema or settings meanwhile
 COMMITS = 50  # of what is planned and written, where others only add to the table
@@ -96,6 +98,11 @@ def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
             tried = quarantine.forget(table, batch.token)
         wanted = from_properties({**state.properties, **batch.properties})
         try:
+            guessed = None if dry_run or attempt else _guessed(batch, state, wanted)
+            if guessed is not None:
+                batch.progress("writing")
+                with suppress(_Misguess):
+                    return _write(batch, state, *guessed, wanted, tried=tried, guessed=True)
             seen, planned = accepted(source, state.schema, wanted, batch.progress, partial(_lossy, table))
             if seen.tally.records:
                 planned = with_own(planned, getattr(source, "columns", ()))
@@ -113,15 +120,62 @@ def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
     raise DataError(f"{table.name}: {last}", hint) from cause
 
 
+class _Misguess(Exception):
+    """The batch turned out to be otherwise than its first lines."""
+
+
+def _guessed(batch: _Batch, state: State, settings: Settings) -> tuple[Observation, Plan] | None:
+    """What the batch is likely to be, and its plan, where the source can read by it in one go."""
+    source = batch.source
+    if not isinstance(source, Guessing):
+        return None
+    batch.progress("observing")
+    seen = source.guess(state.schema, settings)
+    if seen is None:
+        return None
+    batch.progress("planning")
+    planned = plan(state.schema, seen.shape, settings)
+    if planned.conflicts or rewrites(planned.changes):
+        return None
+    possible = source.reading(planned, planned.schema.struct, settings) is not None
+    return (seen, planned) if possible else None
+
+
+def _confirmed(
+    batch: _Batch, state: State, guessed: Plan, struct: Struct, settings: Settings
+) -> tuple[Observation, Plan]:
+    """What the batch was, and its plan, after it was read by the one that was guessed.
+
+    Raises _Misguess where that plan would have made other columns, or other rows.
+    """
+    source = batch.source
+    assert isinstance(source, Guessing)
+    seen = source.observe(state.schema, settings)
+    planned = plan(state.schema, seen.shape, settings)
+    if seen.tally.malformed or planned.conflicts or planned.schema != guessed.schema:
+        raise _Misguess
+    wanted, was = (source.reading(p, struct, settings) for p in (planned, guessed))
+    if wanted is None or was is None or not wanted.makes_the_rows_of(was):
+        raise _Misguess
+    return seen, planned
+
+
 def _write(
-    batch: _Batch, state: State, seen: Observation, planned: Plan, settings: Settings, *, tried: bool
+    batch: _Batch,
+    state: State,
+    seen: Observation,
+    planned: Plan,
+    settings: Settings,
+    *,
+    tried: bool,
+    guessed: bool = False,
 ) -> Result:
-    """``tried``: the quarantine has had this batch before, by a try that did not end."""
+    """``tried``: the quarantine has had this batch before, by a try that did not end. ``guessed``: what was seen, and
+    planned, is yet to be confirmed; raises _Misguess if it is not so."""
     if not planned.schema.struct.fields:
         return _no_columns(batch, seen, planned, settings)
-    table, source, tally = batch.table, batch.source, seen.tally
-    observed = tally.records + tally.malformed
-    if batch.token is not None and not observed:
+    table, source = batch.table, batch.source
+    if batch.token is not None and not seen.tally.records + seen.tally.malformed:
         return result(table.name, batch.id, seen, planned, 0, 0, None)
     # Pinned, though it may only append: a resolve meanwhile leaves other columns, and the rows would go to the old ones.
     transaction = table.transaction(state, planned.schema, pinned=True)
@@ -131,6 +185,10 @@ def _write(
             batch.check(transaction.base)
             transaction.evolve(planned.changes)
         written = _append(transaction, batch, seen, planned, settings)
+        if guessed:
+            seen, planned = _confirmed(batch, state, planned, transaction.schema.struct, settings)
+        tally = seen.tally
+        observed = tally.records + tally.malformed
         # Looking for what is no record reads the batch once more: only where observing has met some.
         rejected = source.rejected() if tally.malformed else None
         kept = None if rejected is None else quarantine.stage(table, rejected, batch.id, batch.token)
@@ -155,6 +213,9 @@ def _write(
         raise
     snapshot = transaction.snapshot if written else None
     batch.progress("committed")
+    transaction.upkeep()
+    if kept is not None:
+        kept.transaction.upkeep()
     return result(table.name, batch.id, seen, planned, written, quarantined, snapshot)
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from driftline import archive
 from driftline.errors import SetupError
-from driftline.java import find_java, launcher_home
+from driftline.java import Java, find_java, launcher_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,13 +69,17 @@ def open_session(
     settings = catalog_settings(lake, catalog, properties)
     if session := _running(settings):
         return session
-    prepare_environment()
+    java = prepare_environment()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     jars, master = find_jars(notify), settings.get("spark.master", LOCAL)
-    engine: dict[str, bool | float | int | str | None] = {**engine_settings(jars, master), **settings}
+    options = archive.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
+    engine: dict[str, bool | float | int | str | None] = {
+        **engine_settings(jars, master, options),
+        **settings,
+    }
     try:
         return SparkSession.builder.appName(app_name).config(map=engine).getOrCreate()
     except (PySparkException, Py4JError) as error:
@@ -132,10 +137,10 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
     }
 
 
-def engine_settings(jars: Sequence[Path], master: str = LOCAL) -> dict[str, str]:
+def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = "") -> dict[str, str]:
     """Spark's settings for an engine inside this machine: no port opened outwards, no litter, nothing on the terminal.
 
-    With a ``master`` elsewhere, its executors are sent the jars.
+    With a ``master`` elsewhere, its executors are sent the jars. ``options``: further ones of this machine's Java.
     """
     levels = " -Ddriftline.log=warn -Ddriftline.raised=warn" if os.environ.get("DRIFTLINE_DEBUG") else ""
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -145,7 +150,7 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL) -> dict[str, str]
         "spark.driver.memory": os.environ.get("DRIFTLINE_DRIVER_MEMORY") or default_memory(),
         # Not spark.jars here: those would be copied and loaded apart, which takes seconds at each start.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}{levels}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}{levels} {options}".rstrip(),
         **(_HERE if master.startswith("local") else {"spark.jars": ",".join(map(str, jars))}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -182,8 +187,8 @@ def pyspark_version() -> str:
     return found
 
 
-def prepare_environment() -> None:
-    """Has Spark use this Python, this pyspark and a Java that fits. SetupError if one of them is not there."""
+def prepare_environment() -> Java:
+    """Has Spark use this Python, this pyspark and the Java that fits, which is returned. SetupError without one of them."""
     pyspark_version()
     import pyspark
     from pyspark.logger import PySparkLogger
@@ -191,10 +196,12 @@ def prepare_environment() -> None:
     if not os.environ.get("DRIFTLINE_DEBUG"):  # pyspark would print each error as JSON, besides raising it
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             PySparkLogger.getLogger(name).setLevel("CRITICAL")
-    os.environ["JAVA_HOME"] = str(launcher_home(find_java(), cache_folder()))
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(launcher_home(java, cache_folder()))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a cluster of many machines needs another
+    return java
 
 
 def cached_jars() -> list[Path]:

@@ -104,8 +104,8 @@ def undo(table: IcebergTable, *, to: int | None = None, yes: bool = False) -> Un
 
 def _just_resolved(table: IcebergTable, past: Versions) -> bool:
     """Whether the last change is a resolve, and no row was written since."""
-    last = past.versions[-1]
-    return last.record is not None and last.record.by == "resolve" and table.load().snapshot == last.snapshot
+    last = history.of(table.name, past).entries[-1]
+    return last.by == "resolve" and table.load().snapshot == last.after.snapshot
 
 
 def _target(table: str, past: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:

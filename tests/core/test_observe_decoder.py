@@ -21,7 +21,7 @@ from driftline.core.types import (
     decimal,
 )
 from driftline.observe.decoder import REFUSED, build
-from driftline.observe.parse import parse
+from driftline.observe.parse import MAX_DEPTH, parse
 from driftline.observe.screen import doubtful
 from driftline.observe.walk import Walker, expect
 
@@ -133,6 +133,25 @@ def test_the_exact_one_takes(name: str, column: Type | None, seen: str, taken: s
     walker = _learnt(column, seen, "on")
     assert [line for line in _lines(f"{seen} | {taken}") if not _takes(walker, line, exact=True)] == []
     assert [line for line in _lines(refused) if _takes(walker, line, exact=True)] == []
+
+
+@pytest.mark.parametrize(
+    ("opened", "leaf", "other", "closed"),
+    [
+        (b'{"a": 1, "b": ' * MAX_DEPTH, b'"x"', b"5", b"}" * MAX_DEPTH),
+        (b'{"a": ' + b"[" * (MAX_DEPTH - 1), b"1", b"true", b"]" * (MAX_DEPTH - 1) + b"}"),
+        (b'{"a": [' * (MAX_DEPTH // 2), b'"2024-01-31"', b'"x"', b"]}" * (MAX_DEPTH // 2)),
+    ],
+    ids=["records", "lists", "both"],
+)
+@pytest.mark.parametrize("exact", [False, True])
+def test_takes_what_is_as_deep_as_can_be(
+    opened: bytes, leaf: bytes, other: bytes, closed: bytes, exact: bool
+) -> None:
+    walker = Walker(expect(Schema()), "on")
+    walker.walk(parse(opened + leaf + closed), "file", 1)
+    assert _takes(walker, opened + leaf + closed, exact=exact)
+    assert not _takes(walker, opened + other + closed, exact=exact)
 
 
 def test_offsets() -> None:

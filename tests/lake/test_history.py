@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from driftline.core import changelog, record
 from driftline.errors import UsageError
+from driftline.formats.iceberg.still import StillTable
 from driftline.lake import Lake, Table
 
 
@@ -83,19 +85,80 @@ def test_differences_between_versions(table: Table, lake: Lake, tmp_path: Path) 
         history.diff(0, 9)
 
 
-def test_metadata_that_were_cleaned_away(table: Table, lake: Lake, tmp_path: Path) -> None:
-    lake.alter(
+def forgetful(table: Table, versions: int = 2) -> None:
+    """The log of the table reaches back so few versions, as if there had been a hundred commits."""
+    table.lake.alter(
         f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.metadata.delete-after-commit.enabled' = 'true', "
-        "'write.metadata.previous-versions-max' = '2')"
+        f"'write.metadata.previous-versions-max' = '{versions}')"
     )
+
+
+def test_changes_that_the_log_has_forgotten(table: Table, lake: Lake, folder: Path, tmp_path: Path) -> None:
+    table.ingest(lines(tmp_path, '{"id": "x"}'))
+    lake.alter(
+        f"ALTER TABLE {table.name} RENAME name TO label; ALTER TABLE {table.name} WRITE ORDERED BY label"
+    )
+    lake.alter(f"ALTER TABLE {table.name} ADD PARTITION FIELD bucket(4, label)")
+    table.resolve("id", "string")
+    table.undo(yes=True)
+    expected, times = told(table), [entry.time for entry in table.history().entries]
+    assert [e["by"] for e in expected] == ["batch", "batch", "alter", "alter", "resolve", "undo"]
+    forgetful(table)
     for i in range(4):
-        lake.alter(f"ALTER TABLE {table.name} ADD COLUMN c{i} int")
+        table.ingest(lines(tmp_path, f'{{"id": {i}}}'))
+    history = table.history()
+    assert history.whole
+    found = told(table)
+    for entry, like in zip(found, expected, strict=True):
+        assert {**entry, "at": ""} == {**like, "at": ""}
+    for entry, time in zip(history.entries, times, strict=True):
+        assert entry.time is not None and time is not None
+        assert abs(entry.time - time) < timedelta(minutes=1)
+    still = StillTable.of(folder, "lake", table.name)
+    assert still is not None and still.versions() == table.format.versions()
+
+
+def test_a_change_from_outside_that_the_log_has_forgotten(table: Table, lake: Lake) -> None:
+    name = table.format.full_name
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
+    lake.sql(f"alter table {name} add column b int")
+    lake.sql(f"alter table {name} add column c int")
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN d int")
+    lake.sql(f"alter table {name} add partition field id")
+    forgetful(table)
+    for i in range(3):
+        lake.sql(f"insert into {name} (id, name) values ({i}, 'x')")
+    found = told(table)
+    assert [e["by"] for e in found] == ["batch", "alter", "outside", "alter", "outside"]
+    assert [[c["path"] for c in e["changes"]] for e in found[1:]] == [["a"], ["b", "c"], ["d"], []]
+    assert (found[4]["partition_before"], found[4]["partition"]) == ([], ["id"])
+    assert [e["at"] is None for e in found] == [False, False, True, False, True]
+    assert table.history().whole
+
+
+def test_a_table_of_an_older_release(
+    table: Table, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It told of the last change only."""
+    lake.sql(f"alter table {table.format.full_name} unset tblproperties ('{changelog.PROPERTY}')")
+    with monkeypatch.context() as patch:
+        patch.setattr(changelog, "noted", lambda told, *_: dict(told))
+        lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
+        lake.alter(f"ALTER TABLE {table.name} ADD COLUMN b int")
+    assert record.PROPERTY in table.state().properties
+    assert [e["by"] for e in told(table)] == ["batch", "alter", "alter"]
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN c int")
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN d int")
+    assert [e["by"] for e in told(table)] == ["batch", "alter", "alter", "alter", "alter"]
+    forgetful(table)
+    table.ingest(lines(tmp_path, '{"id": 2}'))
+    table.ingest(lines(tmp_path, '{"id": 3}'))
+    table.ingest(lines(tmp_path, '{"id": 4}'))
     history = table.history()
     assert not history.whole
     found = told(table)
-    assert [e["schema"] for e in found] == [0, 1, 2, 3, 4]
     assert [e["by"] for e in found] == ["unknown", "unknown", "unknown", "alter", "alter"]
-    assert [c["path"] for c in found[1]["changes"]] == ["c0"]
+    assert [c["path"] for c in found[1]["changes"]] == ["a"]
 
 
 def test_a_log_that_ends_in_a_file_that_is_gone(table: Table, lake: Lake, folder: Path) -> None:
@@ -103,7 +166,22 @@ def test_a_log_that_ends_in_a_file_that_is_gone(table: Table, lake: Lake, folder
     lake.alter(f"ALTER TABLE {table.name} ADD COLUMN m int")
     first = min(folder.joinpath(*table.name.split("."), "metadata").glob("00000-*.metadata.json"))
     first.unlink()
-    assert [e["by"] for e in told(table)] == ["unknown", "unknown", "alter"]
+    assert [e["by"] for e in told(table)] == ["batch", "alter", "alter"]
+
+
+def test_schemas_that_were_cleaned_away(table: Table, lake: Lake) -> None:
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
+    lake.alter(f"ALTER TABLE {table.name} ADD COLUMN b int")
+    forgetful(table, 1)
+    lake.sql(f"insert into {table.format.full_name} (id, name) values (2, 'x')")
+    lake.sql(
+        f"call lake.system.expire_snapshots(table => '{table.name}', older_than => now(), retain_last => 1, "
+        "clean_expired_metadata => true)"
+    )
+    lake.sql(f"insert into {table.format.full_name} (id, name) values (3, 'x')")
+    history = table.history()
+    assert [e["by"] for e in told(table)] == ["unknown"]
+    assert (history.whole, list(history.schemas)) == (False, [2])
 
 
 def test_a_table_that_is_not_there(lake: Lake) -> None:

@@ -1,15 +1,20 @@
 """Statistics of real tables: what metadata tell must be what a scan counts, or be told as not known."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from driftline.core.schema_json import outline
 from driftline.core.types import dotted
-from driftline.lake import Lake
+from driftline.formats.iceberg import still as files
+from driftline.formats.iceberg.still import StillTable
+from driftline.lake import Lake, Table
 from driftline.stats.model import Stats
+from driftline.stats.still import stats as still_stats
 
 DAY_1 = [
     {"id": 1, "price": 1.5, "who": {"id": 7}, "tags": ["a"], "at": "2026-03-02T08:00:00.25Z"},
@@ -21,6 +26,25 @@ DAY_2 = [
     {"id": 5, "price": 3.5, "who": {"id": 9}, "note": "x" * 40},
     {"id": 6, "price": "n/a", "tags": {"k": True}},
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alike(folder) -> Iterator[list[str]]:
+    """Whatever a test asks of metadata, the files alone tell the same, or that they do not. The tables of which they do."""
+    ask, told = Table.stats, []
+
+    def both(table: Table, **more) -> Stats:
+        found = ask(table, **more)
+        if not found.exact and table.lake.ducklake is None:
+            still = StillTable.of(folder, "lake", table.name)
+            without = None if still is None else still_stats(still)
+            assert without in (None, found)
+            told.extend([table.name] * (without is not None))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "stats", both)
+        yield told
 
 
 def ingest(lake: Lake, folder, name: str, *batches) -> None:
@@ -97,6 +121,14 @@ def test_bounds_of_each_type_are_those_of_the_values(lake):
     assert shown["s"] == ("", "é")
 
 
+def test_bytes_have_no_bounds_that_could_be_shown(lake, alike):
+    lake.sql("create table lake.t.raw (id int, raw binary) using iceberg")
+    lake.sql("insert into lake.t.raw values (1, X'00FF'), (2, X'41')")
+    raw = of(lake.table("t.raw").stats())["raw"]
+    assert (raw.values, raw.low, raw.high) == (2, None, None)
+    assert "t.raw" in alike
+
+
 def test_a_wide_table_is_counted_in_passes(lake, shop, monkeypatch):
     scan = import_module("driftline.stats.exact")
     monkeypatch.setattr(scan, "_AT_ONCE", 3)
@@ -169,6 +201,45 @@ def test_changes_of_the_schema_come_with_batch_and_sample(shop):
 def test_to_dict_is_json(shop):
     for stats in shop:
         assert json.loads(json.dumps(stats.to_dict(), allow_nan=False))["records"] == 6
+
+
+def test_files_alone_tell_what_needs_no_look_at_rows(lake, folder, table_name, tmp_path, alike, monkeypatch):
+    ingest(lake, tmp_path, table_name, DAY_1, [{"id": "x-4", "price": 4.5}])
+    assert lake.table(table_name).stats().drifted
+    assert table_name in alike
+    found = StillTable.of(folder, "lake", table_name)
+    assert found is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_MANIFESTS", 0)  # then Spark makes shorter work of them
+        assert still_stats(found) is None
+    ingest(lake, tmp_path, table_name, ["no JSON"])
+    assert lake.table(table_name).stats().quarantined == 1
+    again = StillTable.of(folder, "lake", table_name)
+    assert again is not None
+    assert still_stats(again) is None, "what is in quarantine has reasons"
+
+
+def test_manifests_that_are_gone_or_broken_are_left_to_spark(lake, folder, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, DAY_1)
+    found = StillTable.of(folder, "lake", table_name)
+    assert found is not None
+    assert still_stats(found) is not None
+    (snapshot,) = found.metadata["snapshots"]
+    listed = Path(snapshot["manifest-list"].removeprefix("file:"))
+    whole = listed.read_bytes()
+    half = len(whole) // 2
+    for broken in (
+        b"",
+        whole[:40],
+        whole[:-20],
+        b"x" * len(whole),
+        whole[:-99] + b"x" * 99,
+        whole[:half] + whole[half + 9 :],
+    ):
+        listed.write_bytes(broken)
+        assert still_stats(found) is None
+    listed.unlink()
+    assert still_stats(found) is None
 
 
 # Tables that others had their hands on ------------------------------------------------------------------------

@@ -247,6 +247,50 @@ def test_a_faster_writer(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPat
     assert [(row["id"], row["name"]) for row in rows(table)] == [(1, "a"), (2, None)]
 
 
+# What the log has forgotten -------------------------------------------------------------------------------------
+
+
+def forget(table: Table, lake: Lake) -> None:
+    alter(table, "SET TBLPROPERTIES ('write.metadata.previous-versions-max' = '1')")
+    for _ in range(2):
+        lake.sql(f"insert into {table.format.full_name} (id) values (2)")
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        ["DROP COLUMN name", "ALTER s.x TYPE bigint"],
+        ["RENAME name TO label", "ADD PARTITION FIELD id", "WRITE ORDERED BY id DESC"],
+    ],
+    ids="; ".join,
+)
+def test_back_beyond_the_log(table: Table, lake: Lake, actions: list[str]) -> None:
+    before = {f.id: path for path, f in table.state().schema.walk()}
+    alter(table, *actions)
+    forget(table, lake)
+    table.undo(yes=True)
+    assert {f.id: path for path, f in table.state().schema.walk()} == before
+    assert table.layout().to_dict()["sort"] == []
+    assert [g["by"] for g in table.layout().to_dict()["partitions"] if g["current"]] == [[]]
+    assert rows(table)[0] == ROW
+    assert table.history().entries[-1].by == "undo"
+
+
+def test_a_resolve_beyond_the_log(table: Table, lake: Lake, spark: SparkSession) -> None:
+    table.ingest(spark.sql("select 'x' as id"))
+    before = table.state()
+    table.resolve("id", "string")
+    assert table.state().properties["driftline.hints.id"] == "string"
+    forget(table, lake)
+    table.undo(yes=True)
+    after = table.state()
+    assert after.schema.struct == before.schema.struct
+    assert not {
+        key for key in after.properties if key.startswith(("driftline.hints.", "driftline.resolved."))
+    }
+    assert {(row["id"], row["id_string"]) for row in rows(table)} == {(1, None), (None, "x"), (None, None)}
+
+
 # Refused --------------------------------------------------------------------------------------------------------
 
 

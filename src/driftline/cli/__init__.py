@@ -37,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:
         code = interrupt.EXIT_CODE if scope.interrupt.asked else _fail(scope, error)
     _flush()
+    if code == 0 and scope.interrupt.spark is not None:
+        from driftline.archive import make_soon
+
+        make_soon()  # for the next command
     sys.exit(code)
 
 

@@ -27,7 +27,7 @@ def alter(
 
     parse(sql)  # what cannot be read is said before Spark starts
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
+        lake = context.obj.open(progress, must_exist=True, brief=True)
         progress.phase("altering")
         done = lake.alter(sql, upgrade=upgrade)
     put(done.to_dict()) if json else show(evolution.altered(done))

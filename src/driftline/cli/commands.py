@@ -33,7 +33,7 @@ from driftline.cli.options import (
 )
 from driftline.cli.quarantine import quarantine
 from driftline.cli.resolve import resolve
-from driftline.cli.scope import Scope
+from driftline.cli.scope import Scope, little
 from driftline.cli.stats import stats
 from driftline.cli.view import view
 
@@ -271,7 +271,7 @@ def _ingest(
     from driftline.report import text
 
     with Progress() as progress:
-        lake = scope.open(progress)
+        lake = scope.open(progress, brief=little(kind, [file for batch in batches for file in batch]))
     told: set[str] = set()
     for files in batches:
         title = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from driftline.lake import Lake
 
 
+LITTLE = 48 * 2**20  # bytes of text; at 400 MB, half the time goes the other way
+PACKED = (".gz", ".gzip")
 T = TypeVar("T")
 
 
@@ -36,8 +39,8 @@ class Scope:
     def config(self) -> config.Config:
         return config.load(self.lake, self.file)
 
-    def open(self, progress: Progress, *, must_exist: bool = False) -> Lake:
-        """The lake; with ``must_exist`` none is made where there is none."""
+    def open(self, progress: Progress, *, must_exist: bool = False, brief: bool = False) -> Lake:
+        """The lake; with ``must_exist`` none is made where there is none. ``brief``: Spark has little to do."""
         from driftline.session import is_embedded
 
         here = self.config
@@ -45,7 +48,11 @@ class Scope:
             raise UsageError(
                 f"there is no lake in {here.lake}", hint="name it with --lake; `driftline ingest` makes one"
             )
+        if brief:  # then Java's better compiler takes longer than it saves
+            os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
         progress.phase("starting Spark")
+        with suppress(ImportError):  # which opening explains
+            import pyspark.sql  # noqa: F401  before there are two threads, as its modules import each other
         lake = _elsewhere(lambda: _opened(here, progress))
         spark: Any = lake.spark
         progress.spark = self.interrupt.spark = spark
@@ -69,6 +76,10 @@ class Scope:
 
 
 def _opened(here: config.Config, progress: Progress) -> Lake:
+    if here.ducklake is None:  # the lake finds this one; what it needs besides is imported while Java starts
+        from driftline.session import open_session
+
+        open_session(here.lake, properties=here.catalog, notify=progress.notice)
     from driftline.lake import Lake
 
     return Lake.open(here.lake, properties=here.catalog, ducklake=here.ducklake, notify=progress.notice)
@@ -86,4 +97,12 @@ def _elsewhere(work: Callable[[], T]) -> T:
             future.set_exception(error)
 
     Thread(target=run, daemon=True).start()
+    with suppress(ImportError):
+        import driftline.lake  # noqa: F401  what comes next, while Java starts
     return future.result()
+
+
+def little(kind: str, files: Sequence[str]) -> bool:
+    """Whether the files are so small that Java's better compiler takes longer than it saves."""
+    plain = kind in ("json", "csv") and not any(file.endswith(PACKED) for file in files)
+    return sum(Path(file).stat().st_size for file in files) < LITTLE / (1 if plain else 8)

@@ -11,6 +11,7 @@ from driftline.cli.options import Json, TableName, writable
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
+    from driftline.cli.scope import Scope
     from driftline.stats import Stats
 
 
@@ -39,9 +40,11 @@ def stats(
 
     if html is not None:
         writable(html)
-    with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
-        found = lake.table(table).stats(exact=exact, progress=progress.phase)
+    found = None if exact else _still(context.obj, table)
+    if found is None:
+        with Progress() as progress:
+            lake = context.obj.open(progress, must_exist=True, brief=not exact)
+            found = lake.table(table).stats(exact=exact, progress=progress.phase)
     shown = found if path is None else found.only(path)
     if path is not None and not shown.columns:
         raise UsageError(f"{table} has no column with {path!r} in its path", "--all lists every column")
@@ -51,6 +54,14 @@ def stats(
         show(stats_text.stats(shown, all_columns=all_ or path is not None))
     if html is not None:
         _write(html, found, tell=not json)
+
+
+def _still(scope: Scope, table: str) -> Stats | None:
+    """The table's statistics, without Spark; None where that takes Spark."""
+    from driftline.stats.still import stats
+
+    still = scope.still(table)
+    return None if still is None else stats(still)
 
 
 def _write(file: Path, found: Stats, *, tell: bool) -> None:

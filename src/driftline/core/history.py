@@ -17,9 +17,10 @@ from driftline.core.types import Schema, dotted
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a table: ``at`` in milliseconds, the snapshot that was current, who made it, if it tells."""
+    """One version of a table: ``at`` in milliseconds, None where that is not known; the snapshot that was current; who made
+    it, if it tells."""
 
-    at: int
+    at: int | None
     definition: Definition
     snapshot: int | None = None
     record: Record | None = None
@@ -29,7 +30,8 @@ class Version:
 class Entry:
     """One change of a table's definition. ``before`` None: the table was made, or what was before is not known.
 
-    ``by``: batch, alter, undo; outside, where a change tells nobody; unknown, where its metadata are gone.
+    ``by``: batch, alter, resolve, undo; outside, where a change tells nobody; unknown, where nothing is left of it but its
+    columns.
     """
 
     at: int | None
@@ -78,7 +80,7 @@ class Entry:
 
 
 def entries(versions: Sequence[Version], known: Mapping[int, Schema], *, whole: bool) -> list[Entry]:
-    """The changes, oldest first. ``versions``: those whose metadata are there, oldest first; ``known``: all schemas by
+    """The changes, oldest first. ``versions``: those that are known, oldest first; ``known``: all schemas by
     id; ``whole``: the first version is the table's very first."""
     out: list[Entry] = []
     if not whole:

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, apply
+from driftline.core.cycles import no_search
 from driftline.core.planner import Planner
 from driftline.core.routes import Plan, Settings
 from driftline.core.shape import Facet, Place, RecordShape
 from driftline.core.types import Path, Schema, Struct, leaves, peel
 
 
+@no_search()
 def plan(
     schema: Schema, shape: RecordShape, settings: Settings | None = None, kept: frozenset[Path] = frozenset()
 ) -> Plan:

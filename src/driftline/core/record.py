@@ -1,7 +1,6 @@
-"""Who changed a table, kept as a property of the version that the change made.
+"""Who changed a table, as a property tells: of the version that the change made, or among the last changes of the table.
 
-A property cannot hold a history without bounds: it holds the last change, and older ones are read back along the log of
-metadata versions. A version whose record is the one before it was made by somebody else.
+A version whose record is the one before it was made by somebody else.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from driftline.core.types import dotted
 
 PROPERTY = "driftline.change"
 BATCH = "driftline.batch"
+EXPIRED = "driftline.expired"  # how many batches there were whose snapshots were let go
 LIMIT = 4000  # characters
 STATEMENT = 1000
 
@@ -66,15 +66,15 @@ def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
 
 
 def of_statements(text: str) -> dict[str, str]:
-    return {PROPERTY: _dump({"by": "alter", "id": uuid4().hex, "text": _cut(text)})}
+    return {PROPERTY: dump({"by": "alter", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_resolve(text: str) -> dict[str, str]:
-    return {PROPERTY: _dump({"by": "resolve", "id": uuid4().hex, "text": _cut(text)})}
+    return {PROPERTY: dump({"by": "resolve", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_undo(text: str) -> dict[str, str]:
-    return {PROPERTY: _dump({"by": "undo", "id": uuid4().hex, "text": _cut(text)})}
+    return {PROPERTY: dump({"by": "undo", "id": uuid4().hex, "text": cut(text)})}
 
 
 def in_short(changes: Iterable[Any]) -> str:
@@ -91,14 +91,15 @@ def read(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
     text = now.get(PROPERTY)
     if text is not None and text != before.get(PROPERTY):
         try:
-            return _record(json.loads(text))
+            return of_json(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
     batch = now.get(BATCH)
     return Record("batch", batch=batch) if batch and batch != before.get(BATCH) else None
 
 
-def _record(data: Mapping[str, Any]) -> Record:
+def of_json(data: Mapping[str, Any]) -> Record:
+    """The record that a property holds. Raises ValueError, KeyError, TypeError where it is none."""
     rules = tuple(Rule(*map(str, rule)) for rule in data.get("rules", ()))
     return Record(
         str(data["by"]),
@@ -111,12 +112,14 @@ def _record(data: Mapping[str, Any]) -> Record:
 
 def _batch(batch: str, rules: list[Rule], left_out: int) -> str:
     told = [[r.path, r.rule, r.field, r.place] for r in rules]
-    return _dump({"by": "batch", "batch": batch, "rules": told, "left_out": left_out})
+    return dump({"by": "batch", "batch": batch, "rules": told, "left_out": left_out})
 
 
-def _dump(value: Mapping[str, Any]) -> str:
+def dump(value: Mapping[str, Any]) -> str:
+    """As a property holds it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= STATEMENT else text[: STATEMENT - 1] + "…"
+def cut(text: str, most: int = STATEMENT) -> str:
+    """The text in ``most`` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -94,6 +94,15 @@ class Seen:
     record: RecordShape | None = None
     value: FieldShape | None = None
 
+    def covers(self, other: Seen) -> bool:
+        """Whether the other one has nothing more, places and samples aside."""
+        marks = ("wide", "fraction", "far", "ragged", "digits", "typed", "lossy")
+        return (
+            all(getattr(self, mark) >= getattr(other, mark) for mark in marks)
+            and _covers(self.record, other.record)
+            and _covers(self.value, other.value)
+        )
+
     def merge(self, other: Seen) -> Seen:
         first = min(self, other, key=lambda s: (s.place, s.sample))
         return Seen(
@@ -130,6 +139,19 @@ class FieldShape:
         known = self.facets.get(facet)
         self.facets[facet] = seen if known is None else known.merge(seen)
 
+    def covers(self, other: FieldShape) -> bool:
+        """Whether the other one has nothing more, places and samples aside."""
+        return (
+            self.empty_lists >= other.empty_lists
+            and self.empty_record >= other.empty_record
+            and self.missing >= other.missing
+            and self.absent <= other.absent
+            and all(
+                (mine := self.facets.get(facet)) is not None and mine.covers(seen)
+                for facet, seen in other.facets.items()
+            )
+        )
+
     def merge(self, other: FieldShape) -> FieldShape:
         out = replace(
             self,
@@ -151,6 +173,13 @@ class RecordShape:
 
     fields: dict[str, FieldShape] = field(default_factory=dict)
 
+    def covers(self, other: RecordShape) -> bool:
+        """Whether the other one has nothing more, places and samples aside."""
+        return all(
+            (mine := self.fields.get(key)) is not None and mine.covers(field)
+            for key, field in other.fields.items()
+        )
+
     def merge(self, other: RecordShape) -> RecordShape:
         """A key that only one of them has is missing in records of the other."""
         if not self.fields or not other.fields:
@@ -168,6 +197,10 @@ def _both(a: _Shape | None, b: _Shape | None) -> _Shape | None:
     if a is None or b is None:
         return a if b is None else b
     return a.merge(b)
+
+
+def _covers(mine: _Shape | None, other: _Shape | None) -> bool:
+    return other is None or (mine is not None and mine.covers(other))
 
 
 def merge_all(shapes: Iterable[RecordShape]) -> RecordShape:

@@ -18,7 +18,7 @@ class CommitConflict(Exception):
 
 
 # Properties of single batches: no settings of the table.
-_BATCH = "driftline.batch"
+_OF_BATCHES = ("driftline.batch", "driftline.expired")
 _CAPTURE = "driftline.capture."
 
 
@@ -44,7 +44,7 @@ class State:
 
 
 def _settings(state: State) -> dict[str, str]:
-    return {k: v for k, v in state.properties.items() if k != _BATCH and not k.startswith(_CAPTURE)}
+    return {k: v for k, v in state.properties.items() if k not in _OF_BATCHES and not k.startswith(_CAPTURE)}
 
 
 class Transaction(Protocol):
@@ -99,6 +99,10 @@ class Transaction(Protocol):
 
     def abandon(self) -> None:
         """Deletes the files that were written, unless they are the table's, or may be."""
+        ...
+
+    def upkeep(self) -> None:
+        """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
         ...
 
     def undo(self) -> bool:

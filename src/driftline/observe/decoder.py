@@ -23,7 +23,6 @@ from driftline.observe.parse import Number
 from driftline.observe.screen import HUGE
 from driftline.observe.walk import UNKNOWN, Expect, News, Walker
 
-_DEEPEST = 40  # levels of records that get types of their own; what is deeper is walked
 _WIDEST = 2000  # keys of a record that msgspec looks up; more are looked up in Python
 _UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names
 
@@ -69,11 +68,11 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
         return json.Decoder(type_, dec_hook=check, float_hook=Number).decode
 
     if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
-        fields = _Fields({key: decoder(t) for key, t, _ in builder.keys(walker.shape, walker.known, 1)})
+        fields = _Fields({key: decoder(t) for key, t, _ in builder.keys(walker.shape, walker.known)})
         missing = {key for key, seen in walker.shape.fields.items() if seen.missing}
         must = [key for key in walker.known.required_keys if key not in missing]
         return Decoder(_wide(fields, must), builder.doubles)
-    return Decoder(decoder(builder.field(walker.root, walker.known, 0)), builder.doubles)
+    return Decoder(decoder(builder.field(walker.root, walker.known)), builder.doubles)
 
 
 class _Fields(dict[str, Callable[[bytes], object]]):
@@ -105,38 +104,36 @@ class _Builder:
         self.doubles = False
         self.rules: dict[type, _Rule] = {}
 
-    def record(self, shape: RecordShape, known: Expect, depth: int) -> Any:
+    def record(self, shape: RecordShape, known: Expect) -> Any:
         fields: list[Any] = []
         names: dict[str, str] = {}
-        for key, type_, must in self.keys(shape, known, depth):
+        for key, type_, must in self.keys(shape, known):
             name = f"f{len(fields)}"
             names[name] = key
             fields.append((name, type_) if must else (name, type_, None))
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
-    def keys(self, shape: RecordShape, known: Expect, depth: int) -> Iterator[tuple[str, Any, bool]]:
+    def keys(self, shape: RecordShape, known: Expect) -> Iterator[tuple[str, Any, bool]]:
         """The keys of a record, the types of their values, and whether it must have one, which is then not null."""
         for key, seen in shape.fields.items():
             if seen.absent:  # the first record that has the key is walked
                 continue
             below = known.fields.get(key, UNKNOWN)
-            type_ = self.field(seen, below, depth)
+            type_ = self.field(seen, below)
             if below.required and not seen.missing:
                 yield key, _NO_INTEGER if type_ is None else type_, True
             else:
                 yield key, _or_null(type_), False
 
-    def field(self, seen: FieldShape, known: Expect, depth: int) -> Any:
+    def field(self, seen: FieldShape, known: Expect) -> Any:
         """The type of a field's values, null aside; None where it has no others, or they are to be walked."""
         dims = {facet.dim for facet in seen.facets if facet.dim}
         deepest = max(*dims, seen.empty_lists, 0)
-        if depth + deepest > _DEEPEST:
-            return None
         if len(dims) > 1 or self.untypable(seen, known):
             return self.checked(seen, known)
         type_: Any = None
         for level in range(deepest, -1, -1):
-            parts, pattern = self.level(seen, known, level, depth + deepest + 1)
+            parts, pattern = self.level(seen, known, level)
             if level < deepest:
                 parts.append(list[_or_null(type_)])  # type: ignore[misc]
             if pattern is not None and (parts or not level):
@@ -177,7 +174,7 @@ class _Builder:
                 return True
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 
-    def level(self, seen: FieldShape, known: Expect, level: int, depth: int) -> tuple[list[Any], str | None]:
+    def level(self, seen: FieldShape, known: Expect, level: int) -> tuple[list[Any], str | None]:
         """The types, lists aside, of what may stand inside ``level`` lists, and the pattern of strings if not all may."""
         facets = {facet.base: s for facet, s in seen.facets.items() if facet.dim == level}
         parts: list[Any] = [bool] if BOOLEAN in facets else []
@@ -193,9 +190,9 @@ class _Builder:
             parts.append(str)
         for base, s in facets.items():
             if base == RECORD and s.record is not None:
-                parts.append(self.record(s.record, known, depth))
+                parts.append(self.record(s.record, known))
             elif isinstance(base, MapOf) and s.value is not None and known.value is not None:
-                parts.append(dict[str, _or_null(self.field(s.value, known.value, depth))])  # type: ignore[misc]
+                parts.append(dict[str, _or_null(self.field(s.value, known.value))])  # type: ignore[misc]
         if seen.empty_record and not facets.keys() & {RECORD, _MAP}:
             parts.append(_EMPTY)
         return parts, pattern

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,6 +40,27 @@ class Split:
     document: bool = False
     line: int = 1
 
+    @property
+    def whole(self) -> bool:
+        """Whether it can only be read from its start to its end."""
+        return self.document or _packed(self.path)
+
+    def cut(self, size: int) -> list[Split]:
+        """The split in parts of about this many bytes, where it can be cut."""
+        if self.whole:
+            return [self]
+        parts = max(1, -(-self.length // size))
+        bounds = [self.start + self.length * i // parts for i in range(parts + 1)]
+        return [replace(self, start=a, length=b - a) for a, b in pairwise(bounds)]
+
+    def head(self, size: int) -> Split:
+        """The first lines of the split, of about this many bytes."""
+        return replace(self, length=min(self.length, size))
+
+    def to_end(self) -> Split:
+        """The split and all that follows it in its file, whatever has been added there."""
+        return replace(self, length=2**62)
+
     def at_line(self, line: int) -> Split:
         """The split, its first line numbered so."""
         return replace(self, line=line)
@@ -51,17 +73,14 @@ def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
     """
     with _opened(path) as (file, length):
         head = file.read(_HEAD + 1)
-    document = is_document(head[:_HEAD], whole=len(head) <= _HEAD)
-    if document or _packed(path) or length <= size:
-        return [Split(path, 0, length, document)]
-    return [Split(path, start, min(size, length - start)) for start in range(0, length, size)]
+    return Split(path, 0, length, is_document(head[:_HEAD], whole=len(head) <= _HEAD)).cut(size)
 
 
 def observe_split(known: Expect, settings: Settings, judge: Judge | None, split: Split) -> Observation:
     """Every type of every path of every record of a split, against what a table has; lines count from 1."""
     observer = JsonObserver(known, settings, judge)
     line, careful = 1, split.document or split.path.endswith(".gzip")
-    for lines, marked in _blocks(split):
+    for lines, marked in blocks(split):
         observer.feed(lines, split.path, line)
         line += len(lines)
         careful = careful or marked
@@ -72,7 +91,7 @@ def observe_split(known: Expect, settings: Settings, judge: Judge | None, split:
 def read_split(split: Split) -> Iterator[tuple[int, bytes]]:
     """The lines of a split, blank ones too, with their numbers."""
     line = split.line
-    for lines, _ in _blocks(split):
+    for lines, _ in blocks(split):
         yield from enumerate(lines, line)
         line += len(lines)
 
@@ -122,7 +141,7 @@ def records_of(document: bytes) -> Iterator[bytes]:
     yield from map(bytes, elements)
 
 
-def _blocks(split: Split) -> Iterator[tuple[list[bytes], bool]]:
+def blocks(split: Split) -> Iterator[tuple[list[bytes], bool]]:
     """The lines of a split, some at a time, and whether a byte order mark was dropped before them."""
     with _opened(split.path) as (file, _):
         if split.document:

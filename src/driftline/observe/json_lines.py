@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import length_hint
 from time import perf_counter
@@ -35,9 +35,17 @@ class JsonObserver:
     other is walked, and the decoder built anew once the walking has cost as much as building did.
     """
 
-    def __init__(self, known: Expect, settings: Settings, judge: Judge | None = None) -> None:
-        """``judge``: records that it does not accept are not observed, but counted as malformed."""
+    def __init__(
+        self,
+        known: Expect,
+        settings: Settings,
+        judge: Judge | None = None,
+        usual: Callable[[RecordShape], RecordShape] | None = None,
+    ) -> None:
+        """``judge``: records that it does not accept are not observed, but counted as malformed. ``usual``: the part of
+        a shape that the decoder takes; what has more is looked at."""
         self._known, self._dates = known, settings.dates
+        self._usual = usual
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
         self._court = None if judge is None else Court(judge, known, settings.dates)
         self._done = Observation()
@@ -47,14 +55,15 @@ class JsonObserver:
         # What the table has, costs no look; but each record before the judge is looked at.
         known = steady(self._known) if self._court is None else None
         self._walker = Walker(self._known, self._dates, known)
-        self._fast = _Adaptive(self._walker, exact=False, cost=0.0)
+        self._fast = _Adaptive(self._walker, exact=False, cost=0.0, part=self._usual)
         self._exact = _Adaptive(self._walker, exact=True, cost=0.01)
         self._lines = self._blank = self._malformed = 0
         self._bad: list[Bad] = []
         self._next = Place()
 
-    def feed(self, lines: Sequence[bytes], source: str, first_line: int) -> None:
-        """Observes lines of JSON, one record each; a blank one counts as a line only."""
+    def feed(self, lines: Sequence[bytes], source: str, first_line: int) -> list[int]:
+        """Observes lines of JSON, one record each; a blank one counts as a line only. Returns the places of those that
+        the decoder did not take."""
         if Place(source, first_line) < self._next:
             # First places are minima: what was learnt further down may not hide what stands before.
             self._done = self.result()
@@ -62,13 +71,19 @@ class JsonObserver:
         self._next = Place(source, first_line + len(lines))
         self._lines += len(lines)
         self._excluded.feed(lines)
-        at = 0
+        at, looked = 0, []
         while at < len(lines):
             chunk = lines[at : at + _CHUNK]
             while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
                 chunk = chunk[: len(chunk) // 2]
-            self._chunk(chunk, source, first_line + at)
+            looked += [at + place for place in self._chunk(chunk, source, first_line + at)]
             at += len(chunk)
+        return looked
+
+    @property
+    def learnt(self) -> int:
+        """Rises with all that the lines teach, and with those that are no records."""
+        return self._walker.learnt + self._malformed
 
     def result(self) -> Observation:
         """What was observed so far; to be asked for when all is fed."""
@@ -84,7 +99,7 @@ class JsonObserver:
         whole = merge_observations([self._done, Observation(shape, tally, self._lines)])
         return replace(whole, tally=replace(whole.tally, excluded=Counter(self._excluded.counts)))
 
-    def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> None:
+    def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> Iterator[int]:
         at, doubts = 0, None
         while at < len(lines):
             fast = self._fast.decoder()
@@ -102,6 +117,7 @@ class JsonObserver:
                 at = stop - length_hint(todo) - 1
             if at < len(lines):
                 self.look(lines[at], source, first + at)
+                yield at
                 at += 1
 
     def look(self, line: bytes, source: str, number: int) -> str | Conflict | None:
@@ -140,11 +156,18 @@ class JsonObserver:
 
 
 class _Adaptive:
-    """A decoder of what the walker knows, built anew when the walking for want of it has cost as much: in seconds,
-    ``cost`` at first."""
+    """A decoder of what the walker knows, or a ``part`` of it, built anew when the walking for want of it has cost as
+    much: in seconds, ``cost`` at first."""
 
-    def __init__(self, walker: Walker, *, exact: bool, cost: float) -> None:
-        self._walker, self._exact = walker, exact
+    def __init__(
+        self,
+        walker: Walker,
+        *,
+        exact: bool,
+        cost: float,
+        part: Callable[[RecordShape], RecordShape] | None = None,
+    ) -> None:
+        self._walker, self._exact, self._part = walker, exact, part
         self._decoder = Decoder(_refuse, doubles=False)
         self._knows = -1 if walker.shape.fields else 0
         self._cost = cost
@@ -159,10 +182,14 @@ class _Adaptive:
         cost = self._cost * learnt / self._knows if self._knows > 0 else self._cost
         if learnt != self._knows and self._missed >= cost:
             start = perf_counter()
-            self._decoder = build(self._walker, exact=self._exact)
+            self._decoder = build(self._known(), exact=self._exact)
             self._knows, self._missed = learnt, 0.0
             self._cost = perf_counter() - start
         return self._decoder
+
+    def _known(self) -> Walker:
+        walker = self._walker
+        return walker if self._part is None else Walker(walker.known, walker.dates, self._part(walker.shape))
 
 
 def _refuse(line: bytes) -> object:

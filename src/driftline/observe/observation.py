@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from driftline.core.cycles import no_search
 from driftline.core.shape import FieldShape, Place, RecordShape, Seen
 
 REASONS = 5  # malformed records that are kept as examples
@@ -68,6 +69,7 @@ class Observation:
         return _restored, (_packed(self.shape), self.tally, self.lines)
 
 
+@no_search()
 def merge_observations(parts: Iterable[Observation]) -> Observation:
     """One observation of all parts."""
     shape, tally, lines = RecordShape(), Tally(), 0

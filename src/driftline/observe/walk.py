@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driftline.core.contract import Contract
+from driftline.core.cycles import no_search
 from driftline.core.naming import is_metadata, marked_key
 from driftline.core.routes import Settings
 from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
@@ -69,6 +70,7 @@ class Expect:
 UNKNOWN = Expect()
 
 
+@no_search()
 def expect(schema: Schema, settings: Settings | None = None) -> Expect:
     """What a table has, or gets by hints, for each key of a record."""
     settings = settings or Settings()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.routes import FieldRoute, RecordRoute
-from driftline.core.shape import RECORD, Facet, MapOf
+from driftline.core.shape import RECORD, Base, Facet, MapOf
 from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, List, Map, Primitive, Struct, Type, peel
 from driftline.route.sql import name, spark_type
 
@@ -64,7 +64,7 @@ class Source:
 def json_source(route: RecordRoute, tag: str | None, *, usual: bool = False) -> Source:
     """How JSON of this route is parsed. ``tag``: prefix of tagged numbers, None where none are.
 
-    ``usual``: a drifted field is parsed as its first type, where Spark's parser refuses a record that has another.
+    ``usual``: a drifted field is parsed as its first type; records that have another are to be parsed apart.
     """
     return _record([route], tag, usual)
 
@@ -91,7 +91,7 @@ def _field(routes: Sequence[FieldRoute], tag: str | None, usual: bool) -> Source
     dim = _uniform(routes)
     bases = {f.base for f in facets}
     if usual and (dim is None or len(bases) > 1) and (first := _first(routes)) is not None:
-        dim, bases = first.dim, {first.base}
+        dim, bases = first.dim, {f.base for f in facets if f.dim == first.dim and _kin(f.base, first.base)}
     if dim is None:
         return Source("variant", None, tag=tag)
     if bases == {RECORD}:
@@ -119,18 +119,25 @@ def _field(routes: Sequence[FieldRoute], tag: str | None, usual: bool) -> Source
 
 
 def _first(routes: Sequence[FieldRoute]) -> Facet | None:
-    """The facet that came first, if Spark's parser takes no value of another one for it."""
+    """The facet that came first, if a parser takes no value of another one for it."""
     seen = {facet: s for r in routes for facet, s in r.shape.facets.items()}
     first = min(seen, key=lambda f: seen[f].place)
     alone = (
         first.base in (BOOLEAN, LONG)
+        or _kin(first.base, STRING)
         # It takes whole numbers for fractions, and {} for any record.
         or (first.base == DOUBLE and not any(f.base == LONG for f in seen))
         or (first.base == RECORD and not (first.dim and any(r.shape.empty_record for r in routes)))
     )
     if first.base == RECORD and any(f.base == RECORD and f.dim != first.dim for f in seen):
         return None  # each has a column of its own, and is wrapped in one other only
-    return first if alone and not any(s.ragged for s in seen.values()) else None
+    return first if alone and not seen[first].ragged else None
+
+
+def _kin(base: Base, other: Base) -> bool:
+    """Whether values of both are parsed as the same: strings are, whatever they say."""
+    texts = [isinstance(b, Primitive) and b.name in TEXT for b in (base, other)]
+    return base == other or all(texts)
 
 
 def _uniform(routes: Sequence[FieldRoute]) -> int | None:

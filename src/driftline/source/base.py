@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings
@@ -57,4 +57,18 @@ class Source(Protocol):
 
     def be_careful(self) -> bool:
         """Asks for a slower road that checks each record as it is read; False where there is none left."""
+        ...
+
+
+@runtime_checkable
+class Guessing(Source, Protocol):
+    """A source that can be observed while its rows are read, by a plan that was guessed from a part of it."""
+
+    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        """What a part of the batch is; None where it is better observed first."""
+        ...
+
+    def reading(self, plan: Plan, struct: Struct, settings: Settings) -> Any:
+        """How `rows` reads by the plan; None where that is not in one go. Once the rows are read, `observe` tells what all
+        was, and the ``reading`` of its plan whether it ``makes_the_rows_of`` the one that was guessed."""
         ...

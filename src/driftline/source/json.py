@@ -1,7 +1,8 @@
 """Files of JSON: lines, or documents.
 
-Observed in Python tasks, read by Spark's own JSON reader. Where that is not enough (malformed lines, documents,
-numbers whose text matters) the lines come through Python once more, checked and tagged: the careful road.
+Observed in Python tasks, read by Spark's own JSON reader. Much plain text goes in one go: observed while it is read, by
+a plan that its first lines gave. Where neither is enough (malformed lines, documents, numbers whose text matters) the
+lines come through Python once more, checked and tagged: the careful road.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from driftline.core.exclude import excluded_paths
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings
 from driftline.core.types import Schema, Struct, leaves
@@ -19,9 +21,10 @@ from driftline.engine import FILES, literally
 from driftline.observe.json_files import Split, observe_split, read_split, splits_of
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
-from driftline.route import Source, json_source, select
+from driftline.route import Source as Parsed
+from driftline.route import json_source, select
 from driftline.route.source import tags_needed
-from driftline.route.sql import name
+from driftline.route.sql import canonical, name
 from driftline.source.json_text import (
     LINES,
     Check,
@@ -35,13 +38,34 @@ from driftline.source.json_text import (
     routed,
     selected,
 )
+from driftline.source.one_go import OneGo, Told, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _SMALL = 8 * 2**20  # bytes that are observed faster here than by starting a Python worker
-_TWICE = 2**20  # bytes for each column from which on it pays to have a second way to read it
+_MUCH = 2**20  # bytes for each column from which on one go pays
+# Bytes of the first split that a guess is made of, where the order of the columns is decided, and of each other one.
+_FIRST, _HEAD = 2**22, 2**17
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How lines are read in one go: ``columns`` are SQL over what was parsed as ``usual``, ``others`` over the rest, parsed
+    as ``whole``."""
+
+    usual: Parsed
+    whole: Parsed
+    columns: tuple[str, ...]
+    others: tuple[str, ...]
+
+    def makes_the_rows_of(self, other: Reading) -> bool:
+        """Whether the other one would make the same rows."""
+        return self._said() == other._said()
+
+    def _said(self) -> tuple[object, ...]:
+        return self.usual, self.whole, *map(canonical, (*self.columns, *self.others))
 
 
 @dataclass(slots=True)
@@ -54,56 +78,64 @@ class JsonFiles:
     careful: bool = False
     judge: Judge | None = None
     known: Expect = field(default_factory=Expect)
+    asked: tuple[Schema, Settings] | None = None
+    seen: Observation = field(default_factory=Observation)
+    whole: Observation | None = None
     checked: DataFrame | None = None
+    go: OneGo | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        """What the first lines of each split say, if that is worth it."""
+        self.asked, self.known, self.splits = (schema, settings), expect(schema, settings), self._cut()
+        plain = not any(split.whole for split in self.splits) and not any(excluded_paths(settings.contract))
+        if self.careful or not plain or self._size < _MUCH:
+            return None
+        heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(self.splits)]
+        # Which line of its file a split begins with is not known yet, but none is before its first byte's number.
+        parts = zip(self._observed(heads, settings), heads, strict=True)
+        self.seen = seen = merge_observations(part.shifted(head.start) for part, head in parts)
+        return seen if seen.tally.records and not seen.tally.careful else None
+
+    def reading(self, plan: Plan, struct: Struct, settings: Settings) -> Reading | None:
+        """How one go reads by a plan; None where it cannot, or where it does not pay."""
+        if self.careful or self._size < _MUCH * leaves(struct) or any(s.whole for s in self.splits):
+            return None
+        if tags_needed(plan.route) or any(excluded_paths(settings.contract)):
+            return None
+        usual, whole = json_source(plan.route, None, usual=True), json_source(plan.route, None)
+        if arrow_type(usual) is None:
+            return None
+        return Reading(
+            usual,
+            whole,
+            tuple(select(struct, plan.route, usual, settings)),
+            tuple(select(struct, plan.route, whole, settings, row=self._row)),
+        )
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        self.splits = [split for file in self.files for split in splits_of(file)]
-        self.known = expect(schema, settings)
-        observe = partial(observe_split, self.known, settings, self.judge)
-        if _here(self.spark, sum(s.length for s in self.splits)):
-            seen = [observe(split) for split in self.splits]
-        else:
-            seen = self._in_tasks(observe)
-        self.splits, whole = _numbered(self.splits, seen)
-        self.careful = self.careful or whole.tally.careful
+        asked = schema, settings
+        if asked != self.asked or self.judge is not None or (whole := self.whole or self._told()) is None:
+            self.asked, self.known, self.splits = asked, expect(schema, settings), self._cut()
+            whole = self._numbered(self._observed(self.splits, settings))
+        self.careful, self.seen, self.whole = self.careful or whole.tally.careful, whole, whole
         return whole
 
-    def _in_tasks(self, observe: Callable[[Split], Observation]) -> list[Observation]:
-        """Each split observed; one task a core, because starting a Python task costs as much as ten megabytes."""
-        sc = self.spark.sparkContext
-        shares = _shared(self.splits, sc.defaultParallelism)
-        parts = sc.parallelize(shares, len(shares)).map(partial(_observe_share, observe)).collect()
-        by_place = dict(pair for part in parts for pair in part)
-        return [by_place[i] for i in range(len(self.splits))]
-
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
+        if (reading := self.reading(plan, struct, settings)) is not None:
+            return self._in_one_go(reading, struct, settings)
         tag = uuid.uuid4().hex if tags_needed(plan.route) else None
         parsed = json_source(plan.route, tag)
         if not (self.careful or tag):
-            return self._parsed(plan, parsed, struct, settings)
+            read = self.spark.read.options(**reader_options()).schema(ddl_of(parsed))
+            columns = select(struct, plan.route, parsed, settings)
+            return completed(read.json([literally(file) for file in self.files]), parsed, columns, struct)
         shares = _shared(self.splits, 2 * self.spark.sparkContext.defaultParallelism)
         self.checked = self.spark.range(0, len(shares), 1, len(shares)).mapInArrow(
             partial(_read_shares, shares, Check(self.known, settings, self.judge, tag)), LINES
         )
         return routed(self.checked, plan, parsed, struct, settings)
-
-    def _parsed(self, plan: Plan, parsed: Source, struct: Struct, settings: Settings) -> DataFrame:
-        """The records, read by Spark alone: where there are many, as their fields' first types, and those that drift once
-        more, as they are."""
-        many = sum(split.length for split in self.splits) >= _TWICE * leaves(struct)
-        usual, options = json_source(plan.route, None, usual=many), reader_options()
-        columns = select(struct, plan.route, usual, settings)
-        read, files = self.spark.read.options(**options), [literally(file) for file in self.files]
-        if usual == parsed:
-            return completed(read.schema(ddl_of(usual)).json(files), usual, columns, struct)
-        drifted, row = name(options["columnNameOfCorruptRecord"]), name(f"__row_{uuid.uuid4().hex}")
-        lines = read.option("mode", "PERMISSIVE").schema(f"{ddl_of(usual)}, {drifted} string")
-        again = f"if({drifted} is null, null, {from_json(drifted, parsed)})"
-        rows = lines.json(files).selectExpr("*", f"{again} as {row}")
-        other = select(struct, plan.route, parsed, settings, row=row)
-        either = [f"if({row} is null, {a}, {b})" for a, b in zip(columns, other, strict=True)]
-        return selected(rows, either, struct)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         return rejected_lines(self.checked, everything)
@@ -112,8 +144,69 @@ class JsonFiles:
         self.judge, self.careful = judge, True
 
     def be_careful(self) -> bool:
-        before, self.careful = self.careful, True
+        before, self.careful, self.whole, self.go = self.careful, True, None, None
         return not before
+
+    @property
+    def _size(self) -> int:
+        return sum(split.length for split in self.splits)
+
+    @property
+    def _row(self) -> str:
+        return name(f"__row_{self.mark}")
+
+    def _cut(self) -> list[Split]:
+        """The files' splits, at least two a core where they can be cut so."""
+        splits = [split for file in self.files for split in splits_of(file)]
+        share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
+        return [part for split in splits for part in split.cut(max(share, _SMALL // 2))]
+
+    def _observed(self, splits: Sequence[Split], settings: Settings) -> list[Observation]:
+        observe = partial(observe_split, self.known, settings, self.judge)
+        if _here(self.spark, sum(split.length for split in splits)):
+            return [observe(split) for split in splits]
+        # One task a core, because starting a Python task costs as much as ten megabytes.
+        sc = self.spark.sparkContext
+        shares = _shared(splits, sc.defaultParallelism)
+        parts = sc.parallelize(shares, len(shares)).map(partial(_observe_share, observe)).collect()
+        by_place = dict(pair for part in parts for pair in part)
+        return [by_place[i] for i in range(len(splits))]
+
+    def _in_one_go(self, reading: Reading, struct: Struct, settings: Settings) -> DataFrame:
+        context = self.spark.sparkContext
+        text, told = f"__text_{self.mark}", context.accumulator({}, Told())
+        last = set({split.path: i for i, split in enumerate(self.splits)}.values())
+        shares = [
+            [(i, split.to_end() if i in last else split) for i, split in share]
+            for share in _shared(self.splits, context.defaultParallelism)
+        ]
+        self.go = OneGo(shares, self.seen, reading.usual, text, self.known, settings, told)
+        other = f"if({name(text)} is null, null, {from_json(name(text), reading.whole)}) as {self._row}"
+        either = [
+            usual if usual == other else f"if({self._row} is null, {usual}, {other})"
+            for usual, other in zip(reading.columns, reading.others, strict=True)
+        ]
+        return selected(self.go.frame(self.spark).selectExpr("*", other), either, struct)
+
+    def _told(self) -> Observation | None:
+        """What was observed in one go, if all of it is there."""
+        if self.go is None:
+            return None
+        told, self.go.told.value = self.go.told.value, {}  # pyspark keeps an accumulator for ever
+        return self._numbered([told[i] for i in sorted(told)]) if len(told) == len(self.splits) else None
+
+    def _numbered(self, seen: Sequence[Observation]) -> Observation:
+        """One observation of all splits, each of which has its lines counted from 1."""
+        splits, shifted = [], []
+        file, line = "", 1
+        for split, one in zip(self.splits, seen, strict=True):
+            line = line if split.path == file else 1
+            file = split.path
+            splits.append(split.at_line(line))
+            shifted.append(one.shifted(line - 1))
+            line += one.lines
+        self.splits = splits
+        return merge_observations(shifted)
 
 
 def _here(spark: SparkSession, size: int) -> bool:
@@ -137,19 +230,6 @@ def _shared(splits: Sequence[Split], tasks: int) -> list[_Share]:
 
 def _observe_share(observe: Callable[[Split], Observation], share: _Share) -> list[tuple[int, Observation]]:
     return [(i, observe(split)) for i, split in share]
-
-
-def _numbered(splits: list[Split], seen: Sequence[Observation]) -> tuple[list[Split], Observation]:
-    """Lines counted within each split become lines of the file."""
-    out, shifted = [], []
-    file, line = "", 1
-    for split, one in zip(splits, seen, strict=True):
-        line = line if split.path == file else 1
-        file = split.path
-        out.append(split.at_line(line))
-        shifted.append(one.shifted(line - 1))
-        line += one.lines
-    return out, merge_observations(shifted)
 
 
 def _read_shares(

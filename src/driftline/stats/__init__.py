@@ -9,14 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.contract import parse_path
+from driftline.core.undo import RESOLVED
 from driftline.errors import no_table
-from driftline.resolve import RESOLVED
 from driftline.settings import from_properties
 from driftline.stats.build import Known, build
-from driftline.stats.exact import exact as scan
 from driftline.stats.model import Column, Drifted, Stats
-from driftline.stats.quarantined import waiting
-from driftline.stats.samples import samples
 from driftline.stats.shares import drifted
 
 if TYPE_CHECKING:
@@ -33,13 +30,16 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     from driftline.formats.ducklake import DuckLakeTable
     from driftline.formats.iceberg import IcebergTable
     from driftline.history import history
+    from driftline.stats.exact import exact as scan
     from driftline.stats.metadata import metadata
+    from driftline.stats.quarantined import waiting
+    from driftline.stats.samples import samples
 
     state = table.load()
     if not state.exists:
         raise no_table(table.name)
     fields = list(drifted(state.schema, from_properties(state.properties).mark))
-    known = Known(resolved=_resolved(state.properties))
+    known = Known(resolved=resolved(state.properties))
     if isinstance(table, IcebergTable):
         progress("reading metadata")
         known.metadata = metadata(table, state.schema)
@@ -60,6 +60,6 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     return build(table.name, state.schema, from_properties(state.properties).mark, fields, known)
 
 
-def _resolved(properties: Mapping[str, str]) -> set[str]:
+def resolved(properties: Mapping[str, str]) -> set[str]:
     """The keys of fields that were resolved; of nested ones, the last step."""
     return {parse_path(key.removeprefix(RESOLVED))[-1] for key in properties if key.startswith(RESOLVED)}

@@ -44,6 +44,29 @@ def _sorting(x: str) -> str:
     )
 
 
+def kind(type_: Primitive) -> str | None:
+    """How the bounds of a column are to be compared; None where they are not."""
+    return _KINDS.get(type_.name)
+
+
+def sorting(kind: str | None, raw: bytes) -> Any:
+    """What sorts as the values of bounds do; of ``kind`` whole and fraction, of bounds of one width.
+
+    >>> from struct import pack
+    >>> sorted((-1.5, 2.0, -0.0, 0.5, -3.0), key=lambda x: sorting("fraction", pack("<d", x)))
+    [-3.0, -1.5, -0.0, 0.5, 2.0]
+    """
+    match kind:
+        case "whole":
+            return int.from_bytes(raw, "little", signed=True)
+        case "decimal":
+            return int.from_bytes(raw, "big", signed=True)
+        case "fraction":
+            bits = int.from_bytes(raw, "little", signed=True)
+            return bits if bits >= 0 else -(bits + (1 << (8 * len(raw) - 1))) - 1
+    return raw
+
+
 def _signed(digits: str) -> str:
     """Two's complement, those below zero first."""
     return f"concat(translate(left({digits}, 1), '{_DIGITS}', '{_DIGITS[8:]}{_DIGITS[:8]}'), substr({digits}, 2))"
@@ -62,6 +85,8 @@ HIGHEST = f"max_by(high, {_sorting('high')}) as high"
 
 def numbers(pairs: Sequence[tuple[bytes | None, bytes | None]], type_: Primitive) -> Numbers:
     """The bounds of a column, from the lowest and the highest of each width."""
+    if kind(type_) is None:
+        return Numbers()
     lows = [value for low, _ in pairs if (value := _value(low, type_)) is not None]
     highs = [value for _, high in pairs if (value := _value(high, type_)) is not None]
     if not lows or not highs:

@@ -52,7 +52,7 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
         exact=scanned is not None,
         records=scanned.records if scanned else told.counts.records if told else None,
         leaves=leaves(schema.struct),
-        batches=len(told.counts.batches) if told else 0,
+        batches=len(told.counts.batches) + told.counts.expired if told else 0,
         recent=told.counts.recent if told else (),
         columns=columns,
         drifted=drifted,

@@ -40,12 +40,13 @@ class Count:
 class Counts:
     """``snapshots``: oldest first; a place is an index in them. ``of``: counts by column id, then by the schema that the
     files were written with, None where that is not known. ``ids``: the columns of each schema. ``defaulted``: columns
-    that have a value in files older than themselves."""
+    that have a value in files older than themselves; ``expired``: how many batches are not among the snapshots any more."""
 
     snapshots: tuple[Snapshot, ...]
     of: Mapping[int, Mapping[int | None, Count]]
     ids: Mapping[int, frozenset[int]]
     defaulted: frozenset[int] = frozenset()
+    expired: int = 0
 
     @property
     def batches(self) -> tuple[Batch, ...]:

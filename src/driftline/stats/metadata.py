@@ -10,9 +10,10 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from driftline.core.record import BATCH
+from driftline.core import changelog
+from driftline.core.record import BATCH, EXPIRED
 from driftline.core.schema_json import from_json
 from driftline.core.types import Primitive, Schema
 from driftline.engine import CASE, PLAIN, configured
@@ -22,7 +23,7 @@ from driftline.stats.counts import Count, Counts, Snapshot
 from driftline.stats.model import TREND, Batch, Numbers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.iceberg import IcebergTable
 
@@ -30,6 +31,7 @@ _NEW = "status <> 2 and data_file.content = 0"  # entries of data files that are
 # A row for each file and column; as column 0, the records of the file.
 _METRICS = (
     "snapshot_id",
+    "file_sequence_number",
     """explode(map_zip_with(
         map_zip_with(
             map_concat(map(0, data_file.record_count), coalesce(data_file.value_counts, map())),
@@ -48,6 +50,9 @@ INTERPRETED = {
     "spark.sql.subexpressionElimination.enabled": "false",
 }
 SMALL = {**INTERPRETED, "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+
+
+Summed: TypeAlias = Mapping[str, Any]  # of one column, schema, slot and width of bounds: what `_rows` has
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +76,24 @@ def metadata(table: IcebergTable, schema: Schema) -> Metadata:
         raise no_table(table.name)
     jvm: Any = table.spark._jvm
     told = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
-    snapshots = tuple(_snapshots(told))
-    plain = {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
     with configured(table.spark, SMALL):
-        rows = _rows(table, snapshots, plain)
+        rows = _rows(table, tuple(snapshots(told)), plain(schema), forgotten(told))
+    return summed(told, schema, rows)
+
+
+def plain(schema: Schema) -> dict[int, Primitive]:
+    """The columns that may have bounds, by their ids."""
+    return {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
+
+
+def summed(told: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> Metadata:
+    """What a table's metadata file and its files' metrics, added up by column, schema, slot and width, tell."""
     counts = Counts(
-        snapshots,
+        tuple(snapshots(told)),
         _counts(rows),
         {int(s["schema-id"]): frozenset(f.id for _, f in from_json(s).walk()) for s in told["schemas"]},
         frozenset(f.id for _, f in schema.walk() if f.initial_default is not None),
+        int(told.get("properties", {}).get(EXPIRED, 0)),
     )
     summary = _summary(told)
     return Metadata(
@@ -88,7 +102,7 @@ def metadata(table: IcebergTable, schema: Schema) -> Metadata:
         int(summary.get("total-files-size", 0)),
         int(summary.get("total-position-deletes", 0)) + int(summary.get("total-equality-deletes", 0)),
         counts,
-        *_bounds(rows, plain),
+        *_bounds(rows, plain(schema)),
     )
 
 
@@ -97,7 +111,7 @@ def _summary(told: Mapping[str, Any]) -> Mapping[str, str]:
     return next((s["summary"] for s in told.get("snapshots", ()) if s["snapshot-id"] == current), {})
 
 
-def _snapshots(told: Mapping[str, Any]) -> Iterator[Snapshot]:
+def snapshots(told: Mapping[str, Any]) -> Iterator[Snapshot]:
     """The commits that lead to the current one, oldest first."""
     by_id = {s["snapshot-id"]: s for s in told.get("snapshots", ())}
     chain = []
@@ -118,23 +132,36 @@ def _snapshots(told: Mapping[str, Any]) -> Iterator[Snapshot]:
         yield replace(s, slot=last.index(i)) if i in last else s
 
 
+def forgotten(told: Mapping[str, Any]) -> list[tuple[int, int | None]]:
+    """The schemas of files whose commit is no longer known, by the changes that the table remembers: from which sequence
+    number on, the latest first."""
+    changes = changelog.read(told.get("properties", {}))
+    return list(reversed(changelog.written_with(changes, told["current-schema-id"])))
+
+
 def _rows(
-    table: IcebergTable, snapshots: Sequence[Snapshot], plain: Mapping[int, Primitive]
-) -> Sequence[Row]:
-    """What the metrics of all files add up to, by column, schema and slot."""
+    table: IcebergTable,
+    snapshots: Sequence[Snapshot],
+    plain: Mapping[int, Primitive],
+    forgotten: Sequence[tuple[int, int | None]],
+) -> Sequence[Summed]:
+    """What the metrics of all files add up to."""
     from pyspark.sql import functions as F
 
+    cases = [f"when file_sequence_number >= {n} then {'null' if s is None else s}" for n, s in forgotten]
+    schema = f"cast(case {' '.join(cases or ['when false then 0'])} end as int)"
+
     spark = table.spark
-    return (
+    found = (
         spark.table(f"{table.full_name}.entries")
         .where(_NEW)
         .selectExpr(*_METRICS)
-        .selectExpr("snapshot_id", "id", "m.v", "m.low", "m.high")
+        .selectExpr("snapshot_id", f"{schema} as forgotten", "id", "m.v", "m.low", "m.high")
         .where("v is not null")
         .join(F.broadcast(_known(spark, snapshots)), "snapshot_id", "left")
         .join(F.broadcast(spark.sql(kinds(plain))), "id", "left")
         .selectExpr(
-            "id", "schema", "slot", "kind", WIDTH, "v", "coalesce(born, false) as born", "low", "high",
+            "id", "coalesce(schema, forgotten) as schema", "slot", "kind", WIDTH, "v", "coalesce(born, false) as born", "low", "high",
             "if(v > 0, place, null) as seen",
         )
         .groupBy("id", "schema", "slot", "width")
@@ -152,9 +179,10 @@ def _rows(
         )
         .collect()
     )  # fmt: skip
+    return [row.asDict() for row in found]
 
 
-def _counts(rows: Iterable[Row]) -> dict[int, dict[int | None, Count]]:
+def _counts(rows: Iterable[Summed]) -> dict[int, dict[int | None, Count]]:
     out: dict[int, dict[int | None, Count]] = defaultdict(dict)
     for row in rows:
         count = out[row["id"]].setdefault(row["schema"], Count())
@@ -170,10 +198,10 @@ def _counts(rows: Iterable[Row]) -> dict[int, dict[int | None, Count]]:
 
 
 def _bounds(
-    rows: Iterable[Row], plain: Mapping[int, Primitive]
+    rows: Iterable[Summed], plain: Mapping[int, Primitive]
 ) -> tuple[dict[int, Numbers], dict[int, Numbers]]:
     """By column id: the bounds over all files, and in one of the first that have a value."""
-    found: dict[int, list[Row]] = defaultdict(list)
+    found: dict[int, list[Summed]] = defaultdict(list)
     for row in rows:
         if row["id"] in plain and row["v"]:
             found[row["id"]].append(row)

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from driftline.core.types import Field, Primitive, Schema, peel
-from driftline.formats.ducklake import DuckLakeTable
-from driftline.stats.exact import peek
 from driftline.stats.model import Numbers, Value
 from driftline.stats.shares import Siblings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.formats.ducklake import DuckLakeTable
     from driftline.formats.iceberg import IcebergTable
     from driftline.stats.metadata import Metadata
 
@@ -28,6 +27,20 @@ def samples(
     table: IcebergTable | DuckLakeTable, schema: Schema, fields: Sequence[Siblings], told: Metadata
 ) -> dict[int, str]:
     """By column id. Where bounds do not tell, a few values are read: of one batch each, and no more than needed."""
+    from driftline.stats.exact import peek
+
+    found, missing = by_bounds(fields, told)
+    asked = missing[:PEEKS]
+    seen = peek([(_batch(table, told, column), siblings, column) for siblings, column in asked], schema)
+    return found | {
+        column.id: text for (_, column), text in zip(asked, seen, strict=True) if text is not None
+    }
+
+
+def by_bounds(
+    fields: Sequence[Siblings], told: Metadata
+) -> tuple[dict[int, str], list[tuple[Siblings, Field]]]:
+    """By column id, what bounds tell; and the columns with values of which they do not."""
     found: dict[int, str] = {}
     missing: list[tuple[Siblings, Field]] = []
     for siblings in fields:
@@ -37,15 +50,13 @@ def samples(
                 found[column.id] = text
             elif told.counts.numbers(column.id).values != 0:
                 missing.append((siblings, column))
-    asked = missing[:PEEKS]
-    seen = peek([(_batch(table, told, column), siblings, column) for siblings, column in asked], schema)
-    return found | {
-        column.id: text for (_, column), text in zip(asked, seen, strict=True) if text is not None
-    }
+    return found, missing
 
 
 def _batch(table: IcebergTable | DuckLakeTable, told: Metadata, column: Field) -> DataFrame:
     """The rows of the batch that brought the column, where that is known; else all rows."""
+    from driftline.formats.ducklake import DuckLakeTable
+
     snapshots = told.counts.snapshots
     place = told.counts.first_place(column.id)
     if isinstance(table, DuckLakeTable) or place is None or place == 0 or not snapshots[place].born:

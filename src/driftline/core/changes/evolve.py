@@ -32,7 +32,7 @@ from driftline.core.types import Struct, dotted
 from driftline.errors import DataError, DriftlineError, UsageError
 
 VERSION = "format-version"
-OURS = frozenset({"driftline.batch", "driftline.change"})
+OURS = frozenset({"driftline.batch", "driftline.change", "driftline.changes", "driftline.expired"})
 RESERVED = OURS | {
     "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms",
     "current-schema", "default-partition-spec", "default-sort-order", "provider", "location", "sort-order",

@@ -145,6 +145,9 @@ class DuckLakeTransaction:
             for path in [*self._folders, *(self._wanted.folder + file.path for file in self._wanted.files)]:
                 removed(self.table.spark, path)
 
+    def upkeep(self) -> None:
+        """Nothing: a batch of long past is a few rows of the catalog."""
+
     def undo(self) -> bool:
         """Takes the files of a committed transaction out of the table again; False where they are no longer there."""
         now = self.table.load()

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from driftline.core import changelog
 from driftline.core.changes import ColumnChange, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
 from driftline.core.definition import Definition
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
 from driftline.errors import DataError, no_table
-from driftline.formats.iceberg.definition import definition
+from driftline.formats.iceberg.definition import definition, step
 from driftline.formats.iceberg.gateway import failure, java_class, short, strings
 from driftline.formats.iceberg.layout_update import update_layout
 from driftline.formats.iceberg.schema_update import update_schema
@@ -39,7 +40,7 @@ class Alteration:
         self.before: Definition = definition(self._jvm, java.operations().current())
 
     def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
-        """The table as ``after`` says, in one metadata version that holds ``record`` as properties.
+        """The table as ``after`` says, in one metadata version that tells of ``record`` among its last changes.
 
         Raises DataError where Iceberg refuses.
         """
@@ -85,11 +86,12 @@ class Alteration:
     ) -> None:
         # Iceberg keeps some by itself, such as metrics of columns by name: only what differs is touched.
         before = self.before.properties
+        made = step(self._java.operations().current(), transaction.table().operations().current())
         update = transaction.updateProperties()
-        for key, value in {**properties, **record}.items():
+        for key, value in {**properties, **changelog.noted(record, made, before, properties)}.items():
             if before.get(key) != value:
                 update.set(key, value)
-        for key in before.keys() - properties.keys() - record.keys():
+        for key in before.keys() - properties.keys():
             update.remove(key)
         update.commit()
 

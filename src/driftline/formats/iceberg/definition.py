@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from driftline.core.changelog import Ids, Step
 from driftline.core.definition import Definition
 from driftline.core.layout import PartitionField, SortField, Transform
 from driftline.core.schema_json import from_json
@@ -16,15 +17,38 @@ def definition(jvm: Any, metadata: Any) -> Definition:
     return of_json(json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata)))
 
 
+def step(before: Any, after: Any) -> Step:
+    """What led from one Java ``TableMetadata``, None where there was no table, to another."""
+    snapshot = after.currentSnapshot()
+    return Step(
+        None if before is None else _ids(before),
+        _ids(after),
+        None if snapshot is None else int(snapshot.snapshotId()),
+        1 if before is None else int(before.lastSequenceNumber()) + 1,
+    )
+
+
+def _ids(metadata: Any) -> Ids:
+    return Ids(
+        int(metadata.currentSchemaId()), int(metadata.defaultSpecId()), int(metadata.defaultSortOrderId())
+    )
+
+
+def ids_of_json(metadata: Mapping[str, Any]) -> Ids:
+    """What a metadata file is defined by."""
+    return Ids(metadata["current-schema-id"], metadata["default-spec-id"], metadata["default-sort-order-id"])
+
+
 def of_json(metadata: Mapping[str, Any]) -> Definition:
     """The definition that a metadata file holds (Iceberg spec, "Table Metadata")."""
-    schema = _of_id(metadata["schemas"], "schema-id", metadata["current-schema-id"])
-    spec = _of_id(metadata["partition-specs"], "spec-id", metadata["default-spec-id"])
-    order = _of_id(metadata["sort-orders"], "order-id", metadata["default-sort-order-id"])
+    now = ids_of_json(metadata)
+    schema = _of_id(metadata["schemas"], "schema-id", now.schema)
+    spec = _of_id(metadata["partition-specs"], "spec-id", now.spec)
+    order = _of_id(metadata["sort-orders"], "order-id", now.order)
     return Definition(
         from_json(schema),
         partition_fields(spec),
-        _sort_fields(order),
+        sort_fields(order),
         metadata.get("properties", {}),
         metadata["format-version"],
         metadata["last-column-id"],
@@ -42,7 +66,8 @@ def partition_fields(spec: Any) -> tuple[PartitionField, ...]:
     )
 
 
-def _sort_fields(order: Any) -> tuple[SortField, ...]:
+def sort_fields(order: Any) -> tuple[SortField, ...]:
+    """The fields of a sort order in Iceberg's JSON form."""
     return tuple(
         SortField(
             int(f["source-id"]),

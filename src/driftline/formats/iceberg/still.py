@@ -1,45 +1,51 @@
-"""A table of the embedded lake as its metadata files tell, without Java: for commands that only look at its definition."""
+"""A table of the embedded lake as its metadata files tell, without Java: for commands that only look at it."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
-from driftline.formats.iceberg.versions import Metadata, Versions, current_snapshot, past
+from driftline.formats.iceberg.log import Metadata
+from driftline.formats.iceberg.versions import Versions, current_snapshot, past
 
 _TABLE = """
 select metadata_location from iceberg_tables
 where catalog_name = ? and table_namespace = ? and table_name = ? and coalesce(iceberg_type, 'TABLE') = 'TABLE'
 """
 _BUSY = 20.0  # seconds to wait for a process that writes
+_MANIFESTS = 8 * 2**20  # bytes, of more than which Spark makes shorter work
+_DELETED = 2
 
 
 class StillTable:
     """One table as it was when it was looked at."""
 
-    def __init__(self, name: str, location: str, metadata: Metadata) -> None:
+    def __init__(self, name: str, location: str, metadata: Metadata, lake: tuple[Path, str]) -> None:
         self.name = name
-        self._location, self._metadata = location, metadata
+        self._location, self._metadata, self._lake = location, metadata, lake
 
     @classmethod
     def of(cls, lake: Path, catalog: str, name: str) -> StillTable | None:
         """A table by ``namespace.table``; None where it is not to be had so: there is none, or not on this machine."""
-        namespace, _, table = name.rpartition(".")
-        uri = f"file:{quote(str(lake.resolve() / 'catalog.db'))}?mode=ro"
         try:
-            with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY)) as database:
-                found = database.execute(_TABLE, (catalog, namespace, table)).fetchone()
+            location = _located(lake, catalog, name)
         except sqlite3.Error:
             return None
-        metadata = _read(found[0]) if found else None
-        return None if metadata is None else cls(name, found[0], metadata)
+        metadata = _read(location) if location else None
+        return None if metadata is None else cls(name, str(location), metadata, (lake, catalog))
+
+    @property
+    def metadata(self) -> Metadata:
+        """The table's metadata file."""
+        return self._metadata
 
     def load(self) -> State:
         """The table's state."""
@@ -59,15 +65,79 @@ class StillTable:
         """The versions of the table's definition."""
         return past(self._metadata, _read)
 
+    def entries(self) -> list[Entry] | None:
+        """The files of the current snapshot, deletes too; None where the manifests are too many, or not to be read."""
+        current = self._metadata.get("current-snapshot-id")
+        found = next((s for s in self._metadata.get("snapshots", ()) if s["snapshot-id"] == current), None)
+        try:
+            return [] if found is None else list(_entries(found["manifest-list"]))
+        except Exception:  # whatever is wrong with a file: Spark tells
+            return None
+
+    def is_empty(self, name: str) -> bool:
+        """Whether another table of this lake has no records, or is not there; False also where that is not to be told."""
+        try:
+            if _located(*self._lake, name) is None:
+                return True
+        except sqlite3.Error:
+            return False
+        found = StillTable.of(*self._lake, name)
+        return found is not None and found.entries() == []
+
+
+class Entry(NamedTuple):
+    """A file of a table. ``snapshot``: the commit that added it; ``sequence``: its sequence number."""
+
+    snapshot: int
+    sequence: int
+    file: dict[str, Any]
+
+
+def _entries(manifests: str) -> Iterator[Entry]:
+    listed = _avro(manifests)
+    if sum(manifest["manifest_length"] for manifest in listed) > _MANIFESTS:
+        raise ValueError("too large")
+    for manifest in listed:
+        for entry in _avro(manifest["manifest_path"]):
+            if entry["status"] != _DELETED:
+                # What was not known when the manifest was written is the same for all of it.
+                snapshot, sequence = entry["snapshot_id"], entry.get("file_sequence_number")
+                yield Entry(
+                    manifest["added_snapshot_id"] if snapshot is None else snapshot,
+                    manifest.get("sequence_number", 0) if sequence is None else sequence,
+                    entry["data_file"],
+                )
+
+
+def _avro(location: str) -> list[Any]:
+    from fastavro import reader
+
+    with _path(location).open("rb") as file:
+        return list(reader(file))
+
+
+def _located(lake: Path, catalog: str, name: str) -> str | None:
+    """Where a table's metadata file is. None: there is no such table."""
+    namespace, _, table = name.rpartition(".")
+    uri = f"file:{quote(str(lake.resolve() / 'catalog.db'))}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY)) as database:
+        found = database.execute(_TABLE, (catalog, namespace, table)).fetchone()
+    return found[0] if found else None
+
+
+def _path(location: str) -> Path:
+    """A location as a file of this machine. ValueError: it is elsewhere."""
+    parts = urlsplit(location)
+    if parts.scheme not in ("", "file"):
+        raise ValueError(location)
+    # Hadoop writes paths as they are, without escapes.
+    return Path(location.removeprefix("file:")) if parts.scheme else Path(location)
+
 
 def _read(location: str) -> Any:
     """A metadata file; None where it is gone, or not of this machine, or of a form older than the table's schemas have."""
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
-        return None
-    # Hadoop writes paths as they are, without escapes.
-    path = Path(location.removeprefix("file:")) if parts.scheme else Path(location)
     try:
+        path = _path(location)
         text = path.read_bytes()
         found = json.loads(gzip.decompress(text) if ".gz" in path.suffixes else text)
     except (OSError, ValueError, EOFError):

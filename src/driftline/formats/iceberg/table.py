@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from driftline.formats.iceberg.alteration import Alteration
     from driftline.formats.iceberg.versions import Snapshot, Versions
 
-_NEW_TABLE = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
+_NEW_TABLE = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    # The table remembers its changes; the files of old versions would only pile up.
+    "write.metadata.delete-after-commit.enabled": "true",
+}
 
 
 class IcebergTable:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
+from driftline.core import changelog, record
 from driftline.core.changes import Change
 from driftline.core.types import Schema
 from driftline.errors import SetupError
 from driftline.formats.base import CommitConflict, State
+from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.schema_update import update_schema
+from driftline.formats.iceberg.upkeep import upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +42,8 @@ class Transaction:
         self._java = java
         self._jvm: Any = table.spark._jvm
         self._changes: tuple[Change, ...] = ()
-        self._properties: dict[str, str] = {}
+        self._told: dict[str, str] = {}  # the properties as they were given
+        self._properties: dict[str, str] = {}  # and as they were set
         self._summary: Mapping[str, str] = {}
         self._written: list[Any] = []
         self._replaced = False
@@ -107,13 +111,23 @@ class Transaction:
         return int(snapshot.summary().get("added-records") or 0)
 
     def set(self, properties: Mapping[str, str]) -> None:
-        """Sets table properties."""
+        """Sets table properties; the record of a change joins the others that the table remembers."""
         if properties:
-            self._properties |= properties
+            self._told |= properties
+            made = {key: value for key, value in properties.items() if key != record.PROPERTY}
+            made |= self._noted(properties)
+            self._properties |= made
             update = self._java.updateProperties()
-            for key, value in properties.items():
+            for key, value in made.items():
                 update.set(key, value)
             update.commit()
+
+    def _noted(self, properties: Mapping[str, str]) -> dict[str, str]:
+        if record.PROPERTY not in properties:
+            return {}
+        before = {} if self.base is None else self.base.properties
+        made = step(self._java.startMetadata(), self._java.table().operations().current())
+        return changelog.noted(properties, made, before, {**before, **properties})
 
     def include(self, _: Transaction) -> bool:
         """Whether the other one becomes visible with this one: Iceberg has no commit over two tables."""
@@ -149,7 +163,7 @@ class Transaction:
             for key, value in self._summary.items():
                 append.set(key, value)
             append.commit()
-        other.set(self._properties)
+        other.set(self._told)
         other._written, other._summary = self._written, self._summary
         return other
 
@@ -163,6 +177,10 @@ class Transaction:
                 Py4JJavaError
             ):  # what cannot be deleted is an orphan, which Iceberg's own clean-up removes
                 io.deleteFile(file.location())
+
+    def upkeep(self) -> None:
+        """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
+        upkeep(self.table, self._java.table())
 
     def undo(self) -> bool:
         """Takes the files of a committed transaction out of the table again; False where they are no longer there."""

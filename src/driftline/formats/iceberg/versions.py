@@ -1,28 +1,29 @@
-"""The versions of an Iceberg table, read back along its log of metadata files."""
+"""The versions of an Iceberg table, read back along its log of metadata files, and where that ends, by the changes that the
+table remembers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core import record
+from driftline.core import changelog
+from driftline.core.changelog import Ids
+from driftline.core.definition import Definition
 from driftline.core.history import Version
 from driftline.core.layout import Laid, PartitionField
 from driftline.core.schema_json import from_json
 from driftline.core.types import Schema
 from driftline.errors import no_table
-from driftline.formats.iceberg.definition import of_json, partition_fields
+from driftline.formats.iceberg.definition import ids_of_json, of_json, partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.log import Metadata, changes_in_log
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
-
-
-Metadata: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +55,90 @@ def versions(table: IcebergTable) -> Versions:
 def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
     """The versions up to a table's ``current`` metadata, in their JSON form (Iceberg spec, "Table Metadata").
 
-    ``read`` gives that of a metadata file; None, where it is gone, ends the log.
+    ``read`` gives that of a metadata file, None where it is gone.
     """
-    found, whole = [current], True
-    for entry in reversed(current.get("metadata-log", [])):
-        earlier = read(entry["metadata-file"])
-        if earlier is None:
-            whole = False
-            break
-        found.append(earlier)
-    found.reverse()
-    whole = whole and not found[0].get("metadata-log")
-    known: dict[int, Schema] = {}
+    found = changes_in_log(current, read)
+    whole = not found[0].get("metadata-log")
+    parts = _Parts(found)
     out: list[Version] = []
-    last: tuple[int, ...] = ()
-    told: dict[str, str] = {}
+    told: Mapping[str, str] = {}
+    if not whole:
+        out, whole = _remembered(found[0], parts)
+        told = _properties(found[0])
+    last: Ids | None = None
     for before, metadata in zip([None, *found], found, strict=False):
-        ids = tuple(
-            metadata[f"{part}-id"] for part in ("current-schema", "default-spec", "default-sort-order")
-        )
+        ids = ids_of_json(metadata)
         if ids != last or metadata is current:
             if out and before is not None:
                 out[-1] = _until(out[-1], before)
             out.append(_version(metadata, told))
-            known |= {
-                schema["schema-id"]: from_json(schema)
-                for schema in metadata["schemas"]
-                if schema["schema-id"] not in known
-            }
-        last, told = ids, _told(metadata)
-    return Versions(tuple(out), known, whole)
+        last, told = ids, _properties(metadata)
+    return Versions(tuple(out), parts.schemas, whole)
 
 
-def _version(metadata: Metadata, before: dict[str, str]) -> Version:
-    """``before``: what the version right before it tells."""
-    return Version(
-        metadata["last-updated-ms"],
-        of_json(metadata),
-        current_snapshot(metadata),
-        record.read(_told(metadata), before),
-    )
+class _Parts:
+    """What definitions are made of, by id, out of several versions of a table's metadata."""
+
+    def __init__(self, found: Iterable[Metadata]) -> None:
+        self.schemas: dict[int, Schema] = {}
+        self._specs: dict[int, Any] = {}
+        self._orders: dict[int, Any] = {}
+        for metadata in found:
+            for schema in metadata["schemas"]:
+                if schema["schema-id"] not in self.schemas:  # a wide one takes its time
+                    self.schemas[schema["schema-id"]] = from_json(schema)
+            self._specs |= {spec["spec-id"]: spec for spec in metadata["partition-specs"]}
+            self._orders |= {order["order-id"]: order for order in metadata["sort-orders"]}
+
+    def has(self, ids: Ids) -> bool:
+        return ids.schema in self.schemas and ids.spec in self._specs and ids.order in self._orders
+
+    def definition(self, ids: Ids, like: Metadata, properties: Mapping[str, str]) -> Definition:
+        return Definition(
+            self.schemas[ids.schema],
+            partition_fields(self._specs[ids.spec]),
+            sort_fields(self._orders[ids.order]),
+            properties,
+            like["format-version"],
+            like["last-column-id"],
+        )
+
+
+def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
+    """The versions up to the oldest one that the log has, by the changes that it remembers; and whether the first of them
+    is the table's very first. Where two changes do not meet, others have changed the table in between."""
+    out: list[Version] = []
+    ids, properties = ids_of_json(oldest), _properties(oldest)
+
+    def add(ids: Ids, change: changelog.Change | None = None) -> None:
+        definition = parts.definition(ids, oldest, properties)
+        made = (change.at, definition, change.step.snapshot, change.record) if change else (None, definition)
+        out.append(Version(*made))
+
+    for change in reversed(changelog.read(properties)):
+        step = change.step
+        if step.after != ids:
+            add(ids)
+        if not parts.has(step.after):
+            break
+        add(step.after, change)
+        properties = change.properties_before(properties)
+        if step.before is None:
+            return out[::-1], True
+        if not parts.has(step.before):
+            break
+        ids = step.before
+    else:
+        if out:
+            add(ids)
+    return out[::-1], False
+
+
+def _version(metadata: Metadata, before: Mapping[str, str]) -> Version:
+    """``before``: the properties of the version right before it."""
+    properties = _properties(metadata)
+    made_by = changelog.who(properties, before)
+    return Version(metadata["last-updated-ms"], of_json(metadata), current_snapshot(metadata), made_by)
 
 
 def current_snapshot(metadata: Metadata) -> int | None:
@@ -104,14 +149,12 @@ def current_snapshot(metadata: Metadata) -> int | None:
 
 def _until(version: Version, last: Metadata) -> Version:
     """The version with the properties that it had in the end."""
-    end = replace(version.definition, properties=last.get("properties", {}))
-    return replace(version, definition=end)
+    return replace(version, definition=replace(version.definition, properties=_properties(last)))
 
 
-def _told(metadata: Metadata) -> dict[str, str]:
-    """The properties that tell who made a version."""
-    properties = metadata.get("properties", {})
-    return {key: properties[key] for key in (record.PROPERTY, record.BATCH) if key in properties}
+def _properties(metadata: Metadata) -> Mapping[str, str]:
+    found: Mapping[str, str] = metadata.get("properties", {})
+    return found
 
 
 def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:

@@ -1,0 +1,102 @@
+"""Where the time of a batch goes, step by step: each line does all of the line above, and one thing more.
+
+    python bench/parts.py [--records 1000000] [--drift 0.01] [--rounds 3]
+
+Seconds of a warm session on all cores, the best of the rounds; at the end the same for plain Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from events import write
+from ingest import plain_spark
+
+from driftline import Lake
+from driftline.core.plan import plan
+from driftline.core.routes import Settings
+from driftline.core.types import Schema
+from driftline.engine import configured
+from driftline.observe.json_files import Split, blocks, observe_split
+from driftline.observe.walk import expect
+from driftline.source.json import JsonFiles
+
+
+def lines(share: list[tuple[int, Split]]) -> int:
+    return sum(len(found) for _, split in share for found, _ in blocks(split))
+
+
+def decoded(share: list[tuple[int, Split]]) -> int:
+    known = expect(Schema())
+    return sum(observe_split(known, Settings(), None, split).lines for _, split in share)
+
+
+def parsed(go: Any, number: int) -> int:
+    import pyarrow as pa
+
+    return sum(batch.num_rows for batch in go.read([pa.record_batch({"id": [number]})]))
+
+
+def steps(lake: Lake, folder: Path) -> dict[str, Callable[[], object]]:
+    """What is timed, by its name, in order."""
+    spark, context = lake.spark, lake.spark.sparkContext
+    source = JsonFiles(spark, sorted(map(str, folder.iterdir())))
+    seen = source.guess(Schema(), Settings())
+    assert seen is not None, "there are too few records for one go"
+    planned = plan(Schema(), seen.shape)
+    rows = source.rows(planned, planned.schema.struct, Settings())
+    go = source.go
+    assert go is not None
+
+    def tasks(work: Callable[[Any], int], parts: list[Any]) -> int:
+        return sum(context.parallelize(parts, len(parts)).map(work).collect())
+
+    def sink(frame: Any) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    shares = list(go.splits)
+    tables = iter(range(10**6))
+    return {
+        "cut into lines, in Python tasks": partial(tasks, lines, shares),
+        "decode: every type of every path": partial(tasks, decoded, shares),
+        "parse, by Arrow": partial(tasks, partial(parsed, go), list(range(len(shares)))),
+        "move to Spark": partial(sink, go.frame(spark)),
+        "route: instants, siblings, what drifts": partial(sink, rows),
+        "Parquet, commit: all of it": lambda: lake.table(f"bench.ours_{next(tables)}").ingest(folder),
+        "plain Spark: infer the schema": lambda: spark.read.json(str(folder)),
+        "plain Spark: all of it": lambda: plain_spark(lake, folder, f"bench.plain_{next(tables)}"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--drift", type=float, default=0.01)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as tmp:
+        folder = Path(tmp, "events")
+        size = write(folder, args.records, args.drift)
+        lake = Lake.open(Path(tmp, "lake"))
+        with configured(lake.spark, JsonFiles(lake.spark, []).conf):
+            todo = steps(lake, folder)
+            best: dict[str, float] = {}
+            for _ in range(args.rounds):
+                for name, step in todo.items():
+                    start = time.perf_counter()
+                    step()
+                    took = time.perf_counter() - start
+                    best[name] = min(best.get(name, took), took)
+    print(f"{args.records:,} records, {size / 1e6:.0f} MB, {args.drift:.0%} drifted")
+    for name, seconds in best.items():
+        print(f"{name:38} {seconds:7.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""A table's log of metadata files, of which only those are read that stand before and after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+from driftline.core import changelog, record
+from driftline.formats.iceberg.definition import ids_of_json
+
+Metadata: TypeAlias = Mapping[str, Any]
+_At: TypeAlias = Callable[[int], Metadata | None]
+
+
+def changes_in_log(current: Metadata, read: Callable[[str], Metadata | None]) -> list[Metadata]:
+    """The oldest metadata that are there, those right before and right after each change, and the ``current`` ones.
+
+    A table that is fed every minute has a log of a hundred files, and few changes. What others changed and then changed
+    back shows only by a new schema, partition spec or sort order. ``read`` gives the JSON form of a file; None, where it
+    is gone: then what is older is gone, too.
+    """
+    files = [entry["metadata-file"] for entry in current.get("metadata-log", ())]
+    last = len(files)
+
+    @cache
+    def at(place: int) -> Metadata | None:
+        return current if place == last else read(files[place])
+
+    first = _first(at, 0, last)
+    while True:
+        try:
+            places = sorted({first, *_between(at, first, last), last})
+        except _Gone as gone:
+            first = _first(at, gone.place + 1, last)
+        else:
+            return [found for place in places if (found := at(place)) is not None]
+
+
+class _Gone(Exception):
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+
+def _first(at: _At, low: int, high: int) -> int:
+    """The first place from ``low`` on that is there, where the oldest are gone."""
+    while at(low) is None:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if at(middle) is None else (low + 1, middle)
+    return low
+
+
+def _between(at: _At, old: int, new: int) -> Iterator[int]:
+    if new - old < 2 or _mark(at(old)) == _mark(at(new)):
+        return
+    middle = (old + new) // 2
+    if at(middle) is None:
+        raise _Gone(middle)
+    yield from _between(at, old, middle)
+    yield middle
+    yield from _between(at, middle, new)
+
+
+def _mark(metadata: Metadata | None) -> tuple[object, ...]:
+    """What differs before and after a change."""
+    assert metadata is not None
+    properties = metadata.get("properties", {})
+    return (
+        ids_of_json(metadata),
+        max(s["schema-id"] for s in metadata["schemas"]),
+        len(metadata["partition-specs"]),
+        len(metadata["sort-orders"]),
+        properties.get(changelog.PROPERTY),
+        properties.get(record.PROPERTY),
+    )

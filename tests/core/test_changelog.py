@@ -1,0 +1,123 @@
+"""The last changes of a table in one of its properties: bounded, and readable whatever is in it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftline.core import changelog, record
+from driftline.core.changelog import Ids, Step
+from driftline.core.changes import AddColumn, Reason
+from driftline.core.types import STRING, Field
+
+
+def step(n: int) -> Step:
+    return Step(Ids(n - 1, 0, 0) if n else None, Ids(n, 0, 0), n or None)
+
+
+def noted(told: dict[str, str], n: int, before: dict[str, str]) -> dict[str, str]:
+    return before | changelog.noted(told, step(n), before, before)
+
+
+def test_changes_are_told_in_their_order() -> None:
+    properties = noted(record.of_batch("b1", [added("a")]), 0, {})
+    properties = noted(record.of_statements("ALTER …"), 1, properties)
+    first, last = changelog.read(properties)
+    assert (first.step, last.step) == (step(0), step(1))
+    assert (first.record.by, first.record.batch, first.record.rules[0].path) == ("batch", "b1", "a")
+    assert (last.record.by, last.record.text) == ("alter", "ALTER …")
+    assert first.at <= last.at
+
+
+def test_what_changes_no_definition_is_not_among_them() -> None:
+    told = record.of_statements("SET TBLPROPERTIES …")
+    assert changelog.noted(told, Step(Ids(1, 0, 0), Ids(1, 0, 0), 7), {}, {"x": "y"}) == {}
+    assert changelog.noted({}, step(1), {}, {}) == {}
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.lists(st.lists(st.text(max_size=200), max_size=60) | st.text(max_size=2000), min_size=1, max_size=8)
+)
+def test_it_is_bounded(given: list[list[str] | str]) -> None:
+    properties: dict[str, str] = {}
+    for n in range(120):
+        one = given[n % len(given)]
+        told = (
+            record.of_statements(one) if isinstance(one, str) else record.of_batch(f"b{n}", map(added, one))
+        )
+        made = changelog.noted(told, step(n), properties, properties)
+        properties |= made
+        assert len(properties.get(changelog.PROPERTY, "")) <= changelog.LIMIT
+        if made:
+            newest = changelog.read(properties)[-1]
+            assert newest.record == record.read(told, {}), "the last change is told as it was"
+    kept = changelog.read(properties)
+    assert len(kept) <= changelog.CHANGES
+    assert [c.step.after.schema for c in kept] == sorted(c.step.after.schema for c in kept)
+
+
+def test_older_changes_are_shortened() -> None:
+    properties = noted(record.of_batch("b", [added(f"column{i}") for i in range(100)]), 0, {})
+    assert len(properties[changelog.PROPERTY]) > changelog.SHORT
+    properties = noted(record.of_statements("x" * 900), 1, properties)
+    properties = noted(record.of_statements("y"), 2, properties)
+    first, second, _ = changelog.read(properties)
+    assert first.record.left_out + len(first.record.rules) == 100
+    assert 0 < len(first.record.rules) < 100
+    assert second.record.text.endswith("…")
+    assert len(properties[changelog.PROPERTY]) < 2 * changelog.SHORT + 200
+
+
+def test_which_schema_files_were_written_with() -> None:
+    steps = [(None, 0, 1), (0, 1, 4), (2, 3, 9), (3, 0, 9)]
+    properties: dict[str, str] = {}
+    for before, after, sequence in steps:
+        one = Step(None if before is None else Ids(before, 0, 0), Ids(after, 0, 0), None, sequence)
+        properties |= changelog.noted(record.of_statements("x"), one, properties, properties)
+    changes = changelog.read(properties)
+    assert changelog.written_with(changes, 0) == [(1, 0), (4, None), (9, 3), (9, 0)]
+    assert changelog.written_with(changes, 7)[-1] == (9, None)
+    assert changelog.written_with((), 7) == []
+
+
+def test_properties_that_a_change_took_along() -> None:
+    before = {"driftline.hints.a": "long", "write.distribution-mode": "hash", "owner": "me", "secret": "x"}
+    after = {"driftline.hints.a": "string", "driftline.resolved.a": "string", "owner": "you"}
+    made = changelog.noted(record.of_resolve("a"), step(3), before, after)
+    (change,) = changelog.read(made)
+    assert change.properties_before(after) == {
+        "driftline.hints.a": "long",
+        "write.distribution-mode": "hash",
+        "owner": "you",
+    }
+    assert "me" not in made[changelog.PROPERTY] and "secret" not in made[changelog.PROPERTY]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "7", "[7]", "[{}]", '[{"at": 1, "from": [1], "to": null}]', '{"at": 1}', "[[]]"]
+)
+def test_a_property_that_somebody_spoilt(text: str) -> None:
+    spoilt = {changelog.PROPERTY: text}
+    assert changelog.read(spoilt) == ()
+    assert changelog.who(spoilt, {}) is None
+    (change,) = changelog.read(noted(record.of_statements("x"), 4, spoilt))
+    assert change.step == step(4)
+
+
+def test_who_made_a_version() -> None:
+    one = noted(record.of_statements("x"), 1, {})
+    two = noted(record.of_statements("x"), 2, one)
+    assert changelog.who(two, one).by == "alter"  # type: ignore[union-attr]
+    assert changelog.who(one, one) is None, "somebody else's, who leaves the property as it is"
+    assert changelog.who(one | {record.BATCH: "b2"}, one) == record.Record("batch", batch="b2")
+    older = one | record.of_undo("by an older release")
+    assert changelog.who(older, one).by == "undo"  # type: ignore[union-attr]
+    assert json.loads(two[changelog.PROPERTY])[0]["from"] == [0, 0, 0]
+
+
+def added(name: str) -> AddColumn:
+    return AddColumn((), Field(name, STRING), Reason("sibling", "because", ("size",)))

@@ -1,0 +1,173 @@
+"""Lines of JSON observed while they are read, by a plan made of their first ones: whatever comes later, the table, its
+schema and the report are those of a batch that was observed first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline import Lake, accept, ingest
+from driftline.errors import DataError
+from driftline.observe import json_files as splits
+from driftline.source import json as json_source
+from driftline.source.json import JsonFiles
+
+USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
+LATE: dict[str, list[Any]] = {
+    "nothing": [],
+    "a drifted value, as there were": [USUAL | {"size": "big"}],
+    "a key": [USUAL | {"more": 1}],
+    "a key within": [USUAL | {"in": {"n": 1.5, "m": None}}, USUAL | {"in": {"n": 1.5, "m": True}}],
+    "a type": [USUAL | {"name": 5}],
+    "a type within": [USUAL | {"in": {"n": "1.5"}}],
+    "a list for a value": [USUAL | {"id": [1, 2]}],
+    "an empty list and an empty object": [USUAL | {"size": []}, USUAL | {"in": {}}],
+    "a large integer": [USUAL | {"id": 2**60}],
+    "an integer beyond all": [USUAL | {"id": 10**30}],
+    "a fraction that a double does not hold": [
+        USUAL | {"in": {"n": 0.1}},
+        '{"in": {"n": 0.10000000000000000001}}',
+    ],
+    "whole numbers for fractions": [USUAL | {"in": {"n": 3}}],
+    "a text for an instant": [USUAL | {"at": "soon"}],
+    "a finer instant": [USUAL | {"at": "2026-01-02T03:04:05.123456Z"}],
+    "a key twice": ['{"id": 1, "id": 2, "size": 7}'],
+    "keys that differ in case": ['{"ID": "x", "id": 3}'],
+    "an empty key": ['{"": 1, "id": 3}'],
+    "no JSON": ['{"id": 1,'],
+    "no UTF-8": [b'{"id": 1, "name": "\xff"}'],
+    "no object": ["[1]"],
+    "blank lines": ["", "  "],
+    "odd text": [USUAL | {"name": "\u2028 \\ \" \x00 \ud83d\ude00 `'"}],
+    "half a character": ['{"name": "\\ud83d"}'],
+}
+
+
+def lines_of(late: list[Any]) -> bytes:
+    """Many usual records, one with a drifted value among the first, then what comes late."""
+    early = [USUAL | {"id": i, "size": "none" if i == 3 else i} for i in range(60)]
+    shown = [line if isinstance(line, bytes | str) else json.dumps(line) for line in [*early, *late]]
+    return b"\n".join(line if isinstance(line, bytes) else line.encode() for line in shown)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sizes for small data; given how much is much."""
+
+    def sized(much: int) -> None:
+        monkeypatch.setattr(json_source, "_MUCH", much)
+
+    monkeypatch.setattr(json_source, "_FIRST", 1000)
+    monkeypatch.setattr(json_source, "_HEAD", 100)
+    monkeypatch.setattr(splits, "_BLOCK", 700)
+    return sized
+
+
+def told(lake: Lake, table: str, file: Path) -> dict[str, Any]:
+    """All that a batch did."""
+    result = lake.table(table).ingest(file)
+    rows = lake.sql(f"select to_json(struct(*)) as row from lake.{table}").collect()
+    report = result.to_dict()
+    return {
+        "rows": sorted(json.dumps(json.loads(row.row), sort_keys=True) for row in rows),
+        "schema": lake.sql(f"select * from lake.{table}").schema.jsonValue(),
+        "report": {key: report[key] for key in report if key not in ("table", "batch", "snapshot")},
+    }
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_what_comes_late(
+    lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], late: str
+) -> None:
+    file = folder / "in.jsonl"
+    file.write_bytes(lines_of(LATE[late]))
+    small(2**60)
+    first = told(lake, f"{table_name}_first", file)
+    small(0)
+    assert told(lake, f"{table_name}_go", file) == first
+
+
+def test_one_go_reads_once(
+    lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(0)
+    for name, late in (("a", LATE["a drifted value, as there were"]), ("b", LATE["a key"])):
+        (folder / f"{name}.jsonl").write_bytes(lines_of(late))
+    made = []
+    rows = JsonFiles.rows
+    monkeypatch.setattr(JsonFiles, "rows", lambda *args: made.append(args) or rows(*args))
+    lake.table(table_name).ingest(folder / "a.jsonl")
+    assert len(made) == 1
+    lake.table(table_name).ingest(folder / "b.jsonl")
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize("levels", [45, 70])
+def test_deep_records(
+    lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], levels: int
+) -> None:
+    small(0)
+    file = folder / "in.jsonl"
+    file.write_text('{"a": ' * levels + "1" + "}" * levels)
+    assert lake.table(table_name).ingest(file).rows_written == 1
+    assert lake.sql(f"select {'.'.join('a' * levels)} from lake.{table_name}").head()[0] == 1
+
+
+@pytest.mark.parametrize("now", [["grown"], []], ids=["grown", "shrunk"])
+@pytest.mark.parametrize("guessed", [True, False])
+def test_a_file_that_changes_meanwhile(
+    lake: Lake,
+    folder: Path,
+    table_name: str,
+    small: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    now: list[str],
+    guessed: bool,
+) -> None:
+    small(0)
+    file = folder / "in.jsonl"
+    file.write_bytes(lines_of([USUAL]))
+    changed = lines_of([USUAL | {"name": name} for name in now * 100])
+    road, name = (ingest, "plan") if guessed else (accept, "_planned")
+    plan = getattr(road, name)
+    monkeypatch.setattr(road, name, lambda *args: file.write_bytes(changed) and plan(*args))
+    if not guessed:
+        monkeypatch.setattr(JsonFiles, "guess", lambda *_: None)
+    lake.table(table_name).ingest(file)
+    rows = lake.sql(f"select count(*), count_if(name = 'grown') from lake.{table_name}").head()
+    assert tuple(rows) == (60 + 100 * len(now), 100 * len(now))
+
+
+def test_nothing_of_a_wrong_guess_stays(
+    spark: SparkSession, lake: Lake, folder: Path, table_name: str, small: Callable[[int], None]
+) -> None:
+    small(0)
+    file = folder / "in.jsonl"
+    file.write_bytes(lines_of(LATE["a type"]))
+    table = lake.table(table_name)
+    table.ingest(file)
+    files = {row.file_path for row in spark.table(f"lake.{table_name}.files").collect()}
+    data = Path(next(iter(files)).removeprefix("file:")).parent
+    assert {path.name for path in data.glob("*.parquet")} == {Path(path).name for path in files}
+    assert spark.table(f"lake.{table_name}.snapshots").count() == 1
+
+
+def test_a_refusal_late_is_a_refusal(
+    lake: Lake, folder: Path, table_name: str, small: Callable[[int], None]
+) -> None:
+    small(0)
+    file = folder / "in.jsonl"
+    file.write_bytes(lines_of([]))
+    table = lake.table(table_name)
+    table.ingest(file)
+    file.write_bytes(lines_of(LATE["a key"]))
+    with pytest.raises(DataError, match="more"):
+        table.ingest(file, settings={"policy": "strict", "on_conflict": "fail"})
+    assert (
+        table.ingest(file, settings={"policy": "strict", "on_conflict": "quarantine"}).rows_quarantined == 1
+    )

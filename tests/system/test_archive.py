@@ -1,0 +1,47 @@
+"""The archive of classes as Java writes and takes it."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from driftline.archive import JAVAS
+from driftline.java import find_java
+from driftline.session import cache_folder, find_jars, prepare_environment
+
+LOOK = """
+import sys
+from driftline.lake import Lake
+jvm = Lake.open(sys.argv[1]).spark._jvm
+print(*jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments(), sep="\\n")
+print(jvm.java.lang.System.getProperty("java.vm.info"))
+"""
+
+
+@pytest.mark.skipif(find_java().major not in JAVAS, reason="this machine's Java takes no archive")
+def test_a_command_has_it_made_behind_its_back_and_the_next_takes_it(tmp_path):
+    prepare_environment()
+    find_jars()
+    cache = tmp_path / "a cache"
+    cache.mkdir()
+    (cache / "jars").symlink_to(cache_folder() / "jars")
+    env = {**os.environ, "DRIFTLINE_CACHE": str(cache)}
+    argv = [sys.executable, "-m", "driftline", "--lake", str(tmp_path / "lake"), "query", "select 1 as a"]
+    ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=300)
+    assert ran.stderr == ""
+    deadline = time.monotonic() + 600
+    while not (found := list((cache / "classes").glob("*.jsa"))):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    ran = subprocess.run(
+        [sys.executable, "-c", LOOK, str(tmp_path / "lake")],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stderr == ""
+    assert f"-XX:SharedArchiveFile={found[0]}" in ran.stdout.splitlines()
+    assert "sharing" in ran.stdout.splitlines()[-1]
