@@ -68,7 +68,9 @@ class Archive:
             return ""
         with suppress(OSError):
             os.utime(file)  # tells that it is used
-        return f'"-XX:SharedArchiveFile={file}" -Xlog:cds=off -Xlog:cds+dynamic=off'
+        # What Java says of a crash belongs here, not where the user stands.
+        crash = self.folder / "crash.log"
+        return f'"-XX:SharedArchiveFile={file}" "-XX:ErrorFile={crash}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
     def wanted(self) -> bool:
         """Whether it is to be made: not if it is there, was tried today, or has no room."""
@@ -101,6 +103,15 @@ class Archive:
                 self._failed.unlink()
             self._tidy()
 
+    def remove(self) -> bool:
+        """Removes it, for a day at least; False where it is not there."""
+        file = self.file()
+        if file is not None:
+            with suppress(OSError):
+                self._failed.touch()
+                file.unlink()
+        return file is not None
+
     @property
     def _failed(self) -> Path:
         return self.folder / f"{self.key}.failed"
@@ -114,7 +125,9 @@ class Archive:
                 file.unlink(missing_ok=True)
 
 
-_missing: list[Archive] = []  # which this process looked for
+# Which this process looked for, and found or not.
+_used: list[Archive] = []
+_missing: list[Archive] = []
 
 
 def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
@@ -123,9 +136,18 @@ def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
     if archive is None:
         return ""
     told = archive.options()
-    if not told:
-        _missing.append(archive)
+    (_used if told else _missing).append(archive)
     return told
+
+
+def discard() -> bool:
+    """Removes the archive that this process's Java was told to use, which may be why it did not start; False if none was.
+
+    Whether it is damaged inside, Java does not look.
+    """
+    used = [archive.remove() for archive in _used]
+    _used.clear()
+    return any(used)
 
 
 def make_soon() -> None:

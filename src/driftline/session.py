@@ -76,12 +76,21 @@ def open_session(
 
     jars, master = find_jars(notify), settings.get("spark.master", LOCAL)
     options = archive.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
-    engine: dict[str, bool | float | int | str | None] = {
-        **engine_settings(jars, master, options),
-        **settings,
-    }
-    try:
+
+    def started(options: str) -> SparkSession:
+        engine: dict[str, bool | float | int | str | None] = {
+            **engine_settings(jars, master, options),
+            **settings,
+        }
         return SparkSession.builder.appName(app_name).config(map=engine).getOrCreate()
+
+    try:
+        try:
+            return started(options)
+        except PySparkException:
+            if not archive.discard():
+                raise
+            return started("")
     except (PySparkException, Py4JError) as error:
         cause = getattr(error, "java_exception", None)
         told = str(error if cause is None else cause.getMessage() or cause).split("\n", 1)[0]

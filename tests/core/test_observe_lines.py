@@ -85,10 +85,33 @@ def test_merging_in_any_order(lines: list[bytes], rng: random.Random) -> None:
     right = merge_observations([parts[0], merge_observations(parts[1:])])
     assert merged.tally == left.tally == right.tally
     assert merged.shape == left.shape == right.shape
+    assert all(merged.shape.covers(part.shape) for part in parts)
     whole = observe(lines)
     assert whole.tally == merged.tally
     # What one pass leaves out, because it is implied, changes no plan.
     assert plan(Schema(), whole.shape).schema == plan(Schema(), merged.shape).schema
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        b'{"new": null}',
+        b'{"n": "x"}',
+        b'{"n": 9007199254740993}',
+        b'{"n": [1]}',
+        b'{"n": {}}',
+        b'{"n": []}',
+        b'{"at": "2024-01-01T00:00:00.5Z"}',
+        b'{"at": "1905-01-01T00:00:00Z"}',
+        b'{"r": {"new": 1}}',
+        b'{"l": [1, [2]]}',
+    ],
+)
+def test_what_a_shape_covers(more: bytes) -> None:
+    usual = [b'{"n": 1, "at": "2024-01-01T00:00:00Z", "r": {"a": 1}, "l": [[1]]}']
+    known = observe(usual).shape
+    assert known.covers(observe([*usual, b"{}", b'{"r": {"a": 7}}'], "other").shape)
+    assert not known.covers(observe([*usual, more]).shape)
 
 
 def test_order_of_feeding_does_not_matter() -> None:

@@ -143,6 +143,17 @@ def test_a_file_that_changes_meanwhile(
     assert tuple(rows) == (60 + 100 * len(now), 100 * len(now))
 
 
+def test_without_pandas_spark_reads(
+    lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(0)
+    file = folder / "in.jsonl"
+    file.write_bytes(lines_of([]))
+    monkeypatch.setattr(json_source, "find_spec", lambda _: None)
+    monkeypatch.setattr(JsonFiles, "_in_one_go", lambda *_: pytest.fail("needs pandas"))
+    assert lake.table(table_name).ingest(file).rows_written == 60
+
+
 def test_nothing_of_a_wrong_guess_stays(
     spark: SparkSession, lake: Lake, folder: Path, table_name: str, small: Callable[[int], None]
 ) -> None:

@@ -45,3 +45,14 @@ def test_a_command_has_it_made_behind_its_back_and_the_next_takes_it(tmp_path):
     assert ran.stderr == ""
     assert f"-XX:SharedArchiveFile={found[0]}" in ran.stdout.splitlines()
     assert "sharing" in ran.stdout.splitlines()[-1]
+
+    # Damaged inside, it keeps Java from starting: the command goes on without it.
+    size = found[0].stat().st_size
+    found[0].chmod(0o600)
+    with found[0].open("r+b") as file:
+        file.seek(size // 4)
+        file.write(bytes(size // 2))
+    ran = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
+    assert "1" in ran.stdout
+    assert not found[0].exists()
+    assert not list(tmp_path.glob("hs_err*"))

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from driftline.core.exclude import excluded_paths
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 
 _SMALL = 8 * 2**20  # bytes that are observed faster here than by starting a Python worker
 _MUCH = 2**20  # bytes for each column from which on one go pays
-# Bytes of the first split that a guess is made of, where the order of the columns is decided, and of each other one.
-_FIRST, _HEAD = 2**22, 2**17
+# Bytes of the first split that a guess is made of, where the order of the columns is decided; and of so many others.
+_FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +88,13 @@ class JsonFiles:
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the first lines of each split say, if that is worth it."""
+        """What the first lines of some splits say, if that is worth it."""
         self.asked, self.known, self.splits = (schema, settings), expect(schema, settings), self._cut()
         plain = not any(split.whole for split in self.splits) and not any(excluded_paths(settings.contract))
         if self.careful or not plain or self._size < _MUCH:
             return None
-        heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(self.splits)]
+        some = self.splits[:: max(1, len(self.splits) // _HEADS)]
+        heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(some)]
         # Which line of its file a split begins with is not known yet, but none is before its first byte's number.
         parts = zip(self._observed(heads, settings), heads, strict=True)
         self.seen = seen = merge_observations(part.shifted(head.start) for part, head in parts)
@@ -103,6 +105,8 @@ class JsonFiles:
         if self.careful or self._size < _MUCH * leaves(struct) or any(s.whole for s in self.splits):
             return None
         if tags_needed(plan.route) or any(excluded_paths(settings.contract)):
+            return None
+        if find_spec("pandas") is None:  # without which pyspark has no mapInArrow
             return None
         usual, whole = json_source(plan.route, None, usual=True), json_source(plan.route, None)
         if arrow_type(usual) is None:
