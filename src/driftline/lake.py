@@ -19,7 +19,8 @@ from driftline.formats.iceberg import IcebergTable, State
 from driftline.notice import Notice
 from driftline.report.result import Result
 from driftline.settings import from_properties
-from driftline.source import open_source
+from driftline.source import opened
+from driftline.source.pipes import spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,14 +163,14 @@ class Table:
         on_change: str | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Result:
-        """Takes a DataFrame, or files, into the table as one batch.
+        """Takes a DataFrame, or files, into the table as one batch. ``-`` is standard input; pipes are read too, once.
 
         ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
         ``strings``: CSV cells stay text. ``on_change``: a command that is called, or a URL that is posted to, where the
         batch changed the schema or left records in quarantine. Raises UsageError, DataError; the table is then as it was.
         """
-        source = open_source(self.lake.spark, data, format=format, json_column=json_column, strings=strings)
-        result = road.ingest(self.format, source, settings=settings, dry_run=dry_run, progress=progress)
+        with opened(self.lake.spark, data, format=format, json_column=json_column, strings=strings) as source:
+            result = road.ingest(self.format, source, settings=settings, dry_run=dry_run, progress=progress)
         if on_change and not dry_run:
             Notice(on_change).send(result)
         return result
@@ -333,18 +334,19 @@ class Table:
         columns = state.schema.struct.fields
         beside = [f.name for f in columns if is_metadata(f.doc)]
         data = Struct(tuple(f for f in columns if f.name not in beside))
-        return verify(
-            self.lake.spark,
-            self.format.read().drop(*beside),
-            replace(state.schema, struct=data),
-            files,
-            format,
-            quarantine=waiting(self.format),
-            properties=state.properties,
-            ignore=[_keys(path) for path in left_out],
-            units={_keys(path): unit for path, unit in epoch_units(contract)},
-            defaults=self.format.defaults(),
-        )
+        with spooled(files) as (sources, names):
+            return verify(
+                self.lake.spark,
+                self.format.read().drop(*beside),
+                replace(state.schema, struct=data),
+                sources,
+                format,
+                quarantine=waiting(self.format),
+                properties=state.properties,
+                ignore=[_keys(path) for path in left_out],
+                units={_keys(path): unit for path, unit in epoch_units(contract)},
+                defaults=self.format.defaults(),
+            ).named(names)
 
 
 def _view_note(table: Table) -> tuple[str, ...]:

@@ -247,7 +247,8 @@ def test_standard_input_and_what_it_leaves_behind(here):
     assert ran.err == ""
     assert ran.code == 0
     assert json.loads(ran.out)["rows_written"] == 2
-    assert list(temporary.glob("stdin-*")) == []
+    assert {c["seen_in"] for c in json.loads(ran.out)["changes"]} == {"-:1"}
+    assert list(temporary.glob("driftline-*")) == []
 
 
 def test_the_demo_takes_all_that_comes_and_loses_nothing(here):

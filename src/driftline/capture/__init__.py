@@ -39,7 +39,13 @@ def capture(
     from driftline.capture.flows import Frames, files
     from driftline.capture.kafka import SCHEME, Kafka, is_kafka, kafka
     from driftline.capture.query import Capture, start
+    from driftline.source.pipes import is_pipe
 
+    if isinstance(data, (str, os.PathLike)) and is_pipe(os.fspath(data)):
+        raise UsageError(
+            f"{os.fspath(data)}: a pipe comes once, and cannot be captured",
+            hint="take it as one batch: driftline ingest",
+        )
     lake = table.lake
     default = default_place(lake.warehouse, table.name, name, named=checkpoint is not None)
     place = Checkpoint(default if checkpoint is None else os.fspath(checkpoint), name)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -98,13 +96,15 @@ def ingest(
     on_change: OnChange = None,
 ) -> None:
     """Take files into a table, as one batch."""
+    from driftline.source.files import expand
+
     settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude)
-    with _files(sources, format) as (kind, files):
-        batches = [[file] for file in sorted(files)] if batch_per_file else [files]
-        _ingest(
-            context.obj, batches, into, kind, settings,
-            strings=strings, dry_run=dry_run, json=json, on_change=on_change,
-        )  # fmt: skip
+    kind, files = expand(sources, format)
+    batches = [[file] for file in sorted(files)] if batch_per_file else [files]
+    _ingest(
+        context.obj, batches, into, kind, settings,
+        strings=strings, dry_run=dry_run, json=json, on_change=on_change,
+    )  # fmt: skip
 
 
 app.command()(capture)
@@ -205,13 +205,14 @@ def verify(
     """Prove, value by value, that nothing was lost."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import text
+    from driftline.source.files import expand
 
-    with _files(sources, format) as (kind, files):
-        with Progress() as progress:
-            lake = context.obj.open(progress, must_exist=True)
-            progress.phase("comparing source and table")
-            verdict = lake.table(table).verify(files, kind)
-        put(verdict.to_dict()) if json else show(text.verdict(verdict, table))
+    kind, files = expand(sources, format)
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True)
+        progress.phase("comparing source and table")
+        verdict = lake.table(table).verify(files, kind)
+    put(verdict.to_dict()) if json else show(text.verdict(verdict, table))
     if not verdict.ok:
         raise typer.Exit(1)
 
@@ -274,8 +275,7 @@ def _ingest(
         lake = scope.open(progress, brief=little(kind, [file for batch in batches for file in batch]))
     told: set[str] = set()
     for files in batches:
-        title = Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
-        title = "standard input" if _spooled(files[0]) else title
+        title = _title(files[0]) if len(files) == 1 else f"{len(files)} files"
         with Progress(lake.spark) as progress:
             result = lake.table(into).ingest(
                 files,
@@ -292,20 +292,9 @@ def _ingest(
             show(text.batch(result, title, dry_run=dry_run, told=told))
 
 
-@contextmanager
-def _files(sources: Sequence[str], fmt: str | None) -> Iterator[tuple[str, list[str]]]:
-    """The sources' format and files; what came by standard input is deleted afterwards."""
-    from driftline.source.files import expand
+def _title(file: str) -> str:
+    from driftline.source.pipes import is_pipe
 
-    kind, files = expand(sources, fmt)
-    try:
-        yield kind, files
-    finally:
-        for file in filter(_spooled, files if "-" in sources else []):
-            Path(file).unlink(missing_ok=True)
-
-
-def _spooled(file: str) -> bool:
-    """Whether the file is what `source.files` made of standard input."""
-    path = Path(file)
-    return path.name.startswith("stdin-") and path.parent == Path(tempfile.gettempdir())
+    if file == "-":
+        return "standard input"
+    return file if is_pipe(file) else Path(file).name

@@ -36,7 +36,9 @@ class OnConflict(StrEnum):
 
 Sources = Annotated[
     list[str],
-    typer.Argument(metavar="SOURCE", help="Files, folders, globs; - is standard input.", show_default=False),
+    typer.Argument(
+        metavar="SOURCE", help="Files, folders, globs, pipes; - is standard input.", show_default=False
+    ),
 ]
 Into = Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", help="The table; made if it is not there.")]
 TableName = Annotated[str, typer.Argument(metavar="NAMESPACE.TABLE", show_default=False)]

@@ -103,6 +103,10 @@ def _elsewhere(work: Callable[[], T]) -> T:
 
 
 def little(kind: str, files: Sequence[str]) -> bool:
-    """Whether the files are so small that Java's better compiler takes longer than it saves."""
+    """Whether the files are so small that Java's better compiler takes longer than it saves; a pipe may bring anything."""
+    from driftline.source.pipes import is_pipe
+
+    if any(map(is_pipe, files)):
+        return False
     plain = kind in ("json", "csv") and not any(file.endswith(PACKED) for file in files)
     return sum(Path(file).stat().st_size for file in files) < LITTLE / (1 if plain else 8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,10 +58,14 @@ class Observation:
 
     def shifted(self, lines: int) -> Observation:
         """The same ``lines`` further down in its file."""
-        if not lines:
-            return self
-        reasons = tuple(replace(r, place=_shifted(r.place, lines)) for r in self.tally.reasons)
-        shape = _unpacked([_moved(entry, lines) for entry in _packed(self.shape)])
+        return self.placed(lambda place: replace(place, line=place.line + lines)) if lines else self
+
+    def placed(self, at: Callable[[Place], Place]) -> Observation:
+        """The same, seen in other places."""
+        reasons = tuple(replace(r, place=at(r.place)) for r in self.tally.reasons)
+        shape = _unpacked(
+            (owner, key, replace(item, place=at(item.place))) for owner, key, item in _packed(self.shape)
+        )
         return Observation(shape, replace(self.tally, reasons=reasons), self.lines)
 
     def __reduce__(self) -> Any:
@@ -114,15 +118,6 @@ def _unpacked(entries: Iterable[_Entry]) -> RecordShape:
             parent.record.fields[key] = item
         made.append(item)
     return top
-
-
-def _moved(entry: _Entry, lines: int) -> _Entry:
-    owner, key, item = entry
-    return owner, key, replace(item, place=_shifted(item.place, lines))
-
-
-def _shifted(place: Place, lines: int) -> Place:
-    return replace(place, line=place.line + lines)
 
 
 def _restored(entries: list[_Entry], tally: Tally, lines: int) -> Observation:

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from driftline.engine import FILES, configured, literally
 from driftline.errors import UsageError
 from driftline.source.base import Source
 from driftline.source.files import expand, grouped
+from driftline.source.named import named
+from driftline.source.pipes import spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Data: TypeAlias = "DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
+@contextmanager
+def opened(
+    spark: SparkSession,
+    data: Data,
+    *,
+    format: str | None = None,  # noqa: A002
+    json_column: str | None = None,
+    strings: bool = False,
+) -> Iterator[Source]:
+    """`open_source` for what may be a pipe: what comes through it is there as long as the source is used."""
+    if hasattr(data, "selectExpr"):
+        yield open_source(spark, data, json_column=json_column)
+        return
+    kind, found = expand(_paths(data), format)
+    with spooled(found) as (files, names):
+        yield named(open_source(spark, files, format=kind, strings=strings), names)
 
 
 def open_source(
@@ -25,7 +46,7 @@ def open_source(
     json_column: str | None = None,
     strings: bool = False,
 ) -> Source:
-    """One batch of what a person named: a DataFrame, a path, or several paths."""
+    """One batch of what a person named: a DataFrame, a path, or several paths, of which none is a pipe."""
     from driftline.source.csv import csv_frames
     from driftline.source.typed import TypedFrames
 
@@ -36,8 +57,7 @@ def open_source(
         from driftline.source.json_column import JsonColumn
 
         return JsonColumn(frame, json_column)
-    paths = [data] if isinstance(data, (str, os.PathLike)) else list(data)
-    kind, files = expand([os.fspath(path) for path in paths], format)
+    kind, files = expand(_paths(data), format)
     match kind:
         case "json":
             from driftline.source.json import JsonFiles
@@ -49,6 +69,11 @@ def open_source(
             with configured(spark, FILES):
                 groups = grouped(kind, files)
                 return TypedFrames([(group[0], _load(spark, kind, group)) for group in groups], conf=FILES)
+
+
+def _paths(data: Data) -> list[str]:
+    paths = [data] if isinstance(data, (str, os.PathLike)) else list(cast("Sequence[str]", data))
+    return [os.fspath(path) for path in paths]
 
 
 def _load(spark: SparkSession, kind: str, files: list[str]) -> DataFrame:

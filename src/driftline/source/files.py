@@ -1,17 +1,15 @@
-"""Files, folders, globs and standard input, by format."""
+"""Files, folders, globs and pipes, by format."""
 
 from __future__ import annotations
 
 import glob
 import json
 import re
-import shutil
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from driftline.errors import UsageError
+from driftline.source.pipes import STDIN, is_pipe
 
 FORMATS = {
     ".json": "json",
@@ -30,18 +28,18 @@ ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '
 
 
 def expand(sources: Sequence[str], fmt: str | None = None) -> tuple[str, list[str]]:
-    """The format of the sources and their files, absolute, in name order.
+    """The format of the sources and their files, absolute, in name order; pipes by the names that they were given.
 
-    ``fmt`` None: by the files' endings. Folders are read with their sub-folders; names that begin with ``_`` or
-    ``.`` are passed over there, as Spark does. Raises UsageError for a path that is not there, a folder without
+    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their sub-folders; names that
+    begin with ``_`` or ``.`` are passed over there, as Spark does, and so is what is no file, such as a FIFO. Raises UsageError for a path that is not there, a folder without
     files, files of several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
         raise UsageError(
             f"format {fmt!r} is not known", hint=f"one of {', '.join(sorted(set(FORMATS.values())))}"
         )
-    files = [str(path) for source in sources for path in _files(source, fmt)]
-    formats = {fmt or format_of(path) for path in files}
+    files = [path for source in sources for path in _files(source, fmt)]
+    formats = {fmt or ("json" if path == STDIN else format_of(path)) for path in files}
     if len(formats) > 1:
         raise UsageError(
             f"files of several formats in one batch: {', '.join(sorted(formats))}",
@@ -66,9 +64,9 @@ def format_of(path: str) -> str:
     return FORMATS[ending.lower()]
 
 
-def _files(source: str, fmt: str | None) -> list[Path]:
-    if source == "-":
-        return [_spooled()]
+def _files(source: str, fmt: str | None) -> list[str]:
+    if is_pipe(source):
+        return [source]
     path = Path(source)
     if path.is_dir():
         found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
@@ -77,12 +75,14 @@ def _files(source: str, fmt: str | None) -> list[Path]:
         if not found:
             raise UsageError(f"{source}: the folder holds no files to ingest")
     elif path.exists():
+        if not path.is_file():
+            raise UsageError(f"{source}: this is a device or a socket, no file")
         found = [path]
     else:
         found = sorted(Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file())
         if not found:
             raise UsageError(f"{source}: no such file, folder or glob")
-    return [p.absolute() for p in found]
+    return [str(p.absolute()) for p in found]
 
 
 def _hidden(path: Path) -> bool:
@@ -95,13 +95,6 @@ def _known(path: Path) -> bool:
     except UsageError:
         return False
     return True
-
-
-def _spooled() -> Path:
-    """Standard input as a file: observing and routing read it once each."""
-    with tempfile.NamedTemporaryFile(prefix="stdin-", suffix=".json", delete=False) as out:
-        shutil.copyfileobj(sys.stdin.buffer, out)
-    return Path(out.name)
 
 
 def grouped(kind: str, files: Sequence[str]) -> list[list[str]]:

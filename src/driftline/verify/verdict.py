@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 LISTED = 20
@@ -35,6 +36,13 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return not self.missing
+
+    def named(self, names: Mapping[str, str]) -> Verdict:
+        """The same, with these names for the files."""
+        mismatches = self.mismatches
+        for path, name in names.items():
+            mismatches = tuple(replace(m, place=m.place.replace(path, name)) for m in mismatches)
+        return replace(self, mismatches=mismatches)
 
     def to_dict(self) -> dict[str, Any]:
         return {"ok": self.ok, **asdict(self), "mismatches": [asdict(m) for m in self.mismatches]}

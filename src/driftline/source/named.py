@@ -1,0 +1,75 @@
+"""A source whose files go by other names: those that a person gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.judge import Judge
+from driftline.core.routes import Conflict, Plan, Settings
+from driftline.core.shape import Place
+from driftline.core.types import Field, Schema, Struct
+from driftline.observe.observation import Observation
+from driftline.source.base import Guessing, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def named(source: Source, names: Mapping[str, str]) -> Source:
+    """The source, in all that it tells of its files, with these names for them."""
+    return Named(source, names) if names else source
+
+
+@dataclass(slots=True)
+class Named:
+    """Another source, told of by ``names`` for its files' paths."""
+
+    source: Source
+    names: Mapping[str, str]
+    conf: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.conf = self.source.conf
+
+    @property
+    def columns(self) -> Sequence[Field]:
+        """What the source fills by itself."""
+        found: Sequence[Field] = getattr(self.source, "columns", ())
+        return found
+
+    def observe(self, schema: Schema, settings: Settings) -> Observation:
+        return self.source.observe(schema, settings).placed(self._named)
+
+    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+        self.source.refuse(judge, conflicts)
+
+    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
+        return self.source.rows(plan, struct, settings)
+
+    def rejected(self, everything: str | None = None) -> DataFrame | None:
+        from pyspark.sql import functions as F
+
+        frame = self.source.rejected(everything)
+        if frame is None:
+            return None
+        column = F.col("source")
+        for path, name in self.names.items():
+            column = F.when(F.col("source") == path, F.lit(name)).otherwise(column)
+        return frame.withColumn("source", column)
+
+    def be_careful(self) -> bool:
+        return self.source.be_careful()
+
+    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        if not isinstance(self.source, Guessing):
+            return None
+        seen = self.source.guess(schema, settings)
+        return None if seen is None else seen.placed(self._named)
+
+    def reading(self, plan: Plan, struct: Struct, settings: Settings) -> Any:
+        return self.source.reading(plan, struct, settings) if isinstance(self.source, Guessing) else None
+
+    def _named(self, place: Place) -> Place:
+        return replace(place, source=self.names.get(place.source, place.source))
