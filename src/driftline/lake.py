@@ -111,8 +111,20 @@ class Lake:
             return Altered(name, ())
         return alter(table.format, request, upgrade=upgrade)
 
+    def query(self, sql: str) -> DataFrame:
+        """Runs SQL that only reads. Raises UsageError for any that does more, by the plan that Spark parses it into."""
+        from driftline.reading import must_read
+
+        must_read(
+            self.spark, sql, "`Lake.sql` in Python runs it" if self.ducklake is None else "DuckDB runs it"
+        )
+        return self.sql(sql)
+
     def sql(self, query: str) -> DataFrame:
-        """Runs SQL on the lake."""
+        """Runs SQL on the lake: any statement of Spark's; on a DuckLake, which Spark cannot write, one that reads.
+
+        Raises UsageError for another on a DuckLake, and Spark's own errors.
+        """
         if self.ducklake is not None:
             from driftline.formats.ducklake.query import sql
 

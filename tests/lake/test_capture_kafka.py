@@ -166,3 +166,23 @@ def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) 
         captured(table, url(kafka, topic))
     captured(table, url(kafka, topic), skip_lost=True)
     assert ids(table) == [0, 1, 2, 3, 6, 7]
+
+
+def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    """What was committed comes once, what was aborted never, and the markers that stand among the offsets are no loss."""
+    producer = kafka.transactional(topic)
+    for start, commit in ((0, True), (10, False), (20, True), (30, False)):
+        producer.transaction(
+            [json.dumps({"id": i}).encode() for i in range(start, start + 10)], commit=commit
+        )
+    first = captured(table, url(kafka, topic), max_records=7)
+    assert len(first) > 1 and first[-1].lag in (None, 0)
+    assert ids(table) == [*range(10), *range(20, 30)]
+    assert captured(table, url(kafka, topic)) == []
+    with producer.open([b'{"id": 40}']):  # while it is open, nothing behind it can be told
+        kafka.send(topic, [b'{"id": 50}'], partition=0)
+        assert [b.result.rows_read for b in captured(table, url(kafka, topic))] in ([], [0])
+    producer.transaction([b'{"id": 41}'], commit=False)
+    captured(table, url(kafka, topic))
+    assert ids(table) == [*range(10), *range(20, 30), 40, 50]
+    assert captured(table, url(kafka, topic)) == []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from servers.jars import class_path, java
@@ -69,6 +70,10 @@ class Kafka(Server):
         if (left := producer.flush(30)) or refused:
             raise RuntimeError(f"{topic}: {left + len(refused)} records were not taken: {refused[:3]}")
 
+    def transactional(self, topic: str, partition: int = 0) -> Transactional:
+        """A producer of transactions for one partition."""
+        return Transactional(self.address, topic, partition)
+
     @property
     def _settings(self) -> Path:
         return self.folder / "server.properties"
@@ -102,3 +107,32 @@ class Kafka(Server):
         )
         if done.returncode:
             raise RuntimeError(f"Kafka's folder could not be made:\n{done.stdout}{done.stderr}")
+
+
+class Transactional:
+    """A producer whose records come with their transaction."""
+
+    def __init__(self, address: str, topic: str, partition: int) -> None:
+        from confluent_kafka import Producer
+
+        self._producer = Producer({"bootstrap.servers": address, "transactional.id": topic})
+        self._topic, self._partition = topic, partition
+        self._producer.init_transactions(60)
+
+    def transaction(self, values: Iterable[bytes], *, commit: bool) -> None:
+        """One transaction, to its end."""
+        self._begin(values)
+        self._producer.commit_transaction(60) if commit else self._producer.abort_transaction(60)
+
+    @contextmanager
+    def open(self, values: Iterable[bytes]) -> Iterator[None]:
+        """A transaction that is open inside, and committed then."""
+        self._begin(values)
+        yield
+        self._producer.commit_transaction(60)
+
+    def _begin(self, values: Iterable[bytes]) -> None:
+        self._producer.begin_transaction()
+        for value in values:
+            self._producer.produce(self._topic, value, partition=self._partition)
+        self._producer.flush(60)

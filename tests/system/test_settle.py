@@ -35,7 +35,7 @@ COMMANDS = {
     "quarantine": ["quarantine", "shop.strict"],
     "quarantine json": ["quarantine", "shop.strict", "--json"],
     "export": ["quarantine", "shop.strict", "--export", "out.jsonl"],
-    "alter": ["query", "alter table shop.strict set tblproperties ('driftline.policy' = 'preserve')"],
+    "alter": ["alter", "alter table shop.strict set tblproperties ('driftline.policy' = 'preserve')"],
     "replay": ["quarantine", "shop.strict", "--replay"],
     "replay again": ["quarantine", "shop.strict", "--replay", "--json"],
     "left": ["quarantine", "shop.strict"],

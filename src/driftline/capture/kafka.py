@@ -94,6 +94,8 @@ def kafka(
         "subscribe": topics,
         "startingOffsets": "earliest",
         "failOnDataLoss": str(not skip_lost).lower(),
+        # What a transaction has written counts once it is committed; Kafka itself would give out aborted ones too.
+        "kafka.isolation.level": "read_committed",
         "kafka.request.timeout.ms": str(PATIENCE),
         "kafka.default.api.timeout.ms": str(PATIENCE),
     }

@@ -180,7 +180,7 @@ def query(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Run SQL on the lake; --json: one object a row."""
+    """Read with SQL; --json: one object a row."""
     from driftline.cli import rows
     from driftline.cli.terminal import Progress, out
 
@@ -188,7 +188,7 @@ def query(
         with Progress() as progress:
             lake = context.obj.open(progress)
             progress.phase("running")
-            frame = lake.sql(sql)
+            frame = lake.query(sql)
             shown = (limit or 0) if json or limit is not None else rows.LIMIT
             found = rows.Json(frame, shown) if json else rows.Pages(frame, shown)
         found.show(out(width=rows.ENDLESS))

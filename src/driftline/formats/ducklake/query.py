@@ -11,6 +11,7 @@ from pyspark.errors import ParseException
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.snapshot import LIVE, latest, live
 from driftline.formats.ducklake.table import DuckLakeTable
+from driftline.reading import must_read
 from driftline.route.sql import name as quoted
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ _NAMES = ("UnresolvedRelation", "UnresolvedTableOrView", "UnresolvedTable")
 
 
 def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
-    """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot if asked."""
+    """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot if asked.
+
+    Raises UsageError for one that does more than read.
+    """
+    must_read(spark, text, "DuckDB runs it")
     session: Any = spark._jsparkSession
     try:
         plan = session.sessionState().sqlParser().parsePlan(text)

@@ -1,0 +1,82 @@
+"""Whether SQL only reads, by the plan that Spark parses it into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import is_instance_of
+
+from driftline.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
+_READERS = ("Show", "Describe")  # commands whose names begin so
+# These write, or may, though Spark has them for no commands.
+_WRITERS = ("InsertIntoStatement", "InsertIntoDir", "Call", "UnresolvedExecuteImmediate")
+# What does it instead, by how the names of Spark's plans begin.
+_INSTEAD = {
+    ("InsertIntoStatement", "LoadData", "CreateTable", "ReplaceTable"): "`driftline ingest` makes and fills tables",
+    ("CreateView", "CreateIcebergView", "AlterView"): "`driftline view` makes views",
+    ("SetCommand", "ResetCommand"): "Spark's settings stand in driftline.toml, under [catalog]",
+    ("SetCatalog",): "name tables as namespace.table",
+    (
+        *("Alter", "AddColumns", "DropColumns", "RenameColumn", "RenameTable", "ReplaceColumns", "CommentOnTable"),
+        *("SetTableProperties", "UnsetTableProperties", "SetWriteDistribution", "SetIdentifierFields"),
+        *("AddPartitionField", "DropPartitionField", "ReplacePartitionField", "DropIdentifierFields"),
+    ): "`driftline alter` changes tables",
+}  # fmt: skip
+
+
+def must_read(spark: SparkSession, sql: str, otherwise: str) -> None:
+    """Raises UsageError for SQL that does more than read, with what does it; ``otherwise``, where that is none of ours.
+
+    SQL that cannot be parsed passes: Spark says why when it is run.
+    """
+    session: Any = spark._jsparkSession
+    try:
+        plan = session.sessionState().sqlParser().parsePlan(sql)
+    except Exception:
+        return
+    writer = _writer(spark, plan)
+    if writer is not None:
+        raise UsageError(
+            f"SQL: a query only reads, and this is {_words(writer)!r}; nothing of it was run",
+            hint=next((hint for names, hint in _INSTEAD.items() if writer.startswith(names)), otherwise),
+        )
+
+
+def _writer(spark: SparkSession, plan: Any) -> str | None:
+    """The first part of a parsed statement that does more than read."""
+    gateway: Any = spark.sparkContext._gateway
+    for node in _plans(plan):
+        kind = str(node.getClass().getSimpleName())
+        if kind == "ExplainCommand":
+            if (inner := _writer(spark, node.logicalPlan())) is not None:
+                return inner
+        elif kind in _WRITERS or (is_instance_of(gateway, node, _COMMAND) and not kind.startswith(_READERS)):
+            return kind
+    return None
+
+
+def _plans(plan: Any) -> Iterator[Any]:
+    """A parsed statement and those in it."""
+    yield plan
+    for group in (plan.children(), plan.innerChildren(), plan.subqueries()):
+        iterator = group.iterator()
+        while iterator.hasNext():
+            child = iterator.next()
+            if hasattr(child, "children"):
+                yield from _plans(child)
+
+
+def _words(kind: str) -> str:
+    """
+    >>> _words("DropIcebergView"), _words("ClearCacheCommand$"), _words("InsertIntoStatement")
+    ('drop view', 'clear cache', 'insert into')
+    """
+    plain = re.sub(r"Iceberg|Unresolved|(Command|Statement)\$?$", "", kind)
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", plain).lower()

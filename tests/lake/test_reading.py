@@ -1,0 +1,85 @@
+"""`query` only reads: what a statement does is told by Spark's own plan of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from driftline.errors import UsageError
+from driftline.lake import Lake
+
+READS = """
+select * from T
+with x as (select a from T where a in (select a from T)) select * from x union all values (1)
+from T |> where a = 1
+table T
+show tables in t
+show namespaces
+describe query select 1
+explain select * from T
+""".strip().splitlines()
+
+WRITES = """
+drop table T | runs it
+insert into T values (2) | `driftline ingest`
+with x as (select 2 as a) insert into T select * from x | `driftline ingest`
+from T insert into T select a insert into T select a | `driftline ingest`
+insert overwrite T select 3 | `driftline ingest`
+insert overwrite directory '/nowhere' using parquet select 1 | runs it
+delete from T where a = 1 | runs it
+update T set a = 2 | runs it
+merge into T using T as s on T.a = s.a when matched then delete | runs it
+alter table T add column b int | `driftline alter`
+alter table T write ordered by a | `driftline alter`
+alter table T create branch b | runs it
+truncate table T | runs it
+create table t.other as select 1 | `driftline ingest`
+create view t.v as select 1 | `driftline view`
+create namespace other | runs it
+call lake.system.expire_snapshots('T') | runs it
+execute immediate 'drop table T' | runs it
+begin drop table T; end | runs it
+explain drop table T | runs it
+analyze table T compute statistics | runs it
+refresh table T | runs it
+cache table T | runs it
+clear cache | runs it
+load data inpath '/nowhere' into table T | `driftline ingest`
+use other | namespace.table
+set spark.sql.ansi.enabled = false | driftline.toml
+add jar '/nowhere' | runs it
+""".strip().splitlines()
+
+
+def test_what_reads_runs(either: Lake, table_name: str) -> None:
+    either.table(table_name).ingest(either.spark.sql("select 1 as a"))
+    for sql in READS:
+        assert either.query(sql.replace("T", table_name)).count() >= 0, sql
+    assert either.query(f"/* drop table x */ select 'insert into t' as x, a from {table_name}").count() == 1
+
+
+def test_what_writes_is_refused_and_changes_nothing(either: Lake, table_name: str) -> None:
+    table = either.table(table_name)
+    table.ingest(either.spark.sql("select 1 as a"))
+    before = table.state()
+    for line in WRITES:
+        sql, _, instead = line.partition(" | ")
+        with pytest.raises(
+            UsageError, match=r"a query only reads, and this is '.+'; nothing of it was run"
+        ) as told:
+            either.query(sql.replace("T", table_name))
+        assert instead in str(told.value.hint), sql
+    assert table.state() == before
+    assert not either.table("t.other").format.load().exists
+
+
+def test_sql_in_python(either: Lake, table_name: str) -> None:
+    """On Iceberg Spark runs any statement; what only seems to be written in a DuckLake is refused there."""
+    table = either.table(table_name)
+    table.ingest(either.spark.sql("select 1 as a"))
+    if either.ducklake is None:
+        either.sql(f"delete from {table_name} where a = 1")
+        assert table.read().count() == 0
+        return
+    with pytest.raises(UsageError, match="only reads, and this is 'delete from table'") as told:
+        either.sql(f"delete from {table_name} where a = 1")
+    assert told.value.hint == "DuckDB runs it"
