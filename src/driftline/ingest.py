@@ -23,14 +23,15 @@ from driftline.core.routes import Plan, Settings
 from driftline.core.types import Path, Struct
 from driftline.engine import configured
 from driftline.errors import DataError
+from driftline.failure import explained
 from driftline.formats.base import CommitConflict, State, Table, Transaction
-from driftline.formats.iceberg import short
 from driftline.observe.observation import Observation
 from driftline.report.result import Result, result
 from driftline.rewrite import lossy_rewrites, rewrites, rewritten_rows
 from driftline.route.columns import LOST
 from driftline.settings import as_properties, from_properties
 from driftline.source.base import Guessing, Source
+from driftline.source.files import Stamp, changed, stamps
 
 ATTEMPTS = 10  # of planning, where others change the table's schema or settings meanwhile
 COMMITS = 50  # of what is planned and written, where others only add to the table
@@ -59,13 +60,14 @@ def ingest(
     """
     properties = as_properties(settings or {})
     batch = uuid.uuid4().hex if token is None else token.batch
+    files = stamps(getattr(source, "files", ()))
     with configured(table.spark, source.conf):
-        return _ingest(_Batch(table, source, batch, properties, token, progress), dry_run=dry_run)
+        return _ingest(_Batch(table, source, batch, properties, token, progress, files), dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What is the same at each try. ``properties``: settings that come with the batch."""
+    """What is the same at each try. ``properties``: settings that come with the batch; ``files``: as they were before."""
 
     table: Table
     source: Source
@@ -73,6 +75,7 @@ class _Batch:
     properties: Mapping[str, str]
     token: Token | None
     progress: Progress
+    files: Mapping[str, Stamp]
 
     @property
     def marks(self) -> dict[str, str]:
@@ -91,6 +94,7 @@ class _Batch:
 def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
     table, source = batch.table, batch.source
     tried, cause = False, None
+    hint: str | None
     for attempt in range(ATTEMPTS):
         state = table.load()
         batch.check(state)
@@ -113,8 +117,8 @@ def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
         except CommitConflict as conflict:
             last, hint = str(conflict), "other writers keep changing this table: try again"
             _wait(attempt)
-        except (_Misread, PySparkException, Py4JError) as error:
-            last, hint, cause = short(error), _hint(error), error
+        except (_Misread, PySparkException, Py4JError, OSError) as error:
+            (last, hint), cause = _explained(batch, error), error
             if not (_misread(error) and source.be_careful()):
                 break
     raise DataError(f"{table.name}: {last}", hint) from cause
@@ -276,11 +280,16 @@ def _no_columns(batch: _Batch, seen: Observation, planned: Plan, settings: Setti
     return result(batch.table.name, batch.id, seen, planned, 0, quarantined, None)
 
 
-def _hint(error: BaseException) -> str:
-    full = ("No space left", "Disk quota exceeded", "File too large")
-    if any(sign in str(error) for sign in full):
-        return "make room on the disk, and try again: nothing of the batch is in"
-    return "did a file change while it was read? try again"
+def _explained(batch: _Batch, error: BaseException) -> tuple[str, str | None]:
+    """What became of the batch, and what to do."""
+    if change := changed(batch.files):
+        return change, "nothing of the batch is in: try again once its files are whole"
+    what, hint = explained(error)
+    if not _misread(error):
+        return what, hint
+    if batch.files:
+        return what, "its files are as they were, so this is a fault of driftline's: please report it"
+    return what, "data that are made anew each time may differ each time: persist() them first"
 
 
 def _misread(error: BaseException) -> bool:

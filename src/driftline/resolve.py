@@ -21,8 +21,8 @@ from driftline.core.type_text import parse_type
 from driftline.core.types import Path, Schema, Struct, Type, dotted
 from driftline.engine import PLAIN, configured
 from driftline.errors import DataError, UsageError, no_table
+from driftline.failure import explained
 from driftline.formats.base import CommitConflict, State, Table
-from driftline.formats.iceberg import short
 from driftline.route.fold import Fold
 from driftline.route.lost import Folding
 from driftline.settings import PREFIX, from_properties
@@ -115,7 +115,8 @@ def resolve(
                 last = conflict
             except PySparkException as error:
                 if CHANGED not in str(error):
-                    raise DataError(f"{table.name}: {dotted(wanted)}: {short(error)}") from error
+                    what, hint = explained(error)
+                    raise DataError(f"{table.name}: {dotted(wanted)}: {what}", hint) from error
                 last = CommitConflict("its columns have changed meanwhile")
     raise DataError(
         f"{table.name}: {last}",

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
 from driftline.core.naming import mark
-from driftline.core.routes import Conversion
-from driftline.core.shape import Place
+from driftline.core.routes import Conflict, Conversion
+from driftline.core.shape import Facet, Place
 from driftline.core.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.report import text
 from driftline.report.result import Result
@@ -50,13 +50,33 @@ def test_each_conflict_is_told_with_its_cause():
         "s.t  5 records read, 5 written\n"
         "  a → a_string string   sibling\n"
         "      19,90 EUR (f.json:3): why it is so\n"
-        "  b is now long         widen in place\n"
+        "  b is now long   widen in place\n"
         "      5 (f.json:4): it is wider\n"
-        "  c is now optional     relax\n"
+        "  c is now optional   relax\n"
         "      f.json:5: some record has no value for it\n"
-        "  ID → ID_long long     name taken\n"
+        "  ID → ID_long long   name taken\n"
         '      7 (f.json:3): a column has the name "ID" already, in this or another letter case\n'
     )
+
+
+def test_a_name_that_cannot_be_is_told_with_the_reason():
+    changes = (add("x_y", LONG, key="x.y", sample="1", doc=mark("x.y")),)
+    assert printed(text.batch(Result("s.t", "", 1, 1, 0, changes))).splitlines()[1:] == [
+        "  x.y → x_y long   safe spelling",
+        """      1 (f.json:3): "x.y" cannot be a column's name: it holds a dot""",
+    ]
+
+
+def test_a_refused_record_says_where_its_value_had_to_go():
+    conflicts = tuple(
+        Conflict((key,), table_type, Facet(0, LONG), "the policy is strict", "7", Place("f.json", 3))
+        for key, table_type in (("a", "none"), ("b", "boolean"))
+    )
+    lines = printed(text.batch(Result("s.t", "", 2, 0, 2, conflicts=conflicts))).splitlines()
+    assert lines[1:] == [
+        "  quarantine  a: long where the table has no column  7 (f.json:3): the policy is strict",
+        "  quarantine  b: long into boolean  7 (f.json:3): the policy is strict",
+    ]
 
 
 def test_several_types_at_once_are_not_a_name_that_is_taken():

@@ -12,8 +12,8 @@ from driftline.report.stats_text import bar, percent, spark, stats
 from stats_models import HOSTILE, hostile, small, wide
 
 
-def text(of, **more) -> list[str]:
-    console = Console(width=120, file=StringIO(), highlight=False, emoji=False, markup=False)
+def text(of, width=120, **more) -> list[str]:
+    console = Console(width=width, file=StringIO(), highlight=False, emoji=False, markup=False)
     for one in stats(of, **more):
         console.print(one)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
@@ -35,6 +35,16 @@ def test_a_drifted_field_stands_with_its_types():
     first, second = (x.split() for x in lines[head + 1 : head + 3])
     assert first == ["price", "long", "70", "█████▋", "70", "%", "12", "2026-03-02", "08:00", "price"]
     assert second == ["string", "30", "██▍", "30", "%", "1", "EUR", "2026-03-02", "08:00", "price_string"]
+
+
+@pytest.mark.parametrize("of", [small(), wide()], ids=["small", "wide"])
+def test_types_of_a_drifted_field_are_whole_in_80_characters(of):
+    lines = text(of, width=80)
+    assert max(map(len, lines)) <= 80
+    head = next(i for i, x in enumerate(lines) if "drifted field " in x)
+    first, second = (x.split() for x in lines[head + 1 : head + 3])
+    assert first[1] == "long" and second[0] == "string"
+    assert "%" in first and "%" in second
 
 
 def test_columns_tell_what_is_known_and_mark_what_is_not():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from driftline import quarantine
 from driftline.errors import DataError, DriftlineError, UsageError
@@ -179,6 +182,66 @@ def meanwhile(patch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     patch.setattr(road, "plan", meddle)
 
 
+def test_files_that_are_broken_inside_are_named(table: Table, spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(200_000).selectExpr("id", "cast(id as string) as s").coalesce(1)
+    for fmt in ("parquet", "orc", "avro"):
+        rows.write.format(fmt).save(str(tmp_path / fmt))
+        (file,) = (tmp_path / fmt).glob("part*")
+        data = file.read_bytes()
+        third = len(data) // 3
+        file.write_bytes(data[:third] + b"Z" * 2000 + data[third + 2000 :])
+        failed(table, DataError, f"{file}: cannot be read", file, hint="is the file whole?")
+
+
+def test_a_file_that_vanishes_is_told_as_such(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("a.csv", "a\n1\n"), ("a.json", '{"a": 1}\n')):
+        file = tmp_path / name
+        file.write_text(text)
+        with monkeypatch.context() as patch:
+            meanwhile(patch, file.unlink)
+            failed(
+                table,
+                DataError,
+                f"{file} was deleted while it was read",
+                file,
+                hint="nothing of the batch is in",
+            )
+
+
+def test_what_a_dataframe_raises_is_told_alone(table: Table, spark: SparkSession) -> None:
+    """Without any guess at files that might have changed."""
+
+    def boom(x):  # type hints would be Spark's to judge
+        raise ValueError(f"no {x}")
+
+    def die(x):
+        os._exit(9)
+
+    frame = spark.range(1)
+    raised = "a Python function failed: ValueError: no 0"
+    for expression, words in (
+        (F.udf(boom, "string")("id"), raised),
+        (F.udf(die, "string")("id"), "a Python process of Spark's has ended"),
+        (F.expr("if(id = 0, raise_error('my own'), 'x')"), "my own"),
+        (F.expr("1 / id"), "Division by zero"),
+    ):
+        with pytest.raises(DataError, match=words) as told:
+            table.ingest(frame.select("id", expression.alias("x")))
+        assert "file" not in str(told.value) and "Job aborted" not in str(told.value)
+
+
+def test_rows_that_come_otherwise_when_read_again(table: Table, spark: SparkSession) -> None:
+    """Nobody can count them: that is said, and no file is blamed."""
+    once = F.udf(lambda x: "x" if os.urandom(1)[0] < 128 else None, "string").asNondeterministic()
+    frame = spark.range(1000).select("id", once("id").alias("x")).where("x is not null")
+    with pytest.raises(DataError, match="records were observed") as told:
+        table.ingest(frame)
+    assert "persist" in str(told.value.hint)
+    assert table.ingest(frame.persist()).rows_written > 0
+
+
 DOCUMENTS = {
     "an object over lines": (b'{\n "a": 1,\n "b": [\n  "x"\n ]\n}\n', 1),
     "an array of objects": (b'[{"a": 1},\n {"a": "x"}, {"a": 2.50}]', 3),
@@ -208,10 +271,11 @@ def ingested(table: Table, tmp_path: Path, data: bytes, *, check: bool = True) -
     return result
 
 
-def failed(table: Table, kind: type[DriftlineError], words: str, file: Path) -> None:
+def failed(table: Table, kind: type[DriftlineError], words: str, file: Path, *, hint: str = "") -> None:
     """The ingest fails with one clear error, and the table is as it was."""
     before = table.format.load()
-    with pytest.raises(kind, match=words):
+    with pytest.raises(kind, match=words) as told:
         table.ingest(file)
+    assert hint in str(told.value.hint)
     after = table.format.load()
     assert (after.schema, after.snapshot, after.exists) == (before.schema, before.snapshot, before.exists)

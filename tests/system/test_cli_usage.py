@@ -74,7 +74,17 @@ def test_help_is_light(run):
         (["plan", "x.json", "--into", "a.b", "--policy", "odd"], "'preserve', 'widen', 'strict'"),
         (["ingest", "x.json", "--into", "a.b", "--on-conflict", "stop"], "'fail', 'quarantine'"),
         (["ingest", "x.json", "--into", "a.b", "--config", "none.toml"], "none.toml: cannot be read"),
+        (["ingest", "x.json", "--into", "movies"], "'movies' is not a table's name\n  write namespace.table"),
+        (["capture", "x", "--into", "a..b", "--name", "c"], "'a..b' is not a table's name"),
+        (["plan", "x.json", "--into", "a.b.branch_c"], "to Spark it is the branch 'c' of a.b"),
+        (["stats", "a.b.tag_c"], "to Spark it is the tag 'c' of a.b"),
+        (["resolve", "a.b.at_timestamp_5", "n", "--as", "long"], "to Spark it is the time '5' of a.b"),
+        (["verify", "x.json", "--table", "a.b.snapshot_id_5"], "to Spark it is the snapshot '5' of a.b"),
+        (["alter", "alter table lake.a.b.branch_c add column n int"], "to Spark it is the branch 'c' of a.b"),
+        (["alter", "alter table a add column n int"], "'a' is not a table's name"),
+        (["ingest", "x.json", "--into", "a.b.c", "--config", "duck.toml"], "is not a DuckLake table's name"),
         (["schema", "a.b"], "there is no lake in lake"),
+        (["alter", "alter table lake.a.b add column n int"], "there is no lake in lake"),
         (["--lake", "elsewhere", "schema", "a.b"], "there is no lake in elsewhere"),
         (["schema", "a.b", "--lake=elsewhere"], "there is no lake in elsewhere"),
         (["verify", "x.json", "--table", "a.b"], "x.json: no such file, folder or glob"),
@@ -94,7 +104,8 @@ def test_help_is_light(run):
         (["quarantine", "a.b", "--export", "x", "--replay"], "do not go together"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_one_message(run, args, says):
+def test_wrong_usage_ends_with_2_and_one_message(run, tmp_path, args, says):
+    Path(tmp_path, "duck.toml").write_text('format = "ducklake"\n')
     done = run(*args)
     assert done.returncode == 2
     assert done.stdout == ""

@@ -19,8 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
+from driftline.failure import explained
 from driftline.formats.base import Table
-from driftline.formats.iceberg import short
 from driftline.ingest import Progress, ingest
 from driftline.report.result import Result
 from driftline.source.base import Source
@@ -140,7 +140,8 @@ class CaptureQuery(StreamingQuery):
             return None if isinstance(ours, _Stopped) else ours
         if cause is None or self._runner.stopping:
             return None
-        return self._flow.explain(str(cause)) or DataError(f"the stream ended: {_first_line(cause)}")
+        what, hint = explained(cause)
+        return self._flow.explain(str(cause)) or DataError(f"the stream ended: {what}", hint)
 
     def _keep(self, held: ExitStack, pause: float) -> None:
         """Until the stream ends: holds the checkpoint, and looks for new files."""
@@ -241,14 +242,9 @@ class _Runner:
         if not isinstance(cause, PySparkException | Py4JError):
             return error
         told = self.flow.explain(str(cause))
-        return told or (error if isinstance(error, DriftlineError) else DataError(short(error)))
+        return told or (error if isinstance(error, DriftlineError) else DataError(*explained(error)))
 
     def _progress(self, phase: str, epoch: int) -> None:
         self.capture.progress(phase)
         if phase in ("quarantining", "committing"):
             self.flow.check(epoch)
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.split("\n", 1)[0] if text else type(error).__name__

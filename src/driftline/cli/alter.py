@@ -21,11 +21,13 @@ def alter(
 
     Statements of Spark and Iceberg or of DuckDB and DuckLake, parted by semicolons. RENAME TO stands alone.
     """
-    from driftline.alter import parse
+    from driftline.alter import Request
+    from driftline.cli.options import named
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import evolution
 
-    parse(sql)  # what cannot be read is said before Spark starts
+    name = Request.of_sql(sql).table  # what cannot be read is said before Spark starts
+    named(context, name.removeprefix("lake.") if name.count(".") > 1 else name)
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True, brief=True)
         progress.phase("altering")

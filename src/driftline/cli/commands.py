@@ -27,6 +27,7 @@ from driftline.cli.options import (
     Sources,
     Strings,
     TableName,
+    named,
     table_settings,
 )
 from driftline.cli.quarantine import quarantine
@@ -198,7 +199,7 @@ def query(
 def verify(
     context: typer.Context,
     sources: Sources,
-    table: Annotated[str, typer.Option(metavar="NAMESPACE.TABLE")],
+    table: Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", callback=named)],
     format: FormatOption = None,  # noqa: A002
     json: Json = False,
 ) -> None:

@@ -40,8 +40,21 @@ Sources = Annotated[
         metavar="SOURCE", help="Files, folders, globs, pipes; - is standard input.", show_default=False
     ),
 ]
-Into = Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", help="The table; made if it is not there.")]
-TableName = Annotated[str, typer.Argument(metavar="NAMESPACE.TABLE", show_default=False)]
+
+
+def named(context: typer.Context, name: str) -> str:
+    """The name of a table; what is wrong with it is said before Spark starts. Raises UsageError."""
+    from driftline.core.table_name import table_parts
+
+    table_parts(name, two=context.obj.config.ducklake is not None)
+    return name
+
+
+Into = Annotated[
+    str,
+    typer.Option(metavar="NAMESPACE.TABLE", callback=named, help="The table; made if it is not there."),
+]
+TableName = Annotated[str, typer.Argument(metavar="NAMESPACE.TABLE", callback=named, show_default=False)]
 PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
 PolicyOption = Annotated[
     Policy | None,

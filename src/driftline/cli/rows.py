@@ -21,6 +21,7 @@ from rich.text import Text
 
 from driftline.core.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from driftline.errors import DataError, SetupError, UsageError
+from driftline.failure import sentence
 from driftline.report.text import Hanging, clean
 from driftline.route.convert import convert
 from driftline.route.sql import each, literal, name, variable
@@ -132,10 +133,7 @@ def first_line(error: BaseException) -> str:
         java: Any = error.java_exception
         while java is not None:
             text, java = java.getMessage() or text, java.getCause()
-    text = re.sub(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: [^$]*$", "", text.strip())
-    # Spark breaks a sentence into lines, and puts advice and plans behind it.
-    sentence = re.match(r"(?s)(.*?\.)(?:\s*\n|$)", text)
-    return " ".join((sentence[1] if sentence else text.split("\n\n")[0]).split()) or type(error).__name__
+    return sentence(text) or type(error).__name__
 
 
 # Rows as JSON -------------------------------------------------------------------------------------------------

@@ -105,6 +105,24 @@ def safe(key: str) -> str:
     return _joined(name, "")
 
 
+def unsafe(key: str) -> str | None:
+    """Why the key is not its own safe spelling; None where it is.
+
+    >>> unsafe("a.b"), unsafe("_file"), unsafe("plain name")
+    ('it holds a dot', 'engines have a column of their own by this name', None)
+    """
+    reasons = {
+        "it is empty": not key,
+        "it holds a dot": "." in key,
+        "it holds a backtick": "`" in key,
+        "it holds characters that are not printed": not key.isprintable(),
+        "it begins or ends with a blank": key != key.strip(),
+        "engines have a column of their own by this name": key.lower() in METADATA_NAMES,
+    }
+    reason = next((reason for reason, holds in reasons.items() if holds), None)
+    return reason or (None if safe(key) == key else "another spelling stands for it")
+
+
 def _joined(name: str, suffix: str) -> str:
     """``name`` with ``suffix`` behind it, the name cut where both together have too many bytes."""
     room = MAX_NAME_BYTES - len(suffix.encode())

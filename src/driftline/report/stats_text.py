@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
@@ -16,10 +17,12 @@ from driftline.stats.model import TREND, Drifted, Part, Seen, Stats, Value, orig
 from driftline.stats.words import iso
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 WIDE = 60  # columns: of a wider table only what drifted is shown
 _BARS = "▁▂▃▄▅▆▇█"
+_NARROW = 100  # characters of a line
+_TYPE, _SHARE, _DATE = 20, 5, 10  # characters
 _VALUE = 24  # characters of a bound or a sample
 _FIRM = {"values": 8, "density": 7, "distinct": 8, "share": 14, "since": 16, "last seen": 16, "trend": TREND}
 
@@ -30,7 +33,7 @@ def stats(of: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
     yield from _notes(of)
     if of.drifted:
         yield Text()
-        yield _drifted(of.drifted)
+        yield _Drifted(of.drifted)
     for waiting in of.waiting[:5]:
         line = Text.assemble(("quarantine  ", "yellow"), f"{waiting.records:,} × {clean(waiting.reason)}")
         yield Hanging(line.append(f"  {_cut(waiting.sample, 60)}", "dim"), 2, 6)
@@ -79,20 +82,33 @@ def _notes(of: Stats) -> Iterator[Text]:
         yield Text(f"  {of.deleted:,} deleted rows are still in these numbers; not with --exact", "dim")
 
 
-def _drifted(fields: Sequence[Drifted]) -> RenderableType:
-    table = _table("drifted field", "type", ">values", "share", "sample", "since", "column")
-    for one in fields:
-        for i, part in enumerate(one.parts):
-            table.add_row(
-                Text(clean(dotted(one.path)) if i == 0 else "", "bold yellow"),
-                _cut(part.name, 30),
-                _values(part),
-                f"{bar(part.share)} {percent(part.share):>5}" if part.share else "",
-                Text(_cut(part.sample or "", _VALUE), "dim"),
-                _seen(part.first),
-                Text(", ".join(clean(path[-1]) for path in part.columns), "cyan"),
-            )
-    return Padding(table, (0, 0, 0, 2))
+@dataclass(frozen=True, slots=True)
+class _Drifted:
+    """Each drifted field with its types. Where there is little room, neither a bar nor the time of day is shown."""
+
+    fields: Sequence[Drifted]
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.max_width < _NARROW
+        table = _table("drifted field", "type", ">values", "share", "sample", "since", "column")
+        type_, share, since = (table.columns[i] for i in (1, 3, 5))
+        # What one looks for here is the types: the others are cut before them.
+        type_.min_width = max(min(len(part.name), _TYPE) for one in self.fields for part in one.parts)
+        if narrow:
+            share.min_width, since.min_width = _SHARE, _DATE
+        for one in self.fields:
+            for i, part in enumerate(one.parts):
+                some = percent(part.share) if part.share else ""
+                table.add_row(
+                    Text(clean(dotted(one.path)) if i == 0 else "", "bold yellow"),
+                    _cut(part.name, 30),
+                    _values(part),
+                    f"{some:>5}" if narrow or not some else f"{bar(part.share)} {some:>5}",
+                    Text(_cut(part.sample or "", _VALUE), "dim"),
+                    _seen(part.first)[: _DATE if narrow else None],
+                    Text(", ".join(clean(path[-1]) for path in part.columns), "cyan"),
+                )
+        yield Padding(table, (0, 0, 0, 2))
 
 
 def _columns(of: Stats) -> RenderableType:

@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
-from driftline.core.naming import MARK, marked_key, safe
+from driftline.core.naming import MARK, marked_key, safe, unsafe
 from driftline.core.schema_json import outline, type_name
 from driftline.core.shape import Place
 from driftline.core.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
@@ -46,9 +46,8 @@ def batch(
     if added := [c for c in result.changes if _plain(c)]:
         yield from _new_columns(added)
     conflicts = [c for c in result.changes if not _plain(c)]
-    width = max((len(_what(c)) for c in conflicts), default=0)
     for change in conflicts:
-        yield from _conflict(change, result.changes, width, near)
+        yield from _conflict(change, result.changes, near)
     for c in result.converted:
         what = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
         yield _item("converted", what, _seen(c.sample, c.place, near))
@@ -171,7 +170,8 @@ def _heading(result: Result, title: str, dry_run: bool) -> Text:
 def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
     """What is in quarantine: each conflict with its cause, and what was no record at all."""
     for c in result.conflicts:
-        types = f"{clean(dotted(c.path))}: {clean(c.incoming_type)} into {clean(c.table_type)}"
+        into = "where the table has no column" if c.table_type == "none" else f"into {clean(c.table_type)}"
+        types = f"{clean(dotted(c.path))}: {clean(c.incoming_type)} {into}"
         because = ": ".join(filter(None, [_seen(c.sample, c.place, near), clean(c.why)]))
         yield _item("quarantine", types, because, style="yellow")
     told = [str(conflict) for conflict in result.conflicts]
@@ -193,10 +193,10 @@ def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
         yield _item(f"{_count(count, 'new column')}:", ", ".join(named), style="green")
 
 
-def _conflict(change: Change, among: Iterable[Change], width: int, near: Path) -> Iterator[RenderableType]:
+def _conflict(change: Change, among: Iterable[Change], near: Path) -> Iterator[RenderableType]:
     reason = change.reason
     rule, why = _rule(change, among)
-    yield Text.assemble((f"  {_what(change):{width}}", "bold yellow"), f"   {rule}")
+    yield Text.assemble((f"  {_what(change)}", "bold yellow"), f"   {rule}")
     because = [_seen(reason.sample, reason.place, near), clean(why)]
     yield Hanging(Text(": ".join(filter(None, because)), "dim"), 6, 6)
 
@@ -224,7 +224,7 @@ def _rule(change: Change, among: Iterable[Change]) -> tuple[str, str]:
     if any(isinstance(c, AddColumn) and c.path == natural for c in among if c is not change):
         return "several types at first sight", ""
     if change.column.name == safe(key):
-        return "safe spelling", f"{_quoted(key)} is no name that engines can carry"
+        return "safe spelling", f"{_quoted(key)} cannot be a column's name: {unsafe(key)}"
     return "name taken", f"a column has the name {_quoted(safe(key))} already, in this or another letter case"
 
 

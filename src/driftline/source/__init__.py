@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from driftline.engine import FILES, configured, literally
-from driftline.errors import UsageError
+from driftline.errors import DataError, UsageError
+from driftline.failure import WHOLE, explained
 from driftline.source.base import Source
 from driftline.source.files import expand, grouped
 from driftline.source.named import named
@@ -47,7 +48,9 @@ def open_source(
     strings: bool = False,
 ) -> Source:
     """One batch of what a person named: a DataFrame, a path, or several paths, of which none is a pipe."""
-    from driftline.source.csv import csv_frames
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     from driftline.source.typed import TypedFrames
 
     if hasattr(data, "selectExpr"):
@@ -58,17 +61,28 @@ def open_source(
 
         return JsonColumn(frame, json_column)
     kind, files = expand(_paths(data), format)
+    try:
+        return _of_files(spark, kind, files, strings=strings)
+    except (PySparkException, Py4JError, OSError) as error:
+        raise DataError(*explained(error)) from error
+
+
+def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool) -> Source:
     match kind:
         case "json":
             from driftline.source.json import JsonFiles
 
             return JsonFiles(spark, files)
         case "csv":
+            from driftline.source.csv import csv_frames
+
             return csv_frames(spark, files, strings=strings)
         case _:
+            from driftline.source.typed import TypedFrames
+
             with configured(spark, FILES):
-                groups = grouped(kind, files)
-                return TypedFrames([(group[0], _load(spark, kind, group)) for group in groups], conf=FILES)
+                frames = [(group[0], _load(spark, kind, group)) for group in grouped(kind, files)]
+            return TypedFrames(frames, conf=FILES, files=files)
 
 
 def _paths(data: Data) -> list[str]:
@@ -77,14 +91,13 @@ def _paths(data: Data) -> list[str]:
 
 
 def _load(spark: SparkSession, kind: str, files: list[str]) -> DataFrame:
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
-
-    from driftline.formats.iceberg import short
 
     try:
         return spark.read.format(kind).load([literally(file) for file in files])
-    except (PySparkException, Py4JJavaError) as error:  # the latter of a file whose end is missing
-        raise UsageError(
-            f"{files[0]}: cannot be read as {kind}: {short(error)}", "is the file whole?"
-        ) from error
+    except (PySparkException, Py4JError) as error:  # the latter of a file whose end is missing
+        what, hint = explained(error)
+        file = next((file for file in files if what.startswith(f"{file}: ")), files[0])
+        cause = what.removeprefix(f"{file}: ").removeprefix("cannot be read").removeprefix(": ")
+        raise UsageError(f"{file}: cannot be read as {kind}: {cause}", hint or WHOLE) from error

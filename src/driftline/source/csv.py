@@ -54,7 +54,7 @@ def csv_frames(spark: SparkSession, files: Sequence[str], *, strings: bool) -> T
             bad = rejected if bad is None else bad.union(rejected)
             bad_count += count
         frames.append((group[0], good if strings else _typed(good)))
-    return TypedFrames(frames, bad, bad_count, conf=FILES)
+    return TypedFrames(frames, bad, bad_count, conf=FILES, files=files)
 
 
 def _header(file: str) -> tuple[str, ...]:

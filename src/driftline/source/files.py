@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from driftline.errors import UsageError
 from driftline.source.pipes import STDIN, is_pipe
@@ -95,6 +97,34 @@ def _known(path: Path) -> bool:
     except UsageError:
         return False
     return True
+
+
+class Stamp(NamedTuple):
+    """How a file was; two that differ are two versions of it. ``modified``: nanoseconds since 1970."""
+
+    size: int
+    modified: int
+
+
+def stamps(files: Iterable[str]) -> dict[str, Stamp]:
+    """How the files are now, as far as they are on this machine."""
+    found = {}
+    for file in files:
+        with suppress(OSError):
+            stat = Path(file).stat()
+            found[file] = Stamp(stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+def changed(before: Mapping[str, Stamp]) -> str | None:
+    """What has become of the first file that is no longer as it was."""
+    now = stamps(before)
+    for file, stamp in before.items():
+        if file not in now:
+            return f"{file} was deleted while it was read"
+        if now[file] != stamp:
+            return f"{file} changed while it was read"
+    return None
 
 
 def grouped(kind: str, files: Sequence[str]) -> list[list[str]]:

@@ -34,6 +34,12 @@ class Named:
         self.conf = self.source.conf
 
     @property
+    def files(self) -> Sequence[str]:
+        """Its files, where they are."""
+        found: Sequence[str] = getattr(self.source, "files", ())
+        return found
+
+    @property
     def columns(self) -> Sequence[Field]:
         """What the source fills by itself."""
         found: Sequence[Field] = getattr(self.source, "columns", ())

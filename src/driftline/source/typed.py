@@ -67,6 +67,7 @@ class TypedFrames:
     bad_count: int = 0
     conflicts: tuple[Conflict, ...] = ()
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
+    files: Sequence[str] = ()
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         shapes, tally = [], Tally(malformed=self.bad_count)

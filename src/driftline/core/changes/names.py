@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from driftline.core.naming import safe
+from driftline.core.naming import safe, unsafe
 from driftline.core.types import Field, Path, Schema, Struct, dotted
 from driftline.errors import UsageError
 
 
 def named(name: str) -> None:
-    """Raises UsageError where engines cannot carry the name."""
-    if safe(name) != name or not name:
+    """Raises UsageError where some engine could not have a column of the name."""
+    if why := unsafe(name):
         raise UsageError(
-            f"{name!r} is no name that engines can carry", f"name it {safe(name)!r}" if name else None
+            f"{name!r} cannot be a column's name: {why}", f"name it {safe(name)!r}" if name else None
         )
 
 

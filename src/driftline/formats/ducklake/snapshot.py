@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from driftline.core.table_name import table_parts
 from driftline.core.types import Schema
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError
 from driftline.formats.base import State
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, schema_of
 
@@ -49,12 +50,8 @@ def latest(connection: Connection) -> int:
 
 def split(name: str) -> tuple[str, str]:
     """``namespace.table`` in its two parts. Raises UsageError for a name of other parts."""
-    parts = name.split(".")
-    if len(parts) != 2 or not all(parts):
-        raise UsageError(
-            f"{name!r} is not a DuckLake table's name", hint="write namespace.table, as in shop.orders"
-        )
-    return parts[0], parts[1]
+    namespace, table = table_parts(name, two=True)
+    return namespace, table
 
 
 def load(connection: Connection, name: str, snapshot: int | None = None) -> LakeState:

@@ -14,6 +14,7 @@ from driftline.core.changes import ColumnChange, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
 from driftline.core.definition import Definition
 from driftline.core.schema_json import to_json
+from driftline.core.table_name import table_parts
 from driftline.core.types import Schema
 from driftline.errors import DataError, no_table
 from driftline.formats.iceberg.definition import definition, step
@@ -151,7 +152,7 @@ def _with_identifiers(changes: tuple[ColumnChange, ...], after: Schema) -> list[
 def rename_table(table: IcebergTable, name: str) -> None:
     """Gives the table another name, ``namespace.table``, in its catalog. Raises UsageError, DataError."""
     jvm: Any = table.spark._jvm
-    to = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(table.spark, name.split(".")))
+    to = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(table.spark, table_parts(name)))
     try:
         table._catalog.renameTable(table._identifier, to)
     except Py4JJavaError as error:

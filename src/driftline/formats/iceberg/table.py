@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.schema_json import to_json
+from driftline.core.table_name import table_parts
 from driftline.core.types import Schema
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, State
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from driftline.formats.iceberg.alteration import Alteration
     from driftline.formats.iceberg.versions import Snapshot, Versions
 
+# Where these are set, Iceberg writes what nobody sees yet, to be audited first.
+_UNSEEN = ("spark.wap.id", "spark.wap.branch")
+
 _NEW_TABLE = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -48,11 +52,7 @@ class IcebergTable:
         self.spark = spark
         self.catalog = catalog
         self.name = name
-        parts = name.split(".")
-        if len(parts) < 2 or not all(parts):
-            raise UsageError(
-                f"{name!r} is not a table's name", hint="write namespace.table, as in shop.orders"
-            )
+        parts = table_parts(name)
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._identifier: Any = java_type(jvm, "org.apache.iceberg.catalog.TableIdentifier").of(
@@ -119,6 +119,7 @@ class IcebergTable:
 
     def delete(self, column: str, value: str) -> None:
         """Deletes the rows whose ``column`` holds this text."""
+        self._must_be_seen()
         self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
 
     def alteration(self) -> Alteration:
@@ -177,8 +178,10 @@ class IcebergTable:
     def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
         """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
 
-        Raises CommitConflict where the table is no longer as ``state`` says.
+        Raises CommitConflict where the table is no longer as ``state`` says; UsageError where what is written would not
+        be seen.
         """
+        self._must_be_seen()
         if state.exists:
             table = self.java()
             if table is None:
@@ -197,6 +200,14 @@ class IcebergTable:
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
         return Transaction(self, made, None)
+
+    def _must_be_seen(self) -> None:
+        for key in _UNSEEN:
+            if (value := self.spark.conf.get(key, None)) is not None:
+                raise UsageError(
+                    f"{key} is {value!r} in this Spark session, and driftline writes to no branch, and stages nothing",
+                    hint=f'take it back first: spark.conf.unset("{key}")',
+                )
 
     def _make_namespace(self) -> None:
         namespace = strings(self.spark, self.name.split(".")[:-1])

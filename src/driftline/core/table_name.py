@@ -1,0 +1,40 @@
+"""Names of tables, as a person writes them: ``namespace.table``, the namespace of one part or more."""
+
+from __future__ import annotations
+
+import re
+
+from driftline.errors import UsageError
+
+# What Iceberg's Spark catalog takes, behind a table's name, for a part of its history.
+_SELECTORS = {
+    "branch": re.compile(r"branch_(.*)", re.DOTALL),
+    "tag": re.compile(r"tag_(.*)", re.DOTALL),
+    "time": re.compile(r"at_timestamp_(\d+)"),
+    "snapshot": re.compile(r"snapshot_id_(\d+)"),
+}
+
+
+def table_parts(name: str, *, two: bool = False) -> list[str]:
+    """The parts of a table's name. ``two``: the namespace has one part only.
+
+    >>> table_parts("shop.eu.orders")
+    ['shop', 'eu', 'orders']
+
+    Raises UsageError for what names no table, or a part of one's history.
+    """
+    parts = name.split(".")
+    if len(parts) < 2 or not all(part.strip() and part.isprintable() for part in parts):
+        raise UsageError(f"{name!r} is not a table's name", hint="write namespace.table, as in shop.orders")
+    if two and len(parts) > 2:
+        raise UsageError(
+            f"{name!r} is not a DuckLake table's name", hint="write namespace.table, as in shop.orders"
+        )
+    table = ".".join(parts[:-1])
+    for what, pattern in _SELECTORS.items():
+        if len(parts) > 2 and (found := pattern.fullmatch(parts[-1])):
+            raise UsageError(
+                f"{name!r} is not a table's name: to Spark it is the {what} {found[1]!r} of {table}",
+                hint=f"write {table}; driftline writes tables as they are now, not their branches",
+            )
+    return parts

@@ -1,0 +1,113 @@
+"""What an error of Spark's, or of a task's, is to a person: one sentence that names the cause, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+_MEMORY = "DRIFTLINE_DRIVER_MEMORY=8g gives Java more; on a cluster spark.executor.memory does"
+WHOLE = "is the file whole?"
+_ROOM = "make room on the disk, and try again: nothing of the batch is in"
+
+_GONE = "{0}: there is no such file any more"
+_CLOSED, _ALLOW = "{0}: Permission denied", "let this user read and write it"
+_BROKEN = "{0}: cannot be read: {cause}"
+_ENDED = "Java, in which Spark runs, has ended in the midst of its work"
+_LOG = "the system's log says what ended it, as where memory was short; the batch can be tried again"
+
+# What tells a cause, wherever it stands in the text of an error: the sentence, with what was matched, and the hint.
+_CAUSES: tuple[tuple[str, str, str | None], ...] = (
+    (r"(No space left on device|Disk quota exceeded|File too large)", "{0}", _ROOM),
+    (r"OutOfMemoryError: ([^\n]+)", "Java ran out of memory: {0}", _MEMORY),
+    (
+        r"Python worker exited unexpectedly",
+        "a Python process of Spark's has ended in the midst of its work",
+        _LOG,
+    ),
+    (r"\[Errno 111\]|trying to connect to the Java server|Answer from Java side is empty", _ENDED, _LOG),
+    (r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.\s", _GONE, None),
+    (r"Path does not exist: (\S+?)\.?(?:\s|$)", _GONE, None),
+    (r"\[Errno 2\] No such file or directory: '([^'\n]+)'", _GONE, None),
+    (r"(\S+) \(Permission denied\)", _CLOSED, _ALLOW),
+    (r"\[Errno 13\] Permission denied: '([^'\n]+)'", _CLOSED, _ALLOW),
+    (r"\[FAILED_READ_FILE[\w.]*\] Encountered error while reading file (\S+?)\.\s", _BROKEN, WHOLE),
+    (r"(\S+) is not a Parquet file", _BROKEN, WHOLE),
+    (r"Could not read file: (\S+)", _BROKEN, WHOLE),
+)
+# Texts around a cause, which say nothing of it.
+_AROUND = ("Job aborted", "Exception thrown in", "An error occurred while calling")
+_NO_CAUSE = re.compile(r"^(Encountered error while reading file \S+|Could not read file: \S+)\s*")
+_LOST_TASK = re.compile(r"Lost task [^\n]*?\): ([^\n]+)")
+_NESTED = re.compile(r"^(?:Caused by: |: )([\w.$]+)(?:: ([^\n]*))?$", re.MULTILINE)
+_EMPTY = {"EOFException": "it ends too early"}
+# Of Python's, the first line that is not indented says what was raised; of several, the last is what came out.
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+([^\s][^\n]*)")
+_OURS = re.compile(r"driftline\.errors\.\w+: ([^\n]+)(?:\n([^\n]+))?")
+
+
+def explained(error: BaseException) -> tuple[str, str | None]:
+    """The cause in one sentence, and what to do about it where that is known."""
+    return of_text(_text(error))
+
+
+def of_text(text: str) -> tuple[str, str | None]:
+    """The same of what Python or Java prints of an error, with its causes.
+
+    >>> of_text("Job aborted: Lost task 0.0 (TID 1): java.lang.OutOfMemoryError: Java heap space")[0]
+    'Java ran out of memory: Java heap space'
+    """
+    if ours := _OURS.search(text):  # raised in a task, and said well there
+        return ours[1], ours[2]
+    for pattern, words, hint in _CAUSES:
+        if found := re.search(pattern, text, re.MULTILINE):
+            what = next((group for group in found.groups() if group), "")
+            cause = _innermost(text).removeprefix(what).strip(" :")
+            return words.format(_path(what), cause=cause).removesuffix(": "), hint
+    if raised := _RAISED.findall(text):
+        return f"a Python function failed: {raised[-1]}", None
+    return _innermost(text) or "Spark gives no reason", None
+
+
+def sentence(text: str) -> str:
+    """The first sentence of a message of Spark's, on one line, without its codes and its advice.
+
+    >>> sentence("[DIVIDE_BY_ZERO] Division by\\nzero. Use `try_divide`. SQLSTATE: 22012")
+    'Division by zero. Use `try_divide`.'
+    """
+    text = re.sub(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: [^$]*$", "", text.strip())
+    # Spark breaks a sentence into lines, and puts advice and plans behind it.
+    first = re.match(r"(?s)(.*?\.)(?:\s*\n|$)", text)
+    said = " ".join((first[1] if first else text.split("\n\n")[0]).split())
+    return _NO_CAUSE.sub("", said)
+
+
+def _innermost(text: str) -> str:
+    """What the innermost cause that says something says."""
+    said = [
+        sentence(message) or _EMPTY.get(class_.rpartition(".")[2], "")
+        for class_, message in _NESTED.findall(text)
+    ]
+    if lost := _LOST_TASK.search(text):
+        said.insert(1, sentence(re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", lost[1])))
+    useful = [one for one in said if one and not one.startswith(_AROUND)]
+    alone = sentence(text)
+    return (useful[-1] if useful else "" if alone.startswith(_AROUND) else alone).rstrip(".")
+
+
+def _path(text: str) -> str:
+    """A local file as its path, where Spark tells it as a URI."""
+    return unquote(re.sub(r"^file:/+", "/", text)) if text.startswith("file:/") else text
+
+
+def _text(error: BaseException) -> str:
+    """All that an error says: of Java's, the causes too."""
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    return "\n".join([str(error) or type(error).__name__, *_caused(java)])
+
+
+def _caused(java: Any) -> Iterator[str]:
+    while java is not None:
+        yield f"Caused by: {java.toString()}"
+        java = java.getCause()

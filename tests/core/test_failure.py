@@ -1,0 +1,136 @@
+"""Errors as Spark, Java and Python print them, and what a person is told instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from driftline.failure import WHOLE, explained, of_text
+
+JOB = (
+    "An error occurred while calling o82.load.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 "
+    "in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (localhost executor driver): "
+)
+AT = "\n\tat org.apache.spark.util.ThreadUtils$.parmap(ThreadUtils.scala:389)\n"
+
+# What is printed, the sentence, and whether there is a hint that says what to do (or which).
+TOLD: dict[str, tuple[str, str, str | None]] = {
+    "half a Parquet file": (
+        (f"{JOB}org.apache.spark.SparkException: Exception thrown in awaitResult: {AT}"
+        "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while "
+        "reading file file:/in/a%20b.parquet. Could not read footer. Please ensure that the file is in either ORC or Parquet "
+        f"format.\nIf not, please convert it to a valid format. SQLSTATE: KD001{AT}"
+        "Caused by: java.lang.RuntimeException: file:/in/a%20b.parquet is not a Parquet file. Expected magic number at "
+        "tail, but found [-72, 11, 34, 16]\n\t... 9 more\n\nDriver stacktrace:\n"),
+        "/in/a b.parquet: cannot be read: is not a Parquet file. Expected magic number at tail, but found [-72, 11, 34, 16]",
+        WHOLE,
+    ),
+    "an Avro file that is cut off": (
+        ("An error occurred while calling o596.collectToPython.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] "
+        f"Encountered error while reading file file:///in/half.avro.  SQLSTATE: KD001{AT}"
+        f"Caused by: org.apache.avro.AvroRuntimeException: java.io.EOFException{AT}"
+        "Caused by: java.io.EOFException\n\t... 27 more\n"),
+        "/in/half.avro: cannot be read: it ends too early",
+        WHOLE,
+    ),
+    "a file that cannot be read, and no reason": (
+        ("An error occurred while calling z:org.apache.spark.sql.classic.Dataset.ofRows.\n: org.apache.spark.SparkException: "
+        f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///in/bad.orc.  SQLSTATE: KD001{AT}"),
+        "/in/bad.orc: cannot be read",
+        WHOLE,
+    ),
+    "no Avro file": (
+        ("An error occurred while calling o632.load.\n: org.apache.spark.SparkException: Could not read file: file:/in/text.avro"
+        f"{AT}Caused by: java.io.IOException: Not an Avro data file.\n\t... 9 more\n"),
+        "/in/text.avro: cannot be read: Not an Avro data file",
+        WHOLE,
+    ),
+    "a file that is gone": (
+        ("[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:///in/x.csv. File does not exist. It is "
+        "possible the underlying files have been updated.\nYou can explicitly invalidate the cache in Spark SQLSTATE: KD001"),
+        "/in/x.csv: there is no such file any more",
+        None,
+    ),
+    "a path that is gone": (
+        "[PATH_NOT_FOUND] Path does not exist: file:/in/x.json. SQLSTATE: 42K03",
+        "/in/x.json: there is no such file any more",
+        None,
+    ),
+    "gone, in a task": (
+        f"{JOB}org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "/w/worker.py", line 1, in main\n    process()\n'
+        "FileNotFoundError: [Errno 2] No such file or directory: '/in/x.json'\n" + AT,
+        "/in/x.json: there is no such file any more",
+        None,
+    ),
+    "no permission": (
+        f"{JOB}java.io.FileNotFoundException: /in/x.parquet (Permission denied){AT}",
+        "/in/x.parquet: Permission denied",
+        "let this user read and write it",
+    ),
+    "no permission, in Python": (
+        "[Errno 13] Permission denied: '/in/x.json'",
+        "/in/x.json: Permission denied",
+        "let this user read and write it",
+    ),
+    "out of memory": (
+        ("An error occurred while calling z:org.apache.spark.sql.classic.Dataset.ofRows.\n: java.lang.OutOfMemoryError: Java heap "
+        f"space{AT}"),
+        "Java ran out of memory: Java heap space",
+        "DRIFTLINE_DRIVER_MEMORY=8g gives Java more; on a cluster spark.executor.memory does",
+    ),
+    "a Python worker that was killed": (
+        (f"{JOB}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting "
+        f"'spark.sql.execution.pyspark.udf.faulthandler.enabled' or'spark.python.worker.faulthandler.enabled'{AT}"
+        "Caused by: java.io.EOFException\n\t... 29 more\n\nDriver stacktrace:\n"),
+        "a Python process of Spark's has ended in the midst of its work",
+        "the system's log says what ended it, as where memory was short; the batch can be tried again",
+    ),
+    "Java is gone": (
+        "[Errno 111] Connection refused",
+        "Java, in which Spark runs, has ended in the midst of its work",
+        "the system's log says what ended it, as where memory was short; the batch can be tried again",
+    ),
+    "a Python function": (
+        ("\n  An exception was thrown from the Python worker. Please see the stack trace below.\nTraceback (most recent call last):"
+        '\n  File "/w/job.py", line 56, in boom\n    def boom(x): raise ValueError("boom here: %s"%x)\n'
+        "                 ^^^^^^^^^^^^^^^^^\nValueError: boom here: 1\n\n"),
+        "a Python function failed: ValueError: boom here: 1",
+        None,
+    ),
+    "our own words, from a task": (
+        f"{JOB}org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "/w/worker.py", line 1, in main\n    process()\n'
+        "driftline.errors.DataError: /in/a.json.gz: broken gzip: Error -3\nthe file is cut off or damaged: copy it again\n\n" + AT,
+        "/in/a.json.gz: broken gzip: Error -3",
+        "the file is cut off or damaged: copy it again",
+    ),
+    "raise_error": ("[USER_RAISED_EXCEPTION] my own text SQLSTATE: P0001", "my own text", None),
+    "a cast": (
+        "[CAST_INVALID_INPUT] The value 'x' of the type \"STRING\" cannot be cast to \"INT\" because it is malformed. SQLSTATE: 22018",
+        "The value 'x' of the type \"STRING\" cannot be cast to \"INT\" because it is malformed",
+        None,
+    ),
+    "a disk that is full": (
+        (f"{JOB}java.io.UncheckedIOException: Failed to create Parquet file{AT}"
+        "Caused by: java.io.IOException: No space left on device\n\t... 25 more\n"),
+        "No space left on device",
+        "make room on the disk, and try again: nothing of the batch is in",
+    ),
+    "a folder that is none": (
+        (f"{JOB}java.io.UncheckedIOException: Failed to create Parquet file{AT}"
+        "Caused by: org.apache.hadoop.fs.FileAlreadyExistsException: Destination exists and is not a directory: /lake/data"
+        "\n\t... 25 more\n\nDriver stacktrace:\n"),
+        "Destination exists and is not a directory: /lake/data",
+        None,
+    ),
+    "nothing but the frame": (f"{JOB}", "Spark gives no reason", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("printed", "says", "hint"), TOLD.values(), ids=TOLD)
+def test_what_a_person_is_told(printed: str, says: str, hint: str | None) -> None:
+    assert of_text(printed) == (says, hint)
+
+
+def test_an_exception_without_words() -> None:
+    assert explained(RuntimeError()) == ("RuntimeError", None)
