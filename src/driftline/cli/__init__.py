@@ -71,10 +71,11 @@ def _fail(scope: Scope, error: Exception) -> int:
     if isinstance(error, DriftlineError):
         what, todo, code = error.message, error.hint, error.exit_code
     else:
-        from driftline.cli.rows import first_line
+        from driftline.failure import explained
 
-        what = f"internal error: {type(error).__name__}: {first_line(error)}"
-        todo, code = "run again with --debug to see where", 1
+        cause, hint = explained(error)
+        what = f"internal error: {type(error).__name__}: {cause}"
+        todo, code = hint or "run again with --debug to see where", 1
     typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
     typer.echo(scope.redact(what), err=True)
     if todo:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from driftline.core.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.failure import sentence
+from driftline.failure import explained
 from driftline.report.text import Hanging, clean
 from driftline.route.convert import convert
 from driftline.route.sql import each, literal, name, variable
@@ -102,7 +102,7 @@ def failure(error: Exception) -> DataError | UsageError | SetupError:
     """What Spark says of a query, in one line."""
     from pyspark.errors import ParseException
 
-    text = first_line(error)
+    text, hint = explained(error)
     if any(name.startswith(_AWAY) for name in _causes(error)):
         return SetupError(
             f"the catalog does not answer: {text}", hint="`driftline doctor` looks for the cause"
@@ -112,7 +112,7 @@ def failure(error: Exception) -> DataError | UsageError | SetupError:
     kind = UsageError if isinstance(error, ParseException) else DataError
     missing = "TABLE_OR_VIEW_NOT_FOUND" in str(error)
     return kind(
-        f"SQL: {text}{where}", hint="`show tables in NAMESPACE` lists what is there" if missing else None
+        f"SQL: {text}{where}", hint="`show tables in NAMESPACE` lists what is there" if missing else hint
     )
 
 
@@ -122,18 +122,6 @@ def _causes(error: BaseException) -> Iterator[str]:
     while java is not None:
         yield java.getClass().getName()
         java = java.getCause()
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of what a Python or Java error says, of its innermost cause that says something."""
-    from py4j.protocol import Py4JJavaError
-
-    text = str(error)
-    if isinstance(error, Py4JJavaError):
-        java: Any = error.java_exception
-        while java is not None:
-            text, java = java.getMessage() or text, java.getCause()
-    return sentence(text) or type(error).__name__
 
 
 # Rows as JSON -------------------------------------------------------------------------------------------------
