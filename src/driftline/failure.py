@@ -26,25 +26,25 @@ _CAUSES: tuple[tuple[str, str, str | None], ...] = (
         "a Python process of Spark's has ended in the midst of its work",
         _LOG,
     ),
-    (r"\[Errno 111\]|trying to connect to the Java server|Answer from Java side is empty", _ENDED, _LOG),
-    (r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.\s", _GONE, None),
-    (r"Path does not exist: (\S+?)\.?(?:\s|$)", _GONE, None),
+    (r"\A\[Errno 111\]|trying to connect to the Java server|Answer from Java side is empty", _ENDED, _LOG),
+    (r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (.+?)\.\s", _GONE, None),
+    (r"Path does not exist: (.+?)\.(?:\s|$)", _GONE, None),
     (r"\[Errno 2\] No such file or directory: '([^'\n]+)'", _GONE, None),
-    (r"(\S+) \(Permission denied\)", _CLOSED, _ALLOW),
+    (r"FileNotFoundException: (.+) \(Permission denied\)", _CLOSED, _ALLOW),
     (r"\[Errno 13\] Permission denied: '([^'\n]+)'", _CLOSED, _ALLOW),
-    (r"\[FAILED_READ_FILE[\w.]*\] Encountered error while reading file (\S+?)\.\s", _BROKEN, WHOLE),
-    (r"(\S+) is not a Parquet file", _BROKEN, WHOLE),
-    (r"Could not read file: (\S+)", _BROKEN, WHOLE),
+    (r"\[FAILED_READ_FILE[\w.]*\] Encountered error while reading file (.+?)\.\s", _BROKEN, WHOLE),
+    (r"RuntimeException: (.+) is not a Parquet file", _BROKEN, WHOLE),
+    (r"Could not read file: (.+)", _BROKEN, WHOLE),
 )
 # Texts around a cause, which say nothing of it.
 _AROUND = ("Job aborted", "Exception thrown in", "An error occurred while calling")
-_NO_CAUSE = re.compile(r"^(Encountered error while reading file \S+|Could not read file: \S+)\s*")
+_NO_CAUSE = re.compile(r"^(Encountered error while reading file .+?\.(\s+|$)|Could not read file: .+)")
 _LOST_TASK = re.compile(r"Lost task [^\n]*?\): ([^\n]+)")
 _NESTED = re.compile(r"^(?:Caused by: |: )([\w.$]+)(?:: ([^\n]*))?$", re.MULTILINE)
 _EMPTY = {"EOFException": "it ends too early"}
 # Of Python's, the first line that is not indented says what was raised; of several, the last is what came out.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+([^\s][^\n]*)")
-_OURS = re.compile(r"driftline\.errors\.\w+: ([^\n]+)(?:\n([^\n]+))?")
+_OURS = re.compile(r"driftline\.errors\.\w+: ([^\n]+)(?:\n(?!\s)([^\n]+))?")
 
 
 def explained(error: BaseException) -> tuple[str, str | None]:

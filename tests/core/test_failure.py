@@ -17,9 +17,9 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
     "half a Parquet file": (
         (f"{JOB}org.apache.spark.SparkException: Exception thrown in awaitResult: {AT}"
         "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while "
-        "reading file file:/in/a%20b.parquet. Could not read footer. Please ensure that the file is in either ORC or Parquet "
+        "reading file file:/in/a b.parquet. Could not read footer. Please ensure that the file is in either ORC or Parquet "
         f"format.\nIf not, please convert it to a valid format. SQLSTATE: KD001{AT}"
-        "Caused by: java.lang.RuntimeException: file:/in/a%20b.parquet is not a Parquet file. Expected magic number at "
+        "Caused by: java.lang.RuntimeException: file:/in/a b.parquet is not a Parquet file. Expected magic number at "
         "tail, but found [-72, 11, 34, 16]\n\t... 9 more\n\nDriver stacktrace:\n"),
         "/in/a b.parquet: cannot be read: is not a Parquet file. Expected magic number at tail, but found [-72, 11, 34, 16]",
         WHOLE,
@@ -103,6 +103,19 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         "driftline.errors.DataError: /in/a.json.gz: broken gzip: Error -3\nthe file is cut off or damaged: copy it again\n\n" + AT,
         "/in/a.json.gz: broken gzip: Error -3",
         "the file is cut off or damaged: copy it again",
+    ),
+    "our own words, without advice": (
+        f"{JOB}org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "/w/worker.py", line 1, in main\n    process()\n'
+        "driftline.errors.DataError: /in/a.json.gz: broken" + AT,
+        "/in/a.json.gz: broken",
+        None,
+    ),
+    "a Python function that asks elsewhere": (
+        ('Traceback (most recent call last):\n  File "/w/job.py", line 5, in ask\n    connect()\n'
+        "ConnectionRefusedError: [Errno 111] Connection refused\n"),
+        "a Python function failed: ConnectionRefusedError: [Errno 111] Connection refused",
+        None,
     ),
     "raise_error": ("[USER_RAISED_EXCEPTION] my own text SQLSTATE: P0001", "my own text", None),
     "a cast": (
