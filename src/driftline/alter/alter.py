@@ -80,7 +80,7 @@ def _renamed(table: IcebergTable, request: Request, name: str) -> Altered:
     if to == table.name:
         raise UsageError(f"{to} is its name already")
     kept = quarantine.of(table)
-    beside = table.sibling(to + quarantine.SUFFIX)
+    beside = quarantine.of(table.sibling(to))
     moved = kept.load().exists
     if moved:  # first: without the table's name, nobody would look for it there
         kept.rename(beside.name)
