@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changes.defaults import defaults_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 # Where these are set, Iceberg writes what nobody sees yet, to be audited first.
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")
 
+_OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
 _NEW_TABLE = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -111,11 +113,17 @@ class IcebergTable:
         try:
             table = self._catalog.loadTable(self._identifier)
             table.refresh()  # a catalog may cache
-            return table
         except Py4JJavaError as error:
             if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
                 return None
             raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
+        gateway: Any = self.spark.sparkContext._gateway
+        if self.name.count(".") > 1 and is_instance_of(gateway, table, _OF_METADATA):
+            raise UsageError(
+                f"{self.name} is what Iceberg tells of {self.name.rpartition('.')[0]}, and no table of its own",
+                hint="`driftline query` reads it",
+            )
+        return table
 
     def delete(self, column: str, value: str) -> None:
         """Deletes the rows whose ``column`` holds this text."""
