@@ -1,4 +1,4 @@
-"""What an error of Spark's, or of a task's, is to a person: one sentence that names the cause, and what to do."""
+"""Errors of Spark, Java and tasks as a person needs them: one sentence that names the cause, and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BROKEN = "{0}: cannot be read: {cause}"
 _ENDED = "Java, in which Spark runs, has ended in the midst of its work"
 _LOG = "the system's log says what ended it, as where memory was short; the batch can be tried again"
 
-# What tells a cause, wherever it stands in the text of an error: the sentence, with what was matched, and the hint.
+# What tells a cause, wherever it stands in an error's text: the sentence, with what was matched, and the hint.
 _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"(No space left on device|Disk quota exceeded|File too large)", "{0}", _ROOM),
     (r"OutOfMemoryError: ([^\n]+)", "Java ran out of memory: {0}", _MEMORY),
@@ -42,7 +42,7 @@ _NO_CAUSE = re.compile(r"^(Encountered error while reading file .+?\.(\s+|$)|Cou
 _LOST_TASK = re.compile(r"Lost task [^\n]*?\): ([^\n]+)")
 _NESTED = re.compile(r"^(?:Caused by: |: )([\w.$]+)(?:: ([^\n]*))?$", re.MULTILINE)
 _EMPTY = {"EOFException": "it ends too early"}
-# Of Python's, the first line that is not indented says what was raised; of several, the last is what came out.
+# The first line that is not indented says what was raised; of several tracebacks, the last is what came out.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+([^\s][^\n]*)")
 _OURS = re.compile(r"driftline\.errors\.\w+: ([^\n]+)(?:\n(?!\s)([^\n]+))?")
 

@@ -67,7 +67,7 @@ def ingest(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What is the same at each try. ``properties``: settings that come with the batch; ``files``: as they were before."""
+    """What is the same at each try. ``properties``: settings that come with it; ``files``: as they were before."""
 
     table: Table
     source: Source

@@ -112,7 +112,7 @@ class Lake:
         return alter(table.format, request, upgrade=upgrade)
 
     def query(self, sql: str) -> DataFrame:
-        """Runs SQL that only reads. Raises UsageError for any that does more, by the plan that Spark parses it into."""
+        """Runs SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""
         from driftline.reading import must_read
 
         must_read(
@@ -121,7 +121,7 @@ class Lake:
         return self.sql(sql)
 
     def sql(self, query: str) -> DataFrame:
-        """Runs SQL on the lake: any statement of Spark's; on a DuckLake, which Spark cannot write, one that reads.
+        """Runs SQL: any statement of Spark's; on a DuckLake, which Spark's SQL cannot write, one that reads.
 
         Raises UsageError for another on a DuckLake, and Spark's own errors.
         """
@@ -175,7 +175,7 @@ class Table:
         on_change: str | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Result:
-        """Takes a DataFrame, or files, into the table as one batch. ``-`` is standard input; pipes are read too, once.
+        """Takes a DataFrame, files, or what comes through a pipe (``-``: standard input), as one batch.
 
         ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
         ``strings``: CSV cells stay text. ``on_change``: a command that is called, or a URL that is posted to, where the

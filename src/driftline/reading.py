@@ -19,20 +19,21 @@ _READERS = ("Show", "Describe")  # commands whose names begin so
 _WRITERS = ("InsertIntoStatement", "InsertIntoDir", "Call", "UnresolvedExecuteImmediate")
 # What does it instead, by how the names of Spark's plans begin.
 _INSTEAD = {
-    ("InsertIntoStatement", "LoadData", "CreateTable", "ReplaceTable"): "`driftline ingest` makes and fills tables",
+    ("InsertIntoStatement", "LoadData", "CreateTable", "ReplaceTable"): "`driftline ingest` fills tables",
     ("CreateView", "CreateIcebergView", "AlterView"): "`driftline view` makes views",
     ("SetCommand", "ResetCommand"): "Spark's settings stand in driftline.toml, under [catalog]",
     ("SetCatalog",): "name tables as namespace.table",
     (
-        *("Alter", "AddColumns", "DropColumns", "RenameColumn", "RenameTable", "ReplaceColumns", "CommentOnTable"),
-        *("SetTableProperties", "UnsetTableProperties", "SetWriteDistribution", "SetIdentifierFields"),
+        *("Alter", "AddColumns", "DropColumns", "RenameColumn", "RenameTable", "ReplaceColumns"),
+        *("CommentOnTable", "SetTableProperties", "UnsetTableProperties", "SetWriteDistribution"),
         *("AddPartitionField", "DropPartitionField", "ReplacePartitionField", "DropIdentifierFields"),
+        "SetIdentifierFields",
     ): "`driftline alter` changes tables",
 }  # fmt: skip
 
 
 def must_read(spark: SparkSession, sql: str, otherwise: str) -> None:
-    """Raises UsageError for SQL that does more than read, with what does it; ``otherwise``, where that is none of ours.
+    """Raises UsageError for SQL that does more than read. It says what does that; ``otherwise``, if nothing of ours.
 
     SQL that cannot be parsed passes: Spark says why when it is run.
     """

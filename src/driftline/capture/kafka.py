@@ -94,7 +94,7 @@ def kafka(
         "subscribe": topics,
         "startingOffsets": "earliest",
         "failOnDataLoss": str(not skip_lost).lower(),
-        # What a transaction has written counts once it is committed; Kafka itself would give out aborted ones too.
+        # Kafka's own default gives out what aborted transactions have written, too.
         "kafka.isolation.level": "read_committed",
         "kafka.request.timeout.ms": str(PATIENCE),
         "kafka.default.api.timeout.ms": str(PATIENCE),

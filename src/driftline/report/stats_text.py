@@ -84,7 +84,7 @@ def _notes(of: Stats) -> Iterator[Text]:
 
 @dataclass(frozen=True, slots=True)
 class _Drifted:
-    """Each drifted field with its types. Where there is little room, neither a bar nor the time of day is shown."""
+    """Each drifted field with its types; where there is little room, without bars and times of day."""
 
     fields: Sequence[Drifted]
 

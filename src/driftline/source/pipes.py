@@ -1,5 +1,5 @@
-"""Pipes as sources: what comes through one comes once, and no other process can open it, yet a batch is read more
-often than that, and by Java too. So it is written into a temporary file first."""
+"""Pipes as sources: what comes through one comes once, and to this process alone, yet a batch is read more often,
+and by Java too. So it is written into a temporary file first."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ _GZIP = b"\x1f\x8b"  # no text begins so
 
 
 def is_pipe(source: str) -> bool:
-    """Whether the source can be read by this process alone, and once: standard input, a FIFO, what a shell makes of
-    ``<(...)``."""
+    """Whether the source can be read by this process alone, and once: standard input, a FIFO, a descriptor."""
     return source == STDIN or bool(_OF_THIS_PROCESS.fullmatch(source)) or Path(source).is_fifo()
 
 
 @contextmanager
 def spooled(files: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The files, a temporary one in place of each pipe; and the pipes' names, by those. They are deleted at the end.
+    """The files, a temporary one in place of each pipe, and the pipes' names by those; at the end they are deleted.
 
-    Errors that name a temporary file name its pipe. Raises UsageError for a pipe that cannot be read, SetupError where
-    there is no room for what comes.
+    Errors that name a temporary file name its pipe. Raises UsageError for a pipe that cannot be read, SetupError
+    where there is no room for what comes.
     """
     if not any(map(is_pipe, files)):
         yield list(files), {}

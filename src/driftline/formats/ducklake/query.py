@@ -22,7 +22,7 @@ _NAMES = ("UnresolvedRelation", "UnresolvedTableOrView", "UnresolvedTable")
 
 
 def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
-    """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot if asked.
+    """Runs a statement with tables named ``namespace.table``, and ``VERSION AS OF`` a snapshot if asked.
 
     Raises UsageError for one that does more than read.
     """

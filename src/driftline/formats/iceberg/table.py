@@ -120,7 +120,7 @@ class IcebergTable:
         gateway: Any = self.spark.sparkContext._gateway
         if self.name.count(".") > 1 and is_instance_of(gateway, table, _OF_METADATA):
             raise UsageError(
-                f"{self.name} is what Iceberg tells of {self.name.rpartition('.')[0]}, and no table of its own",
+                f"{self.name} is what Iceberg tells of {self.name.rpartition('.')[0]}, no table of its own",
                 hint="`driftline query` reads it",
             )
         return table
@@ -186,8 +186,8 @@ class IcebergTable:
     def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
         """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
 
-        Raises CommitConflict where the table is no longer as ``state`` says; UsageError where what is written would not
-        be seen.
+        Raises CommitConflict where the table is no longer as ``state`` says, UsageError where nobody would see
+        what is written.
         """
         self._must_be_seen()
         if state.exists:
@@ -213,7 +213,7 @@ class IcebergTable:
         for key in _UNSEEN:
             if (value := self.spark.conf.get(key, None)) is not None:
                 raise UsageError(
-                    f"{key} is {value!r} in this Spark session, and driftline writes to no branch, and stages nothing",
+                    f"{key} is {value!r} in this Spark session, and driftline writes to no branch",
                     hint=f'take it back first: spark.conf.unset("{key}")',
                 )
 
