@@ -243,7 +243,14 @@ def _append(
 
 
 def _lossy(table: Table, planned: Plan) -> list[Path]:
-    return lossy_rewrites(table.read(), planned.before, planned.changes) if rewrites(planned.changes) else []
+    """The columns that cannot be rewritten: a value would change, or the table's layout is made of them."""
+    asked = rewrites(planned.changes)
+    if not asked:
+        return []
+    definition = table.definition()
+    columns = {change.path: planned.before.find(change.path) for change in asked}
+    needed = [path for path, column in columns.items() if column and definition.use_of(column)]
+    return needed + lossy_rewrites(table.read(), planned.before, planned.changes)
 
 
 def _commit(batch: _Batch, transaction: Transaction) -> Transaction:

@@ -54,7 +54,7 @@ class Layout:
 
 def layout(table: Table) -> Layout:
     """A table's data files by partition spec; specs without files are left out, but for the current one."""
-    now = table.alteration().before
+    now = table.definition()
     groups = tuple(
         Group(of.spec, _text(now, of.fields), of.files, of.records, of.bytes, of.current)
         for of in table.laid()

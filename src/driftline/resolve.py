@@ -136,11 +136,12 @@ def _resolve(
 ) -> Resolved:
     settings = from_properties(state.properties)
     plan = resolution(state.schema, path, to, settings)
-    _possible(table, state, plan)
     folding = Folding(state.schema.struct, plan, Fold(settings.mark))
     transaction = None if dry_run else table.transaction(state, pinned=True)
     try:
-        rows = table.read()  # read behind the start of the transaction, which lets no one add to them
+        # Behind the start of the transaction, which lets no one lay out the table anew, or add rows.
+        _possible(table, plan)
+        rows = table.read()
         progress("looking")
         looked = _look(table.name, rows, folding, dry_run=dry_run)
         if transaction is None:
@@ -240,20 +241,11 @@ def _told(
     return replace(looked, columns=tuple(made), kept=tuple(kept), snapshot=snapshot)
 
 
-def _possible(table: Table, state: State, plan: Resolution) -> None:
-    """Raises DataError where something else is made of a column that would go."""
-    ids = {c.id: (*site.parent, c.name) for site in plan.sites for c in site.folded}
-    held = dict.fromkeys(state.schema.identifiers, "an identifier field")
-    if hasattr(table, "java"):
-        from driftline.formats.iceberg.alteration import Alteration
-
-        definition = Alteration(table).before  # type: ignore[arg-type]
-        held |= {f.source: "in the sort order" for f in definition.sort}
-        partition = [f for f in definition.partition if f.transform.name != "void"]
-        held |= {f.source: f"what partition field {f.name} is made of" for f in partition}
-    for id_, path in ids.items():
-        if id_ in held:
-            raise DataError(
-                f"{table.name}: {dotted(path)} cannot be folded, for it is {held[id_]}",
-                "change that first, by driftline alter",
-            )
+def _possible(table: Table, plan: Resolution) -> None:
+    """Raises DataError where something else needs a column that would go."""
+    definition = table.definition()
+    for site in plan.sites:
+        for column in site.folded:
+            if (use := definition.use_of(column)) is not None:
+                path = dotted((*site.parent, column.name))
+                raise DataError(f"{table.name}: {path} cannot be folded: {use.why}", f"{use.way_out} first")

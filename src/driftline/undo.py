@@ -136,14 +136,10 @@ def _what(entry: Entry) -> str:
 def _possible(table: IcebergTable, plan: Restoration) -> None:
     """Raises DataError where something else needs a column that would be hidden."""
     ids = {f.id for _, f in plan.after.schema.walk()}
-    sources = [(f.source, f"partition field {f.name}") for f in plan.after.partition]
-    for source, kind in [*sources, *((f.source, "sort order") for f in plan.after.sort)]:
-        if source not in ids:
-            path = dotted(plan.before.path_of(source) or ())
-            raise DataError(
-                f"{table.name}: {path} cannot be hidden, for the {kind} is made of it",
-                "change that first, by alter",
-            )
+    for column, use in plan.after.column_uses().items():
+        if column not in ids:
+            path = dotted(plan.before.path_of(column) or ())
+            raise DataError(f"{table.name}: {path} cannot be hidden: {use.why}", f"{use.way_out} first")
     gone = {f.id: dotted(path) for path, f in plan.before.schema.walk() if f.id not in ids}
     for branch, columns in table.branches().items():
         needed = [path for id_, path in gone.items() if id_ in columns]

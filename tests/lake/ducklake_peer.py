@@ -13,8 +13,7 @@ import duckdb
 from pyspark.sql import DataFrame
 
 from driftline.formats.ducklake import Catalog, DuckLakeTable
-from driftline.formats.ducklake.engine import instance
-from driftline.formats.ducklake.rows import quoted
+from driftline.formats.ducklake.engine import instance, quoted
 
 
 @contextmanager

@@ -353,6 +353,68 @@ def test_partitioned_and_sorted(lake: Lake, table: Table, tmp_path: Path) -> Non
     assert len(same(table.format, tmp_path)) == 112
 
 
+def sort_keys(lake: Lake) -> list[str]:
+    assert lake.ducklake is not None
+    rows = lake.ducklake.read(
+        lambda c: c.rows("SELECT e.expression FROM meta.ducklake_sort_info i JOIN meta.ducklake_sort_expression e "
+                         "USING (sort_id) WHERE i.end_snapshot IS NULL ORDER BY e.sort_key_index")
+    )  # fmt: skip
+    return [expression for (expression,) in rows]
+
+
+def written_by_duckdb(lake: Lake, table: Table, tmp_path: Path, column: str) -> None:
+    """That DuckDB inserts, flushes and merges by the sort keys, and all of it reads."""
+    assert lake.ducklake is not None
+    before = table.read().count()
+    for setting in (0, 10):
+        run(lake.ducklake, f"CALL lk.set_option('data_inlining_row_limit', {setting})",
+            f"INSERT INTO lk.s.t ({column}) VALUES (3), (1)")  # fmt: skip
+    run(lake.ducklake, "CALL ducklake_flush_inlined_data('lk')", "CALL ducklake_merge_adjacent_files('lk')")
+    table.ingest(lines(tmp_path, {"other": 1}))
+    assert len(same(table.format, tmp_path)) == before + 5
+
+
+def test_a_sort_key_follows_its_column(lake: Lake, table: Table, tmp_path: Path) -> None:
+    declare(table, "n bigint, m bigint, other bigint, s struct<x: bigint>")
+    lake.alter("ALTER TABLE s.t SET SORTED BY (n DESC, m)")
+    lake.alter('ALTER TABLE s.t RENAME n TO `a "b"`')
+    assert sort_keys(lake) == ['"a ""b"""', '"m"']
+    written_by_duckdb(lake, table, tmp_path, '"a ""b"""')
+    table.undo()
+    assert sort_keys(lake) == ["n", '"m"']
+    written_by_duckdb(lake, table, tmp_path, "n")
+    # Two names change places, and what is no key has no part in it.
+    lake.alter(
+        "ALTER TABLE s.t RENAME n TO tmp; ALTER TABLE s.t RENAME m TO n; ALTER TABLE s.t RENAME tmp TO m"
+    )
+    assert sort_keys(lake) == ["m", "n"]
+    lake.alter("ALTER TABLE s.t RENAME s.x TO y; ALTER TABLE s.t RENAME other TO another")
+    assert sort_keys(lake) == ["m", "n"]
+    assert table.layout().sort == ("m desc", "n")
+    written_by_duckdb(lake, table, tmp_path, "m")
+
+
+def test_a_sort_expression_follows_its_columns(lake: Lake, table: Table, tmp_path: Path) -> None:
+    declare(table, "id bigint, k string, other bigint, s struct<x: bigint>")
+    assert lake.ducklake is not None
+    run(
+        lake.ducklake,
+        "ALTER TABLE lk.s.t SET SORTED BY (lower(k) DESC, id, K || 'k', struct_extract(s, 'x'))",
+    )
+    lake.alter("ALTER TABLE s.t RENAME k TO lower; ALTER TABLE s.t RENAME id TO n")
+    assert sort_keys(lake) == ["lower(lower)", "n", "(lower || 'k')", "struct_extract(s, 'x')"]
+    written_by_duckdb(lake, table, tmp_path, "n")
+    for statement, path in (
+        ("DROP COLUMN lower", "lower"),
+        ("DROP COLUMN n", "n"),
+        ("RENAME s.x TO y", "s.x"),
+    ):
+        with pytest.raises(DataError, match=f"{path} cannot be .*: the sort expression .* is made of"):
+            lake.alter(f"ALTER TABLE s.t {statement}")
+    with pytest.raises(DataError, match="lower cannot be folded: the sort expression"):
+        table.resolve("k", "long", dry_run=True)
+
+
 def folders(lake: Lake) -> set[Path]:
     assert lake.ducklake is not None
     return {file.parent for file in Path(lake.ducklake.data).rglob("*.parquet")}

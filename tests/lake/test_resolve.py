@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -315,12 +316,29 @@ def test_wrong_wishes(lake: Lake, table_name: str, tmp_path: Path, field: str, t
         drifted.table.resolve(field, type_)
 
 
-def test_a_partition_field_needs_its_column(lake: Lake, table_name: str, tmp_path: Path) -> None:
-    drifted = Drifted(lake.table(table_name), tmp_path)
-    drifted.put('{"id": 1, "n": 1}')
+@pytest.mark.parametrize(
+    ("layout", "why"),
+    [
+        ("SET PARTITIONED BY (bucket(4, n), bucket(4, m))", "the partition field n_bucket_4 is made of it"),
+        ("SET SORTED BY (m, n DESC)", "the sort order is made of it"),
+    ],
+)
+def test_the_layout_needs_its_column(drifted: Drifted, layout: str, why: str) -> None:
+    table = drifted.table
+    drifted.put('{"id": 1, "n": 1, "m": 1}')
     drifted.put('{"id": 2, "n": "2"}')
-    lake.alter(f"alter table {table_name} add partition field bucket(4, n)")
-    with pytest.raises(
-        DataError, match="n cannot be folded, for it is what partition field n_bucket_4 is made of"
-    ):
-        drifted.table.resolve("n", "string")
+    table.lake.alter(f"ALTER TABLE {table.name} {layout}")
+    before = table.format.load().version
+    for dry_run in (True, False):
+        with pytest.raises(DataError, match=f"n cannot be folded: {re.escape(why)}"):
+            table.resolve("n", "string", dry_run=dry_run)
+    with pytest.raises(DataError, match=f"n cannot be dropped: {re.escape(why)}"):
+        table.lake.alter(f"ALTER TABLE {table.name} DROP COLUMN n")
+    assert table.format.load().version == before
+    # A rewrite would be another column of the name.
+    widen = {"policy": "widen", "allow_rewrite": "true", "on_conflict": "quarantine"}
+    done = table.ingest(table.lake.spark.sql("select 4L id, 0.5D m"), settings=widen)
+    assert (done.rows_written, done.rows_quarantined, done.changes) == (0, 1, ())
+    drifted.put('{"id": 3, "n": 3}')
+    assert drifted.rows("id", "n", "n_string") == [(1, 1, None), (2, None, "2"), (3, 3, "3")]
+    drifted.proven()

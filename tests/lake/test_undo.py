@@ -351,9 +351,7 @@ def test_a_tag_goes_on_reading_its_own_schema(table: Table, lake: Lake) -> None:
 def test_a_partition_made_of_the_column(table: Table) -> None:
     alter(table, "ADD COLUMN n int")
     alter(table, "ADD PARTITION FIELD bucket(4, n)")
-    with pytest.raises(
-        DataError, match="n cannot be hidden, for the partition field n_bucket_4 is made of it"
-    ):
+    with pytest.raises(DataError, match="n cannot be hidden: the partition field n_bucket_4 is made of it"):
         table.undo(to=0)
     table.undo()
     table.undo(to=0)

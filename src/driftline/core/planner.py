@@ -206,7 +206,7 @@ class Planner:
             return Decision((), refused=[Refusal(facet, why) for facet in facets])
         # A list or map that is kept is kept with what is inside it.
         kept = any(path[: len(k)] == k for path in paths for k in self.kept)
-        return widen.decide(columns, pinned, facets, rewrite=self.settings.allow_rewrite and not kept)
+        return widen.decide(columns, pinned, facets, rewrite=self.settings.allow_rewrite, kept=kept)
 
     def refuse(self, slot: Slot, refusal: Refusal, columns: Sequence[Facet], keys: Path) -> None:
         """Takes a facet, or its inexact values, out of the plan."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.changes import Change
+from driftline.core.definition import Definition
 from driftline.core.types import Schema
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ class Table(Protocol):
 
     def load(self) -> State:
         """The table as it is now; an empty schema where it does not exist."""
+        ...
+
+    def definition(self) -> Definition:
+        """What the table is defined as now. Raises UsageError where there is no table."""
         ...
 
     def read(self) -> DataFrame:

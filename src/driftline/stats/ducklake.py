@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.record import BATCH
 from driftline.core.types import Primitive, Schema
 from driftline.errors import no_table
+from driftline.formats.ducklake.engine import quoted
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
-from driftline.formats.ducklake.rows import quoted
 from driftline.formats.ducklake.snapshot import LIVE, load
 from driftline.stats.bounds import shown
 from driftline.stats.counts import RECORDS, Count, Counts, Snapshot

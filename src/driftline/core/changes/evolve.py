@@ -130,23 +130,13 @@ class _Evolution:
                 raise Refused(max(steps), DataError(f"there is a column {dotted(path)} already{other}"))
         if not schema.struct.fields and self.dropped:
             raise Refused(max(self.dropped.values()), DataError("a table keeps at least one column"))
-        ids = {f.id for _, f in schema.walk()}
-        for kind, sources in (
-            ("partition field", {p.source: p.name for p in self.now.partition if p.transform.name != "void"}),
-            ("sort order", {s.source: "" for s in self.now.sort}),
-        ):
-            for source, name in sources.items():
-                if source in self.dropped and source not in ids:
-                    way = f"DROP PARTITION FIELD {name}" if name else "WRITE UNORDERED"
-                    what = f"the {kind} {name}".strip()
-                    raise Refused(
-                        self.dropped[source],
-                        DataError(
-                            f"{dotted(self.path_before(source))} cannot be dropped: {what} is made of it",
-                            f"{way} first, or in the same call",
-                        ),
-                    )
-        return replace(self.now, schema=schema, last_column=self.draft.last)
+        after = replace(self.now, schema=schema, last_column=self.draft.last)
+        for column, use in after.column_uses().items():
+            if column in self.dropped:
+                what = f"{dotted(self.path_before(column))} cannot be dropped: {use.why}"
+                error = DataError(what, f"{use.way_out} first, or in the same call")
+                raise Refused(self.dropped[column], error)
+        return after
 
     def path_before(self, column: int) -> tuple[str, ...]:
         return self.now.path_of(column) or ()

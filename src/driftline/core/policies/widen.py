@@ -42,9 +42,12 @@ def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
     return takes(column, facet, seen) and _exact(column, facet, seen)
 
 
-def decide(columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, *, rewrite: bool) -> Decision:
+def decide(
+    columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, *, rewrite: bool, kept: bool = False
+) -> Decision:
     """The columns that a field gets. ``pinned``: columns that never change; ``rewrite``: a cell may be one that the
-    format reaches only by writing the column anew. At first sight the facet that comes first is the column's."""
+    format reaches only by writing the column anew, unless it is ``kept`` as it is. At first sight the facet that comes
+    first is the column's."""
     now = list(columns)
     fixed = list(pinned)
     changed: list[Retyped | None] = [None] * len(columns)
@@ -56,8 +59,8 @@ def decide(columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, *, 
         if any(takes(c, facet, seen) for c in now):
             continue
         i, wider = _target(now, fixed, facet, seen)
-        if wider is None or not (rewrite or _in_place(now[i], wider)):
-            refused[facet] = Refusal(facet, _why(facet, seen, now, wider))
+        if wider is None or not ((rewrite and not kept) or _in_place(now[i], wider)):
+            refused[facet] = Refusal(facet, _why(facet, seen, now, wider, kept=rewrite and kept))
         else:
             written = (changed[i] is not None and changed[i].rewrite) or not _in_place(now[i], wider)  # type: ignore[union-attr]
             why = f"{facet.spelled()} into {now[i].spelled()} gives {wider.spelled()}"
@@ -124,10 +127,13 @@ def _exact(column: Facet, facet: Facet, seen: Seen) -> bool:
             return True
 
 
-def _why(facet: Facet, seen: Seen, columns: Sequence[Facet], wider: Facet | None) -> str:
+def _why(facet: Facet, seen: Seen, columns: Sequence[Facet], wider: Facet | None, *, kept: bool) -> str:
     if seen.ragged:
         return f"{facet.spelled()} of mixed depth changes the structure"
     told = ", ".join(c.spelled() for c in columns)
     if wider is not None:
-        return f"{facet.spelled()} makes {told} a {wider.spelled()}, which takes a rewrite: set allow_rewrite = true"
+        way = "set allow_rewrite = true"
+        if kept:
+            way = "values that are there would change, or the table is laid out by the column"
+        return f"{facet.spelled()} makes {told} a {wider.spelled()}, which takes a rewrite: {way}"
     return f"{facet.spelled()} is incompatible with {told}"

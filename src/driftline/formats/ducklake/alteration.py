@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driftline.core.definition import Definition
+from driftline.core.types import dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, rename
@@ -44,7 +45,10 @@ class DuckLakeAlteration:
                 f"{self.table.name} is sorted by an expression of DuckDB's",
                 hint="RESET SORTED BY in DuckDB first",
             )
-        return DuckLakeDraft(self, after, record)
+        for column in self.before.sort_expressions:
+            _same_inside(self.before, after, column, self.table.name)
+        laid_out = self.layout.changed(after.schema, self.before, after, self.table.name)
+        return DuckLakeDraft(self, after, laid_out, record)
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
         """The same: a column that was dropped comes back with its id, and so with its values."""
@@ -54,9 +58,12 @@ class DuckLakeAlteration:
 class DuckLakeDraft:
     """A table as it would be: nobody sees it before `commit`."""
 
-    def __init__(self, alteration: DuckLakeAlteration, after: Definition, record: Mapping[str, str]) -> None:
+    def __init__(
+        self, alteration: DuckLakeAlteration, after: Definition, layout: Layout, record: Mapping[str, str]
+    ) -> None:
         self.table = alteration.table
         self.definition = after
+        self._layout = layout
         self._from = alteration
         self._record = record
 
@@ -70,7 +77,7 @@ class DuckLakeDraft:
         assert state.table is not None
         wanted = Wanted(self.table.name, state, after.schema, state.table.folder)
         wanted.properties = {**after.properties, **self._record}
-        wanted.layout = self._from.layout, Layout(after.partition, after.sort)
+        wanted.layout = self._from.layout, self._layout
         wanted.removed = tuple(state.properties.keys() - wanted.properties.keys())
         said = Message(AUTHOR, "; ".join(self._record.values())[:10_000], json.dumps(dict(self._record)))
         self.table.catalog.write(lambda connection: commit(connection, [wanted], said))
@@ -88,7 +95,24 @@ def definition(state: LakeState, found: Layout) -> Definition:
         FORMAT,
         state.last_id,
         calendar=True,
+        sort_expressions=found.expressions(state.schema),
     )
+
+
+def _same_inside(before: Definition, after: Definition, column: int, table: str) -> None:
+    """That fields inside a column have their names still: sort expressions name them in ways that only DuckDB reads.
+
+    Raises DataError."""
+    path = before.path_of(column) or ()
+    inside = {p: f.id for p, f in before.schema.walk() if len(p) > 1 and p[:1] == path}
+    now = {f.id: f.name for _, f in after.schema.walk()}
+    for p, id_ in inside.items():
+        if now.get(id_) != p[-1]:
+            text = before.sort_expressions[column]
+            raise DataError(
+                f"{table}: {dotted(p)} cannot be renamed or dropped: the sort expression {text} is made of {dotted(path)}",
+                "RESET SORTED BY in DuckDB first",
+            )
 
 
 def rename_table(table: DuckLakeTable, name: str) -> None:

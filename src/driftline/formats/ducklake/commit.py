@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake.engine import quoted
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import set_layout
 from driftline.formats.ducklake.rows import (
@@ -21,7 +22,6 @@ from driftline.formats.ducklake.rows import (
     Message,
     Wanted,
     add_files,
-    quoted,
     set_columns,
     set_properties,
     set_version,

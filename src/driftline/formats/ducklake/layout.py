@@ -7,55 +7,76 @@ calendar. A sort key is an expression of DuckDB's; one that is no plain column i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from driftline.core.layout import IDENTITY, Laid, PartitionField, SortField, Transform
+from driftline.core.layout import Laid, PartitionField, SortField, Transform
 from driftline.core.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.snapshot import LIVE, live
+from driftline.formats.ducklake.sorting import SortKey, column_of, key_of, top_column
 
 if TYPE_CHECKING:
+    from driftline.core.definition import Definition
     from driftline.formats.ducklake.catalog import Connection
 
 TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket")
 # What Iceberg's bucket function and DuckLake's give the same number for.
 BUCKETED = ("int", "long", "string", "date", "timestamp")
 _BUCKET = re.compile(r"bucket\((\d+)\)", re.IGNORECASE)
-_COLUMN = re.compile(r'"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_]*)')
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``partition_id``: the catalog's, None where the table is not partitioned. ``foreign``: it is sorted by more than
-    columns."""
+    """``sort``: the sort keys as far as they are columns; ``keys``: all of them, as the catalog has them.
+    ``partition_id``: the catalog's, None where the table is not partitioned."""
 
     partition: tuple[PartitionField, ...] = ()
     sort: tuple[SortField, ...] = ()
     partition_id: int | None = None
-    foreign: bool = False
+    keys: tuple[SortKey, ...] = ()
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the table is sorted by more than columns."""
+        return len(self.keys) > len(self.sort)
+
+    def expressions(self, schema: Schema) -> dict[int, str]:
+        """The sort keys that are no plain columns, by the id of each column that they name."""
+        beyond = self.keys[len(self.sort) :]
+        named = ((column_of(schema, name), key.expression) for key in beyond for name in key.columns)
+        return {column.id: text for column, text in named if column is not None}
+
+    def changed(self, now: Schema, before: Definition, after: Definition, table: str) -> Layout:
+        """The layout of ``after``; the keys follow the columns' names. Raises DataError for what DuckLake has not."""
+        if after.sort == before.sort:
+            old = {f.id: f.name for f in before.schema.struct.fields}
+            names = {old[f.id].lower(): f.name for f in now.struct.fields if old.get(f.id, f.name) != f.name}
+            keys = tuple(key.renamed(names) for key in self.keys)
+        else:
+            keys = tuple(key_of(f, now, table) for f in after.sort)
+        for f in after.partition:
+            text_of(f.transform, top_column(now, f.source, table), table)
+        return Layout(after.partition, after.sort, self.partition_id, keys)
 
 
 def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layout:
     """How the table's new files are laid out."""
-    ids = {f.name.casefold(): f.id for f in schema.struct.fields}
     current = next(iter(_specs(connection, table, schema, f"AND {live('i')}", [at, at]).items()), None)
-    sort, foreign = [], False
-    for expression, direction, nulls in connection.rows(
-        "SELECT e.expression, e.sort_direction, e.null_order FROM meta.ducklake_sort_info i "
-        "JOIN meta.ducklake_sort_expression e ON e.sort_id = i.sort_id AND e.table_id = i.table_id "
-        f"WHERE i.table_id = ? AND {live('i')} ORDER BY e.sort_key_index",
-        [table, at, at],
-    ):
-        match = _COLUMN.fullmatch(str(expression).strip())
-        name = (match[1] or match[2]).replace('""', '"').casefold() if match else ""
-        if name not in ids:
-            foreign = True
-            break
-        sort.append(SortField(ids[name], IDENTITY, direction == "DESC", nulls == "NULLS_FIRST"))
+    keys = tuple(
+        SortKey(str(expression), direction == "DESC", nulls == "NULLS_FIRST")
+        for expression, direction, nulls in connection.rows(
+            "SELECT e.expression, e.sort_direction, e.null_order FROM meta.ducklake_sort_info i "
+            "JOIN meta.ducklake_sort_expression e ON e.sort_id = i.sort_id AND e.table_id = i.table_id "
+            f"WHERE i.table_id = ? AND {live('i')} ORDER BY e.sort_key_index",
+            [table, at, at],
+        )
+    )
     spec, partition = current or (None, ())
-    return Layout(partition, tuple(sort), spec, foreign)
+    columns = takewhile(lambda field: field is not None, (key.field(schema) for key in keys))
+    return Layout(partition, tuple(f for f in columns if f), spec, keys)
 
 
 def laid(connection: Connection, table: int, at: int, schema: Schema) -> list[Laid]:
@@ -129,8 +150,7 @@ def set_layout(
     schema: Schema,
     name: str,
 ) -> int:
-    """Writes what changed; returns the next free catalog id. Raises DataError for what DuckLake has not."""
-    top = {f.id: f for f in schema.struct.fields}
+    """Writes what changed; returns the next free catalog id."""
     if [(f.source, f.transform) for f in before.partition] != [
         (f.source, f.transform) for f in after.partition
     ]:
@@ -148,15 +168,15 @@ def set_layout(
                         "table_id": table,
                         "partition_key_index": i,
                         "column_id": f.source,
-                        "transform": text_of(f.transform, _top(top, f.source, schema, name), name),
+                        "transform": text_of(f.transform, top_column(schema, f.source, name), name),
                     }
                     for i, f in enumerate(after.partition)
                 ],
             )
             catalog_id += 1
-    if before.sort != after.sort:
+    if before.keys != after.keys:
         _end(connection, "ducklake_sort_info", table, snapshot)
-        if after.sort:
+        if after.keys:
             connection.insert(
                 "ducklake_sort_info",
                 [{"sort_id": catalog_id, "table_id": table, "begin_snapshot": snapshot}],
@@ -168,12 +188,12 @@ def set_layout(
                         "sort_id": catalog_id,
                         "table_id": table,
                         "sort_key_index": i,
-                        "expression": _expression(_top(top, f.source, schema, name), f, name),
+                        "expression": key.expression,
                         "dialect": "duckdb",
-                        "sort_direction": "DESC" if f.descending else "ASC",
-                        "null_order": "NULLS_FIRST" if f.nulls_first else "NULLS_LAST",
+                        "sort_direction": "DESC" if key.descending else "ASC",
+                        "null_order": "NULLS_FIRST" if key.nulls_first else "NULLS_LAST",
                     }
-                    for i, f in enumerate(after.sort)
+                    for i, key in enumerate(after.keys)
                 ],
             )
             catalog_id += 1
@@ -184,18 +204,3 @@ def _end(connection: Connection, place: str, table: int, snapshot: int) -> None:
     connection.execute(
         f"UPDATE meta.{place} SET end_snapshot = {snapshot} WHERE table_id = {table} AND end_snapshot IS NULL"
     )
-
-
-def _top(top: Mapping[int, Field], column: int, schema: Schema, table: str) -> Field:
-    if column in top:
-        return top[column]
-    path = next((".".join(p) for p, f in schema.walk() if f.id == column), str(column))
-    raise DataError(f"{table}: DuckLake does not partition or sort by {path}, which is nested")
-
-
-def _expression(field: Field, sort: SortField, table: str) -> str:
-    if sort.transform != IDENTITY:
-        raise DataError(
-            f"{table}: a DuckLake table is sorted by columns, not by {sort.transform}({field.name})"
-        )
-    return '"' + field.name.replace('"', '""') + '"'

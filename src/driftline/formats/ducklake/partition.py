@@ -13,6 +13,7 @@ from driftline.core.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.files import DataFile
 from driftline.formats.ducklake.layout import Layout, text_of
+from driftline.formats.ducklake.sorting import top_column
 from driftline.route.sql import name as quoted
 
 if TYPE_CHECKING:
@@ -32,10 +33,9 @@ def partitioned(
     """The columns of the frame, and behind them a text column for each partition key; rows in the order of the sort keys."""
     from pyspark.sql import functions as F
 
-    top = {f.id: f for f in schema.struct.fields}
     helpers = [f"{_HELPER}{i}" for i, _ in enumerate(keys.partition)]
     values = [
-        _value(frame.sparkSession, top[k.source], k.transform, table).alias(helper)
+        _value(frame.sparkSession, top_column(schema, k.source, table), k.transform, table).alias(helper)
         for k, helper in zip(keys.partition, helpers, strict=True)
     ]
     made = frame.select(*columns).select("*", *values)
@@ -44,7 +44,7 @@ def partitioned(
     if keys.sort or helpers:
         order = []
         for s in keys.sort:
-            column = F.col(quoted(top[s.source].name))
+            column = F.col(quoted(top_column(schema, s.source, table).name))
             way = ("desc" if s.descending else "asc") + ("_nulls_first" if s.nulls_first else "_nulls_last")
             order.append(getattr(column, way)())
         made = made.sortWithinPartitions(*helpers, *order)

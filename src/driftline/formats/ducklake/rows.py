@@ -206,8 +206,3 @@ def add_files(connection: Connection, head: Head, wanted: Wanted, table: TableRo
 
 def _listed(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
-
-
-def quoted(name: str) -> str:
-    """A name in DuckDB's SQL."""
-    return '"' + name.replace('"', '""') + '"'

@@ -12,14 +12,15 @@ from driftline.formats.base import CommitConflict, State
 from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.defaults import defaults_ever
+from driftline.formats.ducklake.engine import quoted
 from driftline.formats.ducklake.layout import Layout, laid, layout
-from driftline.formats.ducklake.rows import quoted
 from driftline.formats.ducklake.snapshot import LakeState, load, split
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.definition import Definition
     from driftline.core.layout import Laid
     from driftline.formats.ducklake.alteration import DuckLakeAlteration
     from driftline.formats.iceberg.versions import Snapshot, Versions
@@ -79,6 +80,10 @@ class DuckLakeTable:
         if not state.exists:
             raise no_table(self.name)
         return DuckLakeAlteration(self, state, keys)
+
+    def definition(self) -> Definition:
+        """What the table is defined as now. Raises UsageError where there is no table."""
+        return self.alteration().before
 
     def versions(self) -> Versions:
         """The versions of the table's definition. Raises UsageError where there is no table."""

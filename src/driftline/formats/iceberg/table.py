@@ -13,8 +13,9 @@ from driftline.core.changes.defaults import defaults_of
 from driftline.core.schema_json import to_json
 from driftline.core.table_name import table_parts
 from driftline.core.types import Schema
-from driftline.errors import SetupError, UsageError
+from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
+from driftline.formats.iceberg.definition import definition
 from driftline.formats.iceberg.gateway import (
     failure,
     java_class,
@@ -31,6 +32,7 @@ from driftline.route.sql import name as quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.definition import Definition
     from driftline.core.layout import Laid
     from driftline.formats.iceberg.alteration import Alteration
     from driftline.formats.iceberg.versions import Snapshot, Versions
@@ -107,6 +109,13 @@ class IcebergTable:
             int(metadata.lastColumnId()),
             str(metadata.metadataFileLocation()),
         )
+
+    def definition(self) -> Definition:
+        """What the table is defined as now. Raises UsageError where there is no table."""
+        table = self.java()
+        if table is None:
+            raise no_table(self.name)
+        return definition(self._jvm, table.operations().current())
 
     def java(self) -> Any:
         """Iceberg's own table, freshly loaded; None where there is none."""
