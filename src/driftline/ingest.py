@@ -190,7 +190,7 @@ def _write(
             transaction.evolve(planned.changes)
         written = _append(transaction, batch, seen, planned, settings)
         if guessed:
-            seen, planned = _confirmed(batch, state, planned, transaction.schema.struct, settings)
+            seen, planned = _confirmed(batch, state, planned, transaction.row, settings)
         tally = seen.tally
         observed = tally.records + tally.malformed
         # Looking for what is no record reads the batch once more: only where observing has met some.
@@ -230,9 +230,10 @@ class _Misread(Exception):
 def _append(
     transaction: Transaction, batch: _Batch, seen: Observation, planned: Plan, settings: Settings
 ) -> int:
-    struct, summary = transaction.schema.struct, {"driftline.batch": batch.id}
+    rewritten, summary = rewrites(planned.changes), {"driftline.batch": batch.id}
+    struct = transaction.schema.struct if rewritten else transaction.row
     rows = batch.source.rows(planned, struct, settings)
-    if rewrites(planned.changes):
+    if rewritten:
         old = batch.table.read()
         there = old.count()
         return (

@@ -16,6 +16,7 @@ from driftline.core.schema_json import to_json
 from driftline.core.types import Schema, Struct, dotted
 from driftline.errors import DriftlineError, UsageError, no_table
 from driftline.formats.iceberg import IcebergTable, State
+from driftline.formats.iceberg.table import unreadable_in
 from driftline.notice import Notice
 from driftline.report.result import Result
 from driftline.settings import from_properties
@@ -129,7 +130,12 @@ class Lake:
             from driftline.formats.ducklake.query import sql
 
             return sql(self.spark, self.ducklake, query)
-        return self.spark.sql(query)
+        from pyspark.errors.exceptions.captured import UnsupportedOperationException
+
+        try:
+            return self.spark.sql(query)
+        except UnsupportedOperationException as error:
+            raise unreadable_in(self.spark, self.catalog, query) or error from error
 
     def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
         """Deletes files of a DuckLake that no snapshot has, left by batches that died; returns them.

@@ -166,6 +166,7 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.geospatial.enabled": "true",  # else a view of a table with such a column is refused
         # Listing thousands of files as Spark tasks takes seconds more than listing them here.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     }

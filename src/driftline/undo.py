@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,16 @@ def undo(table: IcebergTable, *, to: int | None = None, yes: bool = False) -> Un
         draft = alteration.restore(plan.after, record.of_undo(what))
         # What a resolve folded is in the columns that come back, unless rows were written since.
         since = () if to is None and _just_resolved(table, past) else plan.hidden
-        hidden = _counted(table.read(), now.schema, since)
+        ids = {f.id for _, f in table.readable(now.schema).walk()}
+        seen = [path for path in since if (f := now.schema.find(path)) and f.id in ids]
+        unseen = [path for path in since if path not in seen]
+        hidden = _counted(table.read_readable, now.schema, seen)
+        if unseen and not yes:
+            column = dotted(unseen[0])
+            raise DataError(
+                f"{table.name}: taking back {what} would hide {column}, whose values Spark cannot count",
+                "--yes does it; undoing the undo brings them back",
+            )
         if any(v.count for v in hidden) and not yes:
             values = ", ".join(f"{v.count} of {v.path}" for v in hidden if v.count)
             raise DataError(
@@ -165,10 +175,12 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
 
 def _back(table: IcebergTable, past: Versions, draft: Draft, plan: Restoration) -> tuple[Values, ...]:
     """The values that come back, and how many there were."""
-    found = _counted(draft.read(), plan.after.schema, plan.back)
+    ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
+    seen = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
+    found = _counted(draft.read, plan.after.schema, seen)
     return tuple(
         replace(values, before=_had(table, past, plan.after.schema, path))
-        for values, path in zip(found, plan.back, strict=True)
+        for values, path in zip(found, seen, strict=True)
     )
 
 
@@ -182,16 +194,16 @@ def _had(table: IcebergTable, past: Versions, schema: Schema, path: Path) -> int
                 then = past.schemas.get(snapshot.schema)
                 at = next((p for p, f in then.walk() if f.id == column.id), None) if then else None
                 if then and at:
-                    return _counted(table.read(snapshot.id), then, [at])[0].count
+                    return _counted(partial(table.read, snapshot.id), then, [at])[0].count
             return None
     return None
 
 
-def _counted(rows: DataFrame, schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
+def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
     if not paths:
         return ()
     struct: Type = schema.struct
-    counts = rows.selectExpr(*(f"sum({_count(struct, path, '')}) as c{i}" for i, path in enumerate(paths)))
+    counts = read().selectExpr(*(f"sum({_count(struct, path, '')}) as c{i}" for i, path in enumerate(paths)))
     row = counts.head()
     assert row is not None
     return tuple(Values(dotted(path), int(row[i] or 0)) for i, path in enumerate(paths))

@@ -86,6 +86,7 @@ def view(
         return made
     if not iceberg:
         return _not_made(made, "a DuckLake keeps no views of Spark's")
+    table.read()  # raises where Spark cannot
     return _create(table.lake.spark, made, full)
 
 

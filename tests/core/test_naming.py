@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.shapes import schema
-from driftline.core.naming import METADATA_NAMES, Names, mark, marked_key, safe, suffix
+from driftline.core.naming import METADATA_NAMES, Names, caseless, mark, marked_key, safe, suffix
 
 
 @pytest.mark.parametrize(
@@ -133,3 +135,39 @@ def test_names_are_given_once_in_any_case() -> None:
 def test_a_long_name_is_cut_before_its_suffix(name: str, taken: list[str]) -> None:
     names = Names()
     assert [names.take(name, "_long") for _ in taken] == taken
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Size", "sIZE", True),
+        ("SINIF", "s\u0131n\u0131f", True),  # dotless: its capital is I
+        ("\u0130", "I", True),  # dotted: its small letter is i
+        ("\u0130", "\u0131", True),
+        ("\u0130d", "i\u0307d", True),  # Java's lower case of the text
+        ("\u0130\u0307", "i", True),
+        ("\u017f", "s", True),  # long s
+        ("\u212a", "k", True),  # Kelvin
+        ("\u212b", "\u00e5", True),  # Angstrom
+        ("\u00b5", "\u03bc", True),  # micro, and mu
+        ("\u03c2", "\u03a3", True),  # final sigma
+        ("\u1e9e", "\u00df", True),
+        ("\u00df", "SS", False),
+        ("\ufb01", "FI", False),
+        ("\u0149", "\u02bcN", False),
+        ("\u1f80", "\u1f88", True),
+        ("\u01c4", "\u01c5", True),
+        ("\U00010400", "\U00010428", True),
+        ("\u00e9", "e\u0301", False),
+        ("i\u0308", "i", False),
+    ],
+)
+def test_names_that_engines_take_for_one(one: str, other: str, same: bool) -> None:
+    assert (caseless(one) == caseless(other)) is same
+    assert Names({caseless(one)}).free(other) is not same
+
+
+@given(st.text())
+def test_a_name_without_case_is_one(name: str) -> None:
+    assert caseless(caseless(name)) == caseless(name)
+    assert caseless(name.lower()) == caseless(name)

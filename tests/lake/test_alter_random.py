@@ -24,6 +24,7 @@ from core.test_alter_evolve import NAMES, change
 from driftline.alter.notes import key_of
 from driftline.core.changes import AddColumn, ColumnChange, Refused, SetDefault, SetDoc, evolve
 from driftline.core.definition import Definition
+from driftline.core.naming import caseless
 from driftline.core.types import INT, Field, List, Map, Schema, Struct, Type, children
 from driftline.core.types import Path as ColumnPath
 from driftline.errors import DriftlineError
@@ -156,9 +157,9 @@ def keyed(type_: Type, v: Any) -> Any:
 
 
 def keys_are_apart(type_: Type) -> bool:
-    keys = [key_of(f).casefold() for f in children(type_)]
-    names = {f.name.casefold() for f in children(type_)}
-    marked = {key_of(f).casefold() for f in children(type_) if key_of(f) != f.name}
+    keys = [caseless(key_of(f)) for f in children(type_)]
+    names = {caseless(f.name) for f in children(type_)}
+    marked = {caseless(key_of(f)) for f in children(type_) if key_of(f) != f.name}
     return (
         len(set(keys)) == len(keys)
         and not (marked & names)

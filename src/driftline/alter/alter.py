@@ -63,7 +63,7 @@ def alter(table: IcebergTable, request: Request, *, upgrade: bool = False) -> Al
             last = conflict
             continue
         made = draft.definition
-        told = tuple(notes(before.schema, made.schema, columns, settings))
+        told = (*notes(before.schema, made.schema, columns, settings), *draft.warnings)
         changes = tuple(request.changes)
         return Altered(table.name, changes, columns, told, made.schema.id, made.format_version)
     raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")

@@ -6,7 +6,9 @@ Sources: seed rules 5, 6 and 7; "Names taken" of the evolution rules.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
+from functools import cache
 
 from driftline.core.types import Map, Primitive, Struct, Type, peel
 
@@ -92,6 +94,30 @@ def unmarked(doc: str | None, prefix: str = MARK) -> str | None:
     return (doc or "" if marked_key(doc, prefix) is None else (doc or "").partition("\n")[2]) or None
 
 
+_DOTTED_I = re.compile("i\u0307+")
+
+
+def caseless(name: str) -> str:
+    """What names have in common if some engine takes them for one name: the only place that compares them.
+
+    Java compares the upper, and then the lower, case of each character; Spark also looks names up by their lower case,
+    in which a capital I with a dot is an i with a dot above it.
+
+    >>> caseless("SINIF") == caseless("s\u0131n\u0131f"), caseless("\u0130") == caseless("I"), caseless("\u00df") == caseless("SS")
+    (True, True, False)
+    """
+    if name.isascii():
+        return name.lower()
+    return _DOTTED_I.sub("i", "".join(map(_caseless, name)))
+
+
+@cache
+def _caseless(character: str) -> str:
+    """Unicode's own mappings of one character to one: where `upper` gives several, there is none, or the title case."""
+    upper = next((c for c in (character.upper(), character.title()) if len(c) == 1), character)
+    return upper.lower()[0]
+
+
 def safe(key: str) -> str:
     """A spelling of the key that every engine can carry; the key itself where it is one.
 
@@ -100,7 +126,7 @@ def safe(key: str) -> str:
     """
     name = "".join("_" if c in ".`" or not c.isprintable() else c for c in key)
     name = name.strip() or "_"
-    if name.lower() in METADATA_NAMES:
+    if caseless(name) in METADATA_NAMES:
         name += "_"
     return _joined(name, "")
 
@@ -137,10 +163,10 @@ class Names:
 
     @classmethod
     def of(cls, struct: Struct) -> Names:
-        return cls({f.name.casefold() for f in struct.fields})
+        return cls({caseless(f.name) for f in struct.fields})
 
     def free(self, name: str) -> bool:
-        return name.casefold() not in self.taken
+        return caseless(name) not in self.taken
 
     def take(self, name: str, suffix: str = "") -> str:
         """``name`` and ``suffix``, or with ``_2``, ``_3``… behind, whichever is free first; it is taken now."""
@@ -148,5 +174,5 @@ class Names:
         while not self.free(candidate):
             n += 1
             candidate = _joined(name, f"{suffix}_{n}")
-        self.taken.add(candidate.casefold())
+        self.taken.add(caseless(candidate))
         return candidate

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from driftline.core.naming import MARK, Names, mark, marked_key, safe, suffix
+from driftline.core.naming import MARK, Names, caseless, mark, marked_key, safe, suffix
 from driftline.core.routes import Settings
 from driftline.core.siblings import Family, One, families, spelled, unit_at
 from driftline.core.types import (
@@ -52,12 +52,12 @@ class Site:
         key, gone = self.family.key, {f.name for f in (*self.folded, *self.new(rest, to, prefix))}
         made = {f.name: f for f in now.fields}
         staying = [f for f in now.fields if f.name not in gone]
-        names = Names({f.name.casefold() for f in staying})
+        names = Names.of(Struct(tuple(staying)))
         own = safe(key)
         name = own if names.free(own) else names.take(own, suffix(to))
-        names.taken.add(name.casefold())
+        names.taken.add(caseless(name))
         kept = [(i, c) for i, c in enumerate(self.folded) if c.name in rest]
-        names.taken |= {c.name.casefold() for _, c in kept if c.name != name}
+        names.taken |= {caseless(c.name) for _, c in kept if c.name != name}
         one = replace(made[TEMPORARY], name=name, doc=self._doc(name, self.folded[0], prefix))
         placed: dict[str, list[Field]] = {self.folded[0].name: [one]}
         for i, column in kept:

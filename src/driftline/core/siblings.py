@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.contract import Contract
 from driftline.core.conversions import fits, widest
-from driftline.core.naming import MARK, Names, is_metadata, marked_key, safe
+from driftline.core.naming import MARK, Names, caseless, is_metadata, marked_key, safe
 from driftline.core.types import (
     BINARY,
     STRING,
@@ -53,12 +53,12 @@ def families(structs: Sequence[Struct], mark: str = MARK) -> list[Family]:
 
 def named(found: Sequence[Family]) -> list[str]:
     """The name of each field as one column: its own where that is free, else that of its first column."""
-    given = Names({c.name.casefold() for f in found for c in f.columns})
+    given = Names({caseless(c.name) for f in found for c in f.columns})
     out = []
     for family in found:
         own = safe(family.key)
-        mine = {c.name.casefold() for c in family.columns}
-        free = own.casefold() in mine or given.free(own)
+        mine = {caseless(c.name) for c in family.columns}
+        free = caseless(own) in mine or given.free(own)
         out.append(own if family.drifted and free else family.columns[0].name)
     taken = Names()
     return [taken.take(name) for name in out]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.changes import Change
 from driftline.core.definition import Definition
-from driftline.core.types import Schema
+from driftline.core.types import Schema, Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +61,11 @@ class Transaction(Protocol):
         ...
 
     @property
+    def row(self) -> Struct:
+        """The struct of the rows that `append` takes: the columns that Spark has values for."""
+        ...
+
+    @property
     def snapshot(self) -> int | None:
         """The snapshot that the transaction makes, as far as it is known."""
         ...
@@ -70,7 +75,7 @@ class Transaction(Protocol):
         ...
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Writes the frame's rows, which must have the table's columns; returns how many were written."""
+        """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
         ...
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
@@ -127,6 +132,14 @@ class Table(Protocol):
 
     def read(self) -> DataFrame:
         """The table's rows, as they are now."""
+        ...
+
+    def readable(self, schema: Schema) -> Schema:
+        """The schema without the columns that Spark cannot read."""
+        ...
+
+    def read_readable(self) -> DataFrame:
+        """The table's rows as they are now, without the columns that Spark cannot read."""
         ...
 
     def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from driftline.core.naming import caseless
 from driftline.core.routes import FieldRoute, RecordRoute
 from driftline.core.shape import RECORD, Base, Facet, MapOf
 from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, List, Map, Primitive, Struct, Type, peel
@@ -157,7 +158,7 @@ def _uniform(routes: Sequence[FieldRoute]) -> int | None:
 
 def has_twins(source: Source) -> bool:
     """Whether two keys of one record differ only in case."""
-    keys = {key.casefold() for key in source.fields}
+    keys = {caseless(key) for key in source.fields}
     below = [*source.fields.values(), *([source.value] if source.value is not None else [])]
     return len(keys) < len(source.fields) or any(has_twins(child) for child in below)
 

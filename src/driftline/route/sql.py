@@ -11,6 +11,7 @@ from driftline.core.types import Field, List, Map, Primitive, Struct, Type
 _SPARK = {
     "long": "bigint",
     "uuid": "string",
+    "unknown": "void",
     "fixed": "binary",
     "timestamp_ntz": "timestamp_ntz",
     # Types of other makers' DuckLake tables, which are read, and to which nothing is routed.

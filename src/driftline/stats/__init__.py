@@ -5,16 +5,18 @@ Read from the table's metadata at once, or counted exactly by a scan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.contract import parse_path
+from driftline.core.schema_json import type_name
+from driftline.core.types import Schema
 from driftline.core.undo import RESOLVED
-from driftline.errors import no_table
+from driftline.errors import DataError, no_table
 from driftline.settings import from_properties
 from driftline.stats.build import Known, build
 from driftline.stats.model import Column, Drifted, Stats
-from driftline.stats.shares import drifted
+from driftline.stats.shares import Siblings, drifted
 
 if TYPE_CHECKING:
     from driftline.formats.base import Table
@@ -54,10 +56,23 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     versioned: Any = table
     known.history = history(versioned)
     if exact:
-        known.exact = scan(table.read(), state.schema, fields, progress)
+        readable = table.readable(state.schema)
+        _countable(table.name, readable, fields)
+        known.exact = scan(table.read_readable(), readable, fields, progress)
     progress("looking into quarantine")
     known.quarantined, known.waiting = waiting(table)
     return build(table.name, state.schema, from_properties(state.properties).mark, fields, known)
+
+
+def _countable(table: str, readable: Schema, fields: Sequence[Siblings]) -> None:
+    """That the values of drifted fields can be divided by types. Raises DataError."""
+    ids = {f.id for _, f in readable.walk()}
+    for column in (c for siblings in fields for c in siblings.columns):
+        if column.id not in ids:
+            raise DataError(
+                f"{table}: {column.name} is one of its field's columns, and Spark cannot read a {type_name(column.type)}",
+                "stats without --exact go by metadata",
+            )
 
 
 def resolved(properties: Mapping[str, str]) -> set[str]:

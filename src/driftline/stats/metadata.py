@@ -153,7 +153,7 @@ def _rows(
 
     spark = table.spark
     found = (
-        spark.table(f"{table.full_name}.entries")
+        table.metadata_table("entries")
         .where(_NEW)
         .selectExpr(*_METRICS)
         .selectExpr("snapshot_id", f"{schema} as forgotten", "id", "m.v", "m.low", "m.high")

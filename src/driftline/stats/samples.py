@@ -30,7 +30,8 @@ def samples(
     from driftline.stats.exact import peek
 
     found, missing = by_bounds(fields, told)
-    asked = missing[:PEEKS]
+    readable = {f.id for _, f in table.readable(schema).walk()}
+    asked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]
     seen = peek([(_batch(table, told, column), siblings, column) for siblings, column in asked], schema)
     return found | {
         column.id: text for (_, column), text in zip(asked, seen, strict=True) if text is not None
@@ -60,7 +61,9 @@ def _batch(table: IcebergTable | DuckLakeTable, told: Metadata, column: Field) -
     snapshots = told.counts.snapshots
     place = told.counts.first_place(column.id)
     if isinstance(table, DuckLakeTable) or place is None or place == 0 or not snapshots[place].born:
-        return table.read()
+        return table.read_readable()
+    if table.readable(table.load().schema) != table.load().schema:
+        return table.read_readable()
     between = {
         "start-snapshot-id": str(snapshots[place - 1].id),
         "end-snapshot-id": str(snapshots[place].id),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from driftline.core.naming import safe, unsafe
+from driftline.core.naming import caseless, safe, unsafe
 from driftline.core.types import Field, Path, Schema, Struct, dotted
 from driftline.errors import UsageError
 
@@ -31,7 +31,7 @@ def missing(schema: Schema, path: Path) -> UsageError:
 
 
 def nearest(word: str, known: list[str]) -> str | None:
-    by_case = [k for k in known if k.casefold() == word.casefold()]
+    by_case = [k for k in known if caseless(k) == caseless(word)]
     near = by_case or difflib.get_close_matches(word, known, 1, 0.6)
     return f"did you mean {near[0]}?" if near else None
 
@@ -42,7 +42,7 @@ def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
     for at, type_ in [((), struct), *inner]:
         names: dict[str, list[Field]] = {}
         for f in type_.fields if isinstance(type_, Struct) else ():
-            names.setdefault(f.name.casefold(), []).append(f)
+            names.setdefault(caseless(f.name), []).append(f)
         yield from (((*at, found[-1].name), found) for found in names.values() if len(found) > 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,7 @@ class DuckLakeDraft:
     ) -> None:
         self.table = alteration.table
         self.definition = after
+        self.warnings: Sequence[str] = ()
         self._layout = layout
         self._from = alteration
         self._record = record

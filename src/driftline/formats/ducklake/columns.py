@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from driftline.core.naming import caseless
 from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.defaults import from_text, to_text
@@ -72,7 +73,7 @@ def rows_of(schema: Schema, before: Schema, known: Sequence[ColumnRow], table: s
 
     def add(type_: Type, path: Path, parent: int | None) -> None:
         below = children(type_)
-        _unique(below, path, table)
+        _unique(below, fields, path, table)
         orders = _orders([f.id for f in below], rows)
         for child, order in zip(below, orders, strict=True):
             here = (*path, child.name)
@@ -139,13 +140,14 @@ def _orders(ids: list[int], rows: Mapping[int, ColumnRow]) -> list[int]:
     return own if own == sorted(own) else sorted(own)
 
 
-def _unique(fields: Sequence[Field], path: Path, table: str) -> None:
-    seen: dict[str, str] = {}
+def _unique(fields: Sequence[Field], known: Mapping[int, Field], path: Path, table: str) -> None:
+    """That no new name is another's; names that stand there side by side may stay."""
+    seen: dict[str, Field] = {}
     for field in fields:
-        twin = seen.get(field.name.casefold())
-        seen[field.name.casefold()] = field.name
-        if twin is not None:
+        twin = seen.setdefault(caseless(field.name), field)
+        there = all(f.id in known and known[f.id].name == f.name for f in (field, twin))
+        if twin is not field and not there:
             raise DataError(
-                f"{table}: {dotted((*path, field.name))} and {dotted((*path, twin))} differ only in case",
-                hint="DuckLake takes them for one name: give one of them another",
+                f"{table}: {dotted((*path, field.name))} and {dotted((*path, twin.name))} differ only in case",
+                hint="engines take them for one name: give one of them another",
             )

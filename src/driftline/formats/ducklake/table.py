@@ -139,6 +139,14 @@ class DuckLakeTable:
 
         return read(self.spark, self.catalog.read(look), self.name)
 
+    def readable(self, schema: Schema) -> Schema:
+        """The schema: Spark reads all of it."""
+        return schema
+
+    def read_readable(self) -> DataFrame:
+        """The table's rows as they are now."""
+        return self.read()
+
     def read_as(self, schema: Schema) -> DataFrame:
         """The table's rows, as they would be with another schema."""
         from driftline.formats.ducklake.columns import rows_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.changes import Change
 from driftline.core.changes.apply import Draft
-from driftline.core.types import Schema
+from driftline.core.types import Schema, Struct
 from driftline.errors import SetupError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.catalog import UnknownError
@@ -55,6 +55,11 @@ class DuckLakeTransaction:
     def schema(self) -> Schema:
         """The schema inside the transaction."""
         return self._wanted.schema
+
+    @property
+    def row(self) -> Struct:
+        """The struct of the rows that `append` takes."""
+        return self.schema.struct
 
     def evolve(self, changes: Iterable[Change]) -> None:
         """Applies the changes. Raises DataError where DuckLake has no such column."""

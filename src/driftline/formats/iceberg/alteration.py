@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,13 @@ from driftline.core.changes.evolve import VERSION
 from driftline.core.definition import Definition
 from driftline.core.schema_json import to_json
 from driftline.core.table_name import table_parts
-from driftline.core.types import Schema
+from driftline.core.types import VARIANT, Schema
 from driftline.errors import DataError, no_table
 from driftline.formats.iceberg.definition import definition, step
 from driftline.formats.iceberg.gateway import failure, java_class, short, strings
 from driftline.formats.iceberg.layout_update import update_layout
 from driftline.formats.iceberg.schema_update import update_schema
+from driftline.formats.iceberg.unread import frame_of, partial, unreadable, warnings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,10 +63,11 @@ class Alteration:
             set_schema(transaction, after)
             made = self._now(transaction)
             update_layout(self._jvm, transaction, replace(now, schema=made.schema), _by_ids_of(made, after))
+            self._show_variants(transaction, made.schema)
             self._set_properties(transaction, after.properties, record)
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
-        return Draft(self.table, self._java, transaction, self._now(transaction))
+        return Draft(self.table, self._java, transaction, self._now(transaction), self.before.schema)
 
     def _now(self, transaction: Any) -> Definition:
         return definition(self._jvm, transaction.table().operations().current())
@@ -81,6 +83,17 @@ class Alteration:
         schema = iceberg.SchemaParser.fromJson(json.dumps(to_json(after.schema)))
         builder = iceberg.TableMetadata.buildFrom(base).setCurrentSchema(schema, base.lastColumnId())
         operations.commit(base, builder.build())
+
+    def _show_variants(self, transaction: Any, schema: Schema) -> None:
+        """Adds an empty snapshot where the last one knows nothing of a variant column: Spark would not read the table."""
+        java = transaction.table()
+        last = java.currentSnapshot()
+        variants = {f.id for f in schema.struct.fields if f.type == VARIANT}
+        if last is None or not variants:
+            return
+        known = java.schemas().get(last.schemaId())
+        if known is None or not all(known.findField(column) for column in variants):
+            transaction.newAppend().commit()
 
     def _set_properties(
         self, transaction: Any, properties: Mapping[str, str], record: Mapping[str, str]
@@ -100,26 +113,28 @@ class Alteration:
 class Draft:
     """A table as it would be: nobody sees it before `commit`."""
 
-    def __init__(self, table: IcebergTable, java: Any, transaction: Any, definition: Definition) -> None:
+    def __init__(
+        self, table: IcebergTable, java: Any, transaction: Any, definition: Definition, before: Schema
+    ) -> None:
         self.table = table
         self.definition = definition
+        self._before = before
         self._base = java.operations()
         self._draft = transaction.table().operations()
         self._from = transaction.startMetadata()
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What it means for those who read the table."""
+        return warnings(self._before, self.definition.schema)
+
     def read(self) -> DataFrame:
         """The rows that there are, as they would read."""
-        from pyspark.sql import DataFrame
-
         jvm: Any = self.table.spark._jvm
         view = jvm.org.apache.iceberg.BaseTable(self._draft, self.table.name)
-        none = jvm.scala.Option.empty()
-        relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(
-            jvm.org.apache.iceberg.spark.source.SparkTable(view), none, none
-        )
-        session: Any = self.table.spark._jsparkSession
-        rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, relation)
-        return DataFrame(rows, self.table.spark)
+        if unreadable(self.table.name, self.definition.schema) is not None:
+            return partial(self.table.spark, view, self.table.name, self.definition.schema)
+        return frame_of(self.table.spark, view)
 
     def commit(self) -> None:
         """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.schema_json import to_json
 from driftline.core.table_name import table_parts
 from driftline.core.types import Schema
-from driftline.errors import SetupError, UsageError, no_table
+from driftline.errors import DataError, DriftlineError, SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.definition import definition
 from driftline.formats.iceberg.gateway import (
@@ -26,6 +29,7 @@ from driftline.formats.iceberg.gateway import (
     text_map,
 )
 from driftline.formats.iceberg.transaction import Transaction
+from driftline.formats.iceberg.unread import partial, readable, unreadable
 from driftline.route.sql import literal
 from driftline.route.sql import name as quoted
 
@@ -187,10 +191,34 @@ class IcebergTable:
         return IcebergTable(self.spark, self.catalog, name)
 
     def read(self, snapshot: int | None = None) -> DataFrame:
-        """The table's rows, as they are now or were at a snapshot."""
-        if snapshot is not None:
-            return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
-        return self.spark.table(self.full_name)
+        """The table's rows, as they are now or were at a snapshot.
+
+        Raises DataError where Spark cannot read a column's type.
+        """
+        try:
+            if snapshot is not None:
+                return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
+            return self.spark.table(self.full_name)
+        except UnsupportedOperationException as error:
+            raise unreadable(self.name, self.load().schema) or error from error
+
+    def readable(self, schema: Schema) -> Schema:
+        """The schema without the columns that Spark cannot read."""
+        return readable(schema)
+
+    def read_readable(self) -> DataFrame:
+        """The table's rows as they are now, without the columns that Spark cannot read."""
+        schema = self.load().schema
+        if unreadable(self.name, schema) is None:
+            return self.read()
+        return partial(self.spark, self.java(), self.name, schema)
+
+    def metadata_table(self, kind: str) -> DataFrame:
+        """One of Iceberg's metadata tables: ``files``, ``entries``."""
+        schema = self.load().schema
+        if readable(schema) == schema:
+            return self.spark.table(f"{self.full_name}.{kind}")
+        return partial(self.spark, self.java(), self.name, schema, kind)
 
     def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
         """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
@@ -235,3 +263,17 @@ class IcebergTable:
         except Py4JJavaError as error:
             if "AlreadyExists" not in java_class(error):
                 raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
+
+
+def unreadable_in(spark: SparkSession, catalog: str, query: str) -> DataError | None:
+    """Why Spark cannot read a table of the query, if it cannot."""
+    session: Any = spark._jsparkSession
+    plan = str(session.sessionState().sqlParser().parsePlan(query))
+    for found in re.findall(r"UnresolvedRelation \[(.*?)\]", plan):
+        parts = found.split(", ")
+        name = ".".join(parts[1:] if parts[0] == catalog else parts)
+        with suppress(DriftlineError):
+            error = unreadable(name, IcebergTable(spark, catalog, name).load().schema)
+            if error is not None:
+                return error
+    return None

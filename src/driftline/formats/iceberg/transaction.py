@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
 from driftline.core import changelog, record
 from driftline.core.changes import Change
-from driftline.core.types import Schema
-from driftline.errors import SetupError
+from driftline.core.types import Schema, Struct
+from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.schema_update import update_schema
+from driftline.formats.iceberg.unread import check_left_out, fillable, left_out, taken_files, with_schema
 from driftline.formats.iceberg.upkeep import upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.iceberg.table import IcebergTable
+
+Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and options: what Spark is to do
 
 
 class Transaction:
@@ -60,6 +63,11 @@ class Transaction:
         return schema_of(self._jvm, self._java.table())
 
     @property
+    def row(self) -> Struct:
+        """The struct of the rows that `append` takes: the columns that Spark has values for."""
+        return fillable(self.schema).struct
+
+    @property
     def snapshot(self) -> int | None:
         snapshot = self._java.table().currentSnapshot()
         return None if snapshot is None else int(snapshot.snapshotId())
@@ -70,13 +78,50 @@ class Transaction:
         update_schema(self._jvm, self._java, self._changes, self.table.name)
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Writes the frame's rows, which must have the table's columns; returns how many were written."""
-        append = java_type(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.AppendData")
-        return self._write(frame, summary, append.byName)
+        """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
+        append = java_type(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.AppendData").byName
+        if self.row != self.schema.struct:
+            return self._append_beside(frame, summary, append)
+        return self._write(frame, summary, append)
+
+    def _append_beside(self, frame: DataFrame, summary: Mapping[str, str], command: Command) -> int:
+        """Appends files that Spark wrote for a table without the columns that it does not know: the ids are the same."""
+        check_left_out(self.table.name, self.schema)
+        java = None if self.base is None else self.table.java()
+        if java is None:
+            raise DataError(
+                f"{self.table.name} cannot be made by Spark, which does not know all of its types"
+            )
+        try:
+            staged = with_schema(self._jvm, java, fillable(self.schema))
+        except Py4JJavaError as error:
+            raise DataError(f"{self.table.name}: Spark cannot write it: {short(error)}") from error
+        before = staged.table().currentSnapshot()
+        self._run(staged.table(), frame, summary, command)
+        after = staged.table().currentSnapshot()
+        if after is None or (before is not None and after.snapshotId() == before.snapshotId()):
+            return 0
+        added = int(after.summary().get("added-records") or 0)
+        self._written += taken_files(staged)
+        self._summary = summary
+        self._append_files()
+        return added
+
+    def _append_files(self) -> None:
+        append = self._java.newAppend()
+        for file in self._written:
+            append.appendFile(file)
+        for key, value in self._summary.items():
+            append.set(key, value)
+        append.commit()
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows in place of all that the table holds; returns how many were written. The transaction
-        must be pinned."""
+        must be pinned. Raises DataError where values would be lost that Spark cannot write."""
+        if lost := left_out(self.schema):
+            raise DataError(
+                f"{self.table.name}: its rows cannot be written anew: Spark has no values of {lost[0]}"
+            )
         catalyst = self._jvm.org.apache.spark.sql.catalyst
         all_rows = catalyst.expressions.Literal.TrueLiteral()
         byname = catalyst.plans.logical.OverwriteByExpression.byName
@@ -85,12 +130,21 @@ class Transaction:
             frame, summary, lambda relation, rows, options: byname(relation, rows, all_rows, options)
         )
 
-    def _write(
-        self, frame: DataFrame, summary: Mapping[str, str], command: Callable[[Any, Any, Any], Any]
-    ) -> int:
-        jvm = self._jvm
+    def _write(self, frame: DataFrame, summary: Mapping[str, str], command: Command) -> int:
         before = self.snapshot
-        target = java_type(jvm, "org.apache.iceberg.spark.source.SparkTable")(self._java.table())
+        self._run(self._java.table(), frame, summary, command)
+        if self.snapshot == before:
+            return 0
+        table = self._java.table()
+        snapshot = table.currentSnapshot()
+        self._summary = summary
+        self._written += items(snapshot.addedDataFiles(table.io()))
+        return int(snapshot.summary().get("added-records") or 0)
+
+    def _run(self, java: Any, frame: DataFrame, summary: Mapping[str, str], command: Command) -> None:
+        """Has Spark write the frame into a Java table."""
+        jvm = self._jvm
+        target = java_type(jvm, "org.apache.iceberg.spark.source.SparkTable")(java)
         # The catalog has the functions by which rows are handed to the partitions' writers.
         catalog = jvm.scala.Option.apply(self.table._plugin)
         relation = java_type(
@@ -102,13 +156,6 @@ class Transaction:
         jdf: Any = frame._jdf
         plan = command(relation, jdf.logicalPlan(), options)
         java_type(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(jdf.sparkSession(), plan)
-        if self.snapshot == before:
-            return 0
-        table = self._java.table()
-        snapshot = table.currentSnapshot()
-        self._summary = summary
-        self._written += items(snapshot.addedDataFiles(table.io()))
-        return int(snapshot.summary().get("added-records") or 0)
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Sets table properties; the record of a change joins the others that the table remembers."""
@@ -156,15 +203,10 @@ class Transaction:
         other.evolve(self._changes)
         if other.schema.struct != self.schema.struct:
             raise CommitConflict(f"the columns of {self.table.name} have changed since the batch was written")
-        if self._written:
-            append = other._java.newAppend()
-            for file in self._written:
-                append.appendFile(file)
-            for key, value in self._summary.items():
-                append.set(key, value)
-            append.commit()
-        other.set(self._told)
         other._written, other._summary = self._written, self._summary
+        if self._written:
+            other._append_files()
+        other.set(self._told)
         return other
 
     def abandon(self) -> None:

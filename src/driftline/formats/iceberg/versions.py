@@ -204,7 +204,7 @@ def laid(table: IcebergTable) -> list[Laid]:
     """The data files by partition spec; specs without files are left out, but for the current one."""
     specs, current = _partition_specs(table)
     rows = (
-        table.spark.table(f"{table.full_name}.files")
+        table.metadata_table("files")
         .where("content = 0")
         .groupBy("spec_id")
         .agg({"*": "count", "record_count": "sum", "file_size_in_bytes": "sum"})

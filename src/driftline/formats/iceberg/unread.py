@@ -1,0 +1,153 @@
+"""Columns of types that Spark has no values of: the others are read and written without them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.schema_json import to_json, type_name
+from driftline.core.types import VARIANT, List, Map, Primitive, Schema, Struct, Type, dotted
+from driftline.errors import DataError
+from driftline.formats.iceberg.gateway import items, java_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_UNREAD = ("time", "timestamp_ns", "timestamptz_ns")  # with one of these, Spark knows no such table
+_UNSEEN = (
+    *_UNREAD,
+    "geometry",
+    "geography",
+)  # and of these no values; what they are measured in stands behind
+
+
+def readable(schema: Schema) -> Schema:
+    """The schema without what Spark cannot read: a struct, list or map goes with all that is in it."""
+    return _without(schema, _UNSEEN)
+
+
+def fillable(schema: Schema) -> Schema:
+    """The schema without what Spark cannot write either."""
+    return _without(schema, (*_UNSEEN, "unknown"))
+
+
+def _without(schema: Schema, gone: tuple[str, ...]) -> Schema:
+    kept = _kept(schema.struct, gone)
+    assert kept is None or isinstance(kept, Struct)
+    return replace(schema, struct=kept or Struct())
+
+
+def _kept(type_: Type, gone: tuple[str, ...]) -> Type | None:
+    match type_:
+        case Primitive(name):
+            return None if name.partition("(")[0] in gone else type_
+        case Struct(fields):
+            kept = ((f, _kept(f.type, gone)) for f in fields)
+            inside = tuple(replace(f, type=made) for f, made in kept if made is not None)
+            return Struct(inside) if inside else None
+        case List(element):
+            inner = _kept(element, gone)
+            return None if inner is None else replace(type_, element=inner)
+        case Map(key, value):
+            inner = _kept(value, gone)
+            return None if inner is None or _kept(key, gone) is None else replace(type_, value=inner)
+
+
+def left_out(schema: Schema) -> list[str]:
+    """The columns whose values Spark has not, each with its type."""
+    return [
+        f"{dotted(path)}, a {type_name(f.type)}"
+        for path, f in schema.walk()
+        if isinstance(f.type, Primitive) and _kept(f.type, _UNSEEN) is None
+    ]
+
+
+def unreadable(table: str, schema: Schema) -> DataError | None:
+    """Why Spark cannot read the table, where it cannot."""
+    for path, f in schema.walk():
+        if isinstance(f.type, Primitive) and f.type.name in _UNREAD:
+            return DataError(
+                f"{table}: Spark cannot read {dotted(path)}, a {type_name(f.type)}, nor what stands beside it",
+                f"read it by another engine, or DROP COLUMN {dotted(path)}; ingest goes on without it",
+            )
+    return None
+
+
+def warnings(before: Schema, after: Schema) -> list[str]:
+    """What new columns mean for those who read the table."""
+    known = {f.id for _, f in before.walk()}
+    out = []
+    for path, f in after.walk():
+        if f.id in known or not isinstance(f.type, Primitive):
+            continue
+        if f.type.name in _UNREAD:
+            out.append(f"Spark cannot read the table while it has {dotted(path)}, a {type_name(f.type)}")
+        elif f.type == VARIANT:
+            out.append(
+                f"{dotted(path)} is a variant: pyiceberg, and other readers that do not know the type, "
+                "cannot load the table"
+            )
+    return out
+
+
+def check_left_out(table: str, schema: Schema) -> None:
+    """That rows without these columns are whole: null there, or the default. Raises DataError."""
+    kept = {f.id for _, f in fillable(schema).walk()}
+    for path, f in schema.walk():
+        if f.id not in kept and (f.required or f.initial_default != f.write_default):
+            what = "is required" if f.required else "has a default of its own for new rows"
+            raise DataError(
+                f"{table}: {dotted(path)}, a {type_name(f.type)}, {what}, and Spark cannot write it",
+                f"ALTER TABLE {table} ALTER COLUMN {dotted(path)} DROP {'NOT NULL' if f.required else 'DEFAULT'}",
+            )
+
+
+def with_schema(jvm: Any, java: Any, schema: Schema) -> Any:
+    """A Java transaction on the table whose schema is this one, with the same ids. It is never to be committed."""
+    transaction = java.newTransaction()
+    operations = transaction.table().operations()
+    base = operations.current()
+    made = jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
+    last = max(base.lastColumnId(), schema.highest_id())
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base).setCurrentSchema(made, last)
+    operations.commit(base, builder.build())
+    return transaction
+
+
+def frame_of(spark: SparkSession, java: Any) -> DataFrame:
+    """The rows of a Java table, which no catalog need know."""
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.empty()
+    target = java_type(jvm, "org.apache.iceberg.spark.source.SparkTable")(java)
+    relation = java_type(jvm, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation").create(
+        target, none, none
+    )
+    session: Any = spark._jsparkSession
+    rows = java_type(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(session, relation)
+    return DataFrame(rows, spark)
+
+
+def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata: str = "") -> DataFrame:
+    """The rows of the table, or of one of its ``metadata`` tables, without the columns that Spark cannot read."""
+    jvm: Any = spark._jvm
+    operations = with_schema(jvm, java, readable(schema)).table().operations()
+    view = jvm.org.apache.iceberg.BaseTable(operations, name)
+    if metadata:
+        kind = getattr(jvm.org.apache.iceberg.MetadataTableType, metadata.upper())
+        view = jvm.org.apache.iceberg.MetadataTableUtils.createMetadataTableInstance(view, kind)
+    return frame_of(spark, view)
+
+
+def taken_files(transaction: Any) -> list[Any]:
+    """The data files that were added in a transaction that nobody commits; what tells of them is deleted."""
+    table = transaction.table()
+    snapshot, io = table.currentSnapshot(), table.io()
+    files = items(snapshot.addedDataFiles(io))
+    for manifest in items(snapshot.allManifests(io)):
+        if manifest.snapshotId() == snapshot.snapshotId():
+            io.deleteFile(manifest.path())
+    io.deleteFile(snapshot.manifestListLocation())
+    return files

@@ -1,0 +1,89 @@
+"""Names that engines take for one: as Java compares them, character by character, and as Spark reads them."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline.core.naming import caseless
+from driftline.engine import configured
+from driftline.errors import DataError
+from driftline.lake import Lake
+from lake.ducklake_peer import run
+from lake.formats import declare
+
+# Pairs that are younger than Unicode 13, which the oldest Java here knows; Python may know them or not.
+YOUNG = "\u0264\u019b\u1c89\u1c8a\u2c2f\u2c5f" + "".join(map(chr, range(0xA7C0, 0xA7E0)))
+
+
+def test_every_character_as_java_compares_it(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    java, root = jvm.java.lang.Character, jvm.java.util.Locale.ROOT
+    lang = jvm.org.apache.commons.lang3.StringUtils
+    plane = [chr(c) for c in range(0x10000) if not 0xD800 <= c < 0xE000 and chr(c) not in YOUNG + "\n"]
+    assert lang.equalsIgnoreCase("".join(plane), "".join(map(caseless, plane)))
+    # No two classes are one to Java: what has a case stands for itself, and what has none is alone.
+    keys = sorted({caseless(c) for c in plane})
+    cased = [k for k in keys if k.upper() != k or k.lower() != k or unicodedata.category(k) in ("Lu", "Lt")]
+    alone = "".join(k for k in keys if k not in cased)
+    assert lang.upperCase(alone, root) == lang.lowerCase(alone, root) == alone
+    for key in cased:
+        assert chr(java.toLowerCase(java.toUpperCase(ord(key)))) == key
+    # And what Spark's maps of lower case take for one is one here.
+    lower = lang.lowerCase("\n".join(plane), root).split("\n")
+    assert [caseless(c) for c in lower] == [caseless(c) for c in plane]
+
+
+RECORD = {"SINIF": 1, "s\u0131n\u0131f": 2, "\u0130": 3, "I": 4, "i\u0307": 5, "n": {"\u017f": 1, "S": 2}}
+
+
+def lines(tmp_path: Path, *records: Any) -> Path:
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(map(json.dumps, records)))
+    return file
+
+
+def test_any_session_reads_the_table(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table = either.table(table_name)
+    table.ingest(lines(tmp_path, RECORD))
+    table.ingest(lines(tmp_path, RECORD, {"Sinif": "x"}))
+    place = table_name if either.ducklake else f"lake.{table_name}"
+    for case_sensitive in ("false", "true"):
+        with configured(either.spark, {"spark.sql.caseSensitive": case_sensitive}):
+            assert len(either.sql(f"select * from {place}").collect()) == 3
+    row = either.sql(f"select * from {place} where SINIF = 1").collect()[0].asDict(recursive=True)
+    values = sorted(v for v in row.values() if isinstance(v, int))
+    assert values == [1, 2, 3, 4, 5]
+    assert sorted(v for v in row["n"].values() if v) == [1, 2]
+
+
+def test_a_table_with_such_twins_goes_on(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table = either.table(table_name)
+    if either.ducklake is None:
+        declare(table, "SINIF bigint")
+        table.format.java().updateSchema().addColumn(
+            "s\u0131n\u0131f", either.spark._jvm.org.apache.iceberg.types.Types.LongType.get()
+        ).commit()
+    else:
+        either.ducklake.make()
+        run(
+            either.ducklake,
+            "CREATE SCHEMA IF NOT EXISTS lk.t",
+            f"CREATE TABLE lk.{table_name} (SINIF bigint, s\u0131n\u0131f bigint)",
+        )
+    record = {"SINIF": 1, "s\u0131n\u0131f": 2}
+    table.ingest(lines(tmp_path, record))
+    table.ingest(lines(tmp_path, record, {**record, "new": 3}))
+    with configured(either.spark, {"spark.sql.caseSensitive": "true"}):
+        assert [tuple(r)[:2] for r in table.read().collect()] == [(1, 2)] * 3
+    either.alter(f"ALTER TABLE {table_name} ADD COLUMN other bigint")
+    with pytest.raises(DataError, match="SINIF"):
+        either.alter(f"ALTER TABLE {table_name} RENAME new TO s\u0131nIf")
+    table.undo()
+    either.alter(f"ALTER TABLE {table_name} RENAME s\u0131n\u0131f TO class")
+    assert [tuple(r)[:2] for r in table.read().collect()] == [(1, 2)] * 3
