@@ -16,11 +16,12 @@ from pyspark.errors import PySparkException
 from driftline import quarantine
 from driftline.accept import accepted
 from driftline.capture.token import BatchIsInError, Token
+from driftline.core.closed import closed
 from driftline.core.metadata import with_own
 from driftline.core.plan import plan
 from driftline.core.record import of_batch
 from driftline.core.routes import Plan, Settings
-from driftline.core.types import Path, Struct
+from driftline.core.types import Path, Schema, Struct
 from driftline.engine import configured
 from driftline.errors import DataError
 from driftline.failure import explained
@@ -107,7 +108,9 @@ def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
                 batch.progress("writing")
                 with suppress(_Misguess):
                     return _write(batch, state, *guessed, wanted, tried=tried, guessed=True)
-            seen, planned = accepted(source, state.schema, wanted, batch.progress, partial(_lossy, table))
+            seen, planned = accepted(
+                source, _open(table, state), wanted, batch.progress, partial(_lossy, table)
+            )
             if seen.tally.records:
                 planned = with_own(planned, getattr(source, "columns", ()))
             if dry_run:
@@ -124,6 +127,11 @@ def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
     raise DataError(f"{table.name}: {last}", hint) from cause
 
 
+def _open(table: Table, state: State) -> Schema:
+    """The table's schema as the batch is planned for it."""
+    return closed(state.schema, table.fillable(state.schema))
+
+
 class _Misguess(Exception):
     """The batch turned out to be otherwise than its first lines."""
 
@@ -134,11 +142,12 @@ def _guessed(batch: _Batch, state: State, settings: Settings) -> tuple[Observati
     if not isinstance(source, Guessing):
         return None
     batch.progress("observing")
-    seen = source.guess(state.schema, settings)
+    schema = _open(batch.table, state)
+    seen = source.guess(schema, settings)
     if seen is None:
         return None
     batch.progress("planning")
-    planned = plan(state.schema, seen.shape, settings)
+    planned = plan(schema, seen.shape, settings)
     if planned.conflicts or rewrites(planned.changes):
         return None
     possible = source.reading(planned, planned.schema.struct, settings) is not None
@@ -154,8 +163,9 @@ def _confirmed(
     """
     source = batch.source
     assert isinstance(source, Guessing)
-    seen = source.observe(state.schema, settings)
-    planned = plan(state.schema, seen.shape, settings)
+    schema = _open(batch.table, state)
+    seen = source.observe(schema, settings)
+    planned = plan(schema, seen.shape, settings)
     if seen.tally.malformed or planned.conflicts or planned.schema != guessed.schema:
         raise _Misguess
     wanted, was = (source.reading(p, struct, settings) for p in (planned, guessed))

@@ -26,7 +26,7 @@ from driftline.source.pipes import spooled
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.alter import Altered
+    from driftline.alter import Altered, Request
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.core.changes import TableChange
     from driftline.formats.ducklake import Catalog
@@ -101,16 +101,13 @@ class Lake:
 
         ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
         """
-        from driftline.alter import Altered, Request, alter
+        from driftline.alter import Altered, Request, local_name
 
         request = Request.of_sql(sql)
-        name = request.table
-        if name.count(".") > 1:
-            name = name.removeprefix(f"{self.catalog}.")
-        table = self.table(name)
+        table = self.table(local_name(request.table, self.catalog))
         if request.if_exists and not table.format.load().exists:
-            return Altered(name, ())
-        return alter(table.format, request, upgrade=upgrade)
+            return Altered(table.name, ())
+        return _altered(table, request, upgrade=upgrade)
 
     def query(self, sql: str) -> DataFrame:
         """Runs SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""
@@ -198,9 +195,9 @@ class Table:
 
         ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
         """
-        from driftline.alter import Request, alter
+        from driftline.alter import Request
 
-        return alter(self.format, Request.of_changes(changes), upgrade=upgrade)
+        return _altered(self, Request.of_changes(changes), upgrade=upgrade)
 
     def capture(
         self,
@@ -365,6 +362,21 @@ class Table:
                 units={_keys(path): unit for path, unit in epoch_units(contract)},
                 defaults=self.format.defaults(),
             ).named(names)
+
+
+def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
+    """The table altered; its view follows where it gets another name."""
+    from driftline.alter import alter
+    from driftline.view import moved
+
+    done = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
+    if done.table == table.name:
+        return done
+    try:
+        made = moved(table, table.lake.table(done.table))
+    except DriftlineError as error:
+        return replace(done, notes=(*done.notes, f"its view is to be made again: {error.message}"))
+    return replace(done, notes=(*done.notes, f"its view is {made.name} now")) if made else done
 
 
 def _view_note(table: Table) -> tuple[str, ...]:

@@ -110,14 +110,32 @@ def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
 
 def remade(table: Table) -> View | None:
     """The table's view made anew, as it was wanted, where there is one of the usual name. Raises UsageError, DataError."""
-    name_ = table.name + SUFFIX
+    types = _types_of_view(table)
+    return None if types is None else view(table, types=types)
+
+
+def moved(before: Table, table: Table) -> View | None:
+    """The view of a table that has another name now, under that name, where there was one of the usual name.
+
+    Raises UsageError, DataError."""
+    types = _types_of_view(before)
+    if types is None:
+        return None
+    made = view(table, types=types)
+    table.lake.spark.sql(f"drop view {_quoted(f'{before.lake.catalog}.{before.name}{SUFFIX}')}")
+    return made
+
+
+def _types_of_view(table: Table) -> dict[str, str] | None:
+    """The types that the table's view was made with; None where there is none of the usual name."""
     if table.lake.ducklake is not None:
         return None
     with configured(table.lake.spark, PLAIN):
-        there = _properties(table.lake.spark, _quoted(f"{table.lake.catalog}.{name_}"))
+        there = _properties(table.lake.spark, _quoted(f"{table.lake.catalog}.{table.name}{SUFFIX}"))
     if there.get(_OF) != table.name:
         return None
-    return view(table, types=json.loads(there.get(_TYPES, "{}")))
+    types: dict[str, str] = json.loads(there.get(_TYPES, "{}"))
+    return types
 
 
 def _statement(

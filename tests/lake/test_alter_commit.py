@@ -163,9 +163,13 @@ def test_an_append_that_was_prepared_before(table: Table, spark: SparkSession, t
 
 def test_a_table_with_its_quarantine_gets_another_name(table: Table, lake: Lake, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, "broken"))
+    table.view(types={"id": "string"})
     done = lake.alter(f"ALTER TABLE lake.{table.name} RENAME TO {table.name.split('.')[1]}_new")
     renamed = lake.table(done.table)
     assert done.table == f"{table.name}_new"
+    assert done.notes == (f"its view is {done.table}_settled now",)
+    assert lake.sql(f"select * from {done.table}_settled").schema["id"].dataType.simpleString() == "string"
+    assert lake.sql(f"show views in lake.t like '{table.name.split('.')[1]}*'").count() == 1
     assert renamed.read().count() == 1
     assert quarantine.of(renamed.format).read().count() == 1
     assert not table.format.load().exists

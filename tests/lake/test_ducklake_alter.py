@@ -121,6 +121,8 @@ def test_docs_go_where_duckdb_shows_them(lake: Lake, table: Table, tmp_path: Pat
         ("RENAME f TO S", "already"),
         ("ADD PARTITION FIELD truncate(4, f)", "truncate"),
         ("ADD PARTITION FIELD s.y", "nested"),
+        ("SET PARTITIONED BY (bucket(2147483648, a))", "from 1 to 2147483647"),
+        ("ADD COLUMN v VARIANT", "v: .*variant"),
         ("DROP COLUMN nope", "there is no column nope"),
     ],
 )
@@ -310,12 +312,15 @@ def test_rename_a_table(lake: Lake, table: Table, tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     file.write_text('{"a": 1}\nbroken')
     table.ingest(file)
-    lake.alter("ALTER TABLE s.t RENAME TO s.u")
+    lake.alter("ALTER TABLE lake.s.t RENAME TO lake.s.u")
     assert not table.format.load().exists
     assert len(same(lake.table("s.u").format, tmp_path)) == 1
     assert lake.sql("select * from s.u__quarantine").count() == 1
-    with pytest.raises(DataError, match="another namespace"):
-        lake.alter("ALTER TABLE s.u RENAME TO other.u")
+    for other in ("other.u", "lake.other.u"):
+        with pytest.raises(DataError, match="another namespace"):
+            lake.alter(f"ALTER TABLE s.u RENAME TO {other}")
+    lake.alter("ALTER TABLE s.u RENAME TO v")
+    assert lake.sql("select * from s.v__quarantine").count() == 1
 
 
 def test_partitioned_and_sorted(lake: Lake, table: Table, tmp_path: Path) -> None:

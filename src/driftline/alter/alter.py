@@ -38,13 +38,23 @@ class Altered:
         }
 
 
-def alter(table: IcebergTable, request: Request, *, upgrade: bool = False) -> Altered:
+def local_name(name: str, catalog: str) -> str:
+    """A table's name without that of its catalog, which may stand before it.
+
+    >>> local_name("lake.shop.orders", "lake"), local_name("lake.orders", "lake")
+    ('shop.orders', 'lake.orders')
+    """
+    return name.removeprefix(f"{catalog}.") if name.count(".") > 1 else name
+
+
+def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: bool = False) -> Altered:
     """Makes the changes in one commit, or none of them. ``upgrade``: to format v3 too, which does not go back.
+    ``catalog``: what may stand before a new name of the table.
 
     Raises UsageError, DataError; the table is then as it was.
     """
     if (name := request.new_name) is not None:
-        return _renamed(table, request, name)
+        return _renamed(table, request, name, catalog)
     for _ in range(ATTEMPTS):
         alteration = table.alteration()
         before = alteration.before
@@ -69,14 +79,10 @@ def alter(table: IcebergTable, request: Request, *, upgrade: bool = False) -> Al
     raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")
 
 
-def _renamed(table: IcebergTable, request: Request, name: str) -> Altered:
+def _renamed(table: IcebergTable, request: Request, name: str, catalog: str) -> Altered:
     """The table under another name, with its quarantine."""
-    parts = name.split(".")
-    to = (
-        ".".join([*table.name.split(".")[:-1], *parts])
-        if len(parts) == 1
-        else name.removeprefix(f"{table.catalog}.")
-    )
+    namespace = table.name.rpartition(".")[0]
+    to = local_name(name, catalog) if "." in name else f"{namespace}.{name}"
     if to == table.name:
         raise UsageError(f"{to} is its name already")
     kept = quarantine.of(table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from driftline.core.closed import CLOSED
 from driftline.core.types import DOUBLE, FLOAT, LONG, STRING, Primitive, decimal
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ INTEGER_DIGITS = {"boolean": 1, "int": 10, "long": 19}
 IN_PLACE: tuple[tuple[str, str], ...] = (("int", "long"), ("float", "double"), ("decimal", "decimal"))
 
 NUMBERS = ("int", "long", "float", "double", "decimal")
-OUT_OF_JOINS = ("binary", "fixed", "variant")
+OUT_OF_JOINS = ("binary", "fixed", "variant", "unknown")
 
 # Digits of a fraction of a second that the unit keeps.
 EPOCH_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -100,7 +101,7 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
     >>> [str(join(pair)) for pair in ((BOOLEAN, LONG), (TIMESTAMP, LONG), (BOOLEAN, DATE), (INT, FLOAT))]
     ['long', 'long', 'string', 'double']
     """
-    members = sorted({t for t in types if t.name not in OUT_OF_JOINS}, key=str)
+    members = sorted({t for t in types if t.name not in OUT_OF_JOINS and CLOSED not in t.name}, key=str)
     if not members:
         return None
     for u in members:
@@ -127,5 +128,5 @@ def widest(types: Iterable[Primitive]) -> Primitive:
     common = join(members)
     if common in members:
         return common
-    rank = list(FITS)
-    return max(members, key=lambda t: (sum(fits(o, t) for o in members), rank.index(t.name), t.args))
+    rank = {name: i for i, name in enumerate(FITS)}
+    return max(members, key=lambda t: (sum(fits(o, t) for o in members), rank.get(t.name, -1), t.args))

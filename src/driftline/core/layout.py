@@ -22,6 +22,7 @@ TAKES: dict[str, frozenset[str] | None] = {
     "hour": _TIMES - {"date"},
 }
 COUNTED = ("bucket", "truncate")  # have a number
+MOST = 2**31 - 1  # which is an int of Java's
 TIMES = ("year", "month", "day", "hour")
 
 

@@ -134,6 +134,10 @@ class Table(Protocol):
         """The table's rows, as they are now."""
         ...
 
+    def fillable(self, schema: Schema) -> Schema:
+        """The schema without the columns that Spark cannot write."""
+        ...
+
     def readable(self, schema: Schema) -> Schema:
         """The schema without the columns that Spark cannot read."""
         ...

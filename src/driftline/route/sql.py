@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from itertools import count
 
+from driftline.core.closed import CLOSED
 from driftline.core.types import Field, List, Map, Primitive, Struct, Type
 
 _SPARK = {
@@ -69,7 +70,7 @@ def spark_type(type_: Type) -> str:
         case Primitive("decimal", args):
             return f"decimal({args[0]},{args[1]})"
         case Primitive(base):
-            return _SPARK.get(base, base)
+            return "void" if base.endswith(CLOSED) else _SPARK.get(base, base)
         case List(element):
             return f"array<{spark_type(element)}>"
         case Map(key, value):

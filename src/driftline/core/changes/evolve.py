@@ -25,7 +25,7 @@ from driftline.core.changes.values import (
     UnsetProperties,
 )
 from driftline.core.definition import DISTRIBUTION, Definition
-from driftline.core.layout import COUNTED, IDENTITY, TIMES, PartitionField, SortField
+from driftline.core.layout import COUNTED, IDENTITY, MOST, TIMES, PartitionField, SortField
 from driftline.core.naming import MARK
 from driftline.core.schema_json import type_name
 from driftline.core.types import Struct, dotted
@@ -191,9 +191,10 @@ class _Evolution:
         if any(not isinstance(self.draft.find(term.path[:i]).type, Struct) for i in range(len(term.path))):
             raise DataError(f"{dotted(term.path)} is inside a list or a map, and so has many values a row")
         transform = term.transform
-        if transform.name in COUNTED and not transform.n:
+        if transform.name in COUNTED and not 0 < (transform.n or 0) <= MOST:
             raise UsageError(
-                f"{transform.name} needs a number from 1", f"write {transform.name}(8, {dotted(term.path)})"
+                f"{transform.name} needs a number from 1 to {MOST}",
+                f"write {transform.name}(8, {dotted(term.path)})",
             )
         if not transform.takes(column.type):
             raise DataError(

@@ -139,6 +139,10 @@ class DuckLakeTable:
 
         return read(self.spark, self.catalog.read(look), self.name)
 
+    def fillable(self, schema: Schema) -> Schema:
+        """The schema: Spark writes all of it."""
+        return schema
+
     def readable(self, schema: Schema) -> Schema:
         """The schema: Spark reads all of it."""
         return schema

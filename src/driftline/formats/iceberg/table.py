@@ -29,7 +29,7 @@ from driftline.formats.iceberg.gateway import (
     text_map,
 )
 from driftline.formats.iceberg.transaction import Transaction
-from driftline.formats.iceberg.unread import partial, readable, unreadable
+from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
 from driftline.route.sql import literal
 from driftline.route.sql import name as quoted
 
@@ -201,6 +201,10 @@ class IcebergTable:
             return self.spark.table(self.full_name)
         except UnsupportedOperationException as error:
             raise unreadable(self.name, self.load().schema) or error from error
+
+    def fillable(self, schema: Schema) -> Schema:
+        """The schema without the columns that Spark cannot write."""
+        return fillable(schema)
 
     def readable(self, schema: Schema) -> Schema:
         """The schema without the columns that Spark cannot read."""
