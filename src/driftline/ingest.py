@@ -28,7 +28,7 @@ from driftline.failure import explained
 from driftline.formats.base import CommitConflict, State, Table, Transaction
 from driftline.observe.observation import Observation
 from driftline.report.result import Result, result
-from driftline.rewrite import lossy_rewrites, rewrites, rewritten_rows
+from driftline.rewrite import check_readable, lossy_rewrites, rewrites, rewritten_rows
 from driftline.route.columns import LOST
 from driftline.settings import as_properties, from_properties
 from driftline.source.base import Guessing, Source
@@ -244,6 +244,7 @@ def _append(
     struct = transaction.schema.struct if rewritten else transaction.row
     rows = batch.source.rows(planned, struct, settings)
     if rewritten:
+        check_readable(batch.table, planned.before)
         old = batch.table.read()
         there = old.count()
         return (

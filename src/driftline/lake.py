@@ -346,13 +346,13 @@ class Table:
         state = self.state()
         contract = from_properties(state.properties).contract
         left_out = excluded_paths(contract)
-        columns = state.schema.struct.fields
+        columns = self.format.readable(state.schema).struct.fields
         beside = [f.name for f in columns if is_metadata(f.doc)]
         data = Struct(tuple(f for f in columns if f.name not in beside))
         with spooled(files) as (sources, names):
             return verify(
                 self.lake.spark,
-                self.format.read().drop(*beside),
+                self.format.read_readable().drop(*beside),
                 replace(state.schema, struct=data),
                 sources,
                 format,

@@ -23,6 +23,7 @@ from driftline.engine import PLAIN, configured
 from driftline.errors import DataError, UsageError, no_table
 from driftline.failure import explained
 from driftline.formats.base import CommitConflict, State, Table
+from driftline.rewrite import check_readable
 from driftline.route.fold import Fold
 from driftline.route.lost import Folding
 from driftline.settings import PREFIX, from_properties
@@ -136,6 +137,7 @@ def _resolve(
 ) -> Resolved:
     settings = from_properties(state.properties)
     plan = resolution(state.schema, path, to, settings)
+    check_readable(table, state.schema)
     folding = Folding(state.schema.struct, plan, Fold(settings.mark))
     transaction = None if dry_run else table.transaction(state, pinned=True)
     try:

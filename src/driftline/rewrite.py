@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from driftline.core.changes import Change, RewriteColumn
 from driftline.core.routes import ColumnRoute, Conflict, FieldRoute, RecordRoute, Settings, facet_of
 from driftline.core.shape import FieldShape, Place, Seen
-from driftline.core.types import Map, Path, Schema, Struct, Type, peel
+from driftline.core.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
+from driftline.errors import DataError
 from driftline.route import select, typed_source
 from driftline.route.sql import name
 from driftline.source.typed_conflicts import offends
@@ -19,10 +20,25 @@ from driftline.source.typed_conflicts import offends
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.formats.base import Table
+
 
 def rewrites(changes: Iterable[Change]) -> list[RewriteColumn]:
     """Those of the changes that need the table's rows written anew."""
     return [change for change in changes if isinstance(change, RewriteColumn)]
+
+
+def check_readable(table: Table, schema: Schema) -> None:
+    """That Spark can read all of the table's rows. Raises DataError, which names the column, where it cannot."""
+    readable = table.readable(schema)
+    if readable == schema:
+        return
+    for path, f in schema.walk():
+        if isinstance(f.type, Primitive) and readable.find(path) is None:
+            raise DataError(
+                f"{table.name}: its rows cannot be written anew: Spark cannot read {dotted(path)}, which is {f.type}",
+                "give the column another type by the engine that made it, or drop it",
+            )
 
 
 def rewritten_rows(table: DataFrame, before: Schema, after: Struct, settings: Settings) -> DataFrame:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from driftline.errors import DataError
 from driftline.formats.ducklake import Catalog, DuckLakeTable
+from driftline.formats.ducklake import scan as scanning
 from lake.ducklake_peer import peer, rows_by_duckdb, rows_of, run, same
 
 
@@ -152,6 +153,56 @@ def test_compacted_files(table: DuckLakeTable, tmp_path: Path) -> None:
     assert len(same(table, tmp_path)) == 20
 
 
+@pytest.mark.parametrize(
+    "rewrite", ["rewrite_data_files('lk', delete_threshold => 0.01)", "merge_adjacent_files('lk')"]
+)
+def test_rewritten_files_have_the_defaults_of_what_they_lack(
+    table: DuckLakeTable, tmp_path: Path, rewrite: str
+) -> None:
+    """DuckDB rewrites old files as they are: without the columns that came later."""
+    run(table.catalog, f"CREATE TABLE lk.s.t ({NESTED})")
+    for _ in range(2):
+        run(table.catalog, f"INSERT INTO lk.s.t {ROWS}")
+    run(
+        table.catalog,
+        "ALTER TABLE lk.s.t ADD COLUMN added INTEGER DEFAULT 4",
+        "ALTER TABLE lk.s.t ADD COLUMN s.n INTEGER DEFAULT 5",
+        "ALTER TABLE lk.s.t ADD COLUMN l.element.j DOUBLE DEFAULT 1.5",
+        "ALTER TABLE lk.s.t ADD COLUMN m.value.v DATE DEFAULT '2026-01-02'",
+        "DELETE FROM lk.s.t WHERE a = 2 OR a IS NULL",
+        f"CALL ducklake_{rewrite}",
+    )
+    assert {row["c4"] for row in same(table, tmp_path)} == {4}
+    run(
+        table.catalog,
+        "INSERT INTO lk.s.t SELECT * FROM lk.s.t",
+        "INSERT INTO lk.s.t (a) VALUES (7)",
+        "INSERT INTO lk.s.t (a, added, s) VALUES (8, NULL, {'x': 1, 'y': 'r', 'n': NULL})",
+        "ALTER TABLE lk.s.t ADD COLUMN later VARCHAR DEFAULT 'x'",
+        "DELETE FROM lk.s.t WHERE a = 7",
+        "CALL ducklake_merge_adjacent_files('lk')",
+        "CALL ducklake_rewrite_data_files('lk', delete_threshold => 0.01)",
+    )
+    rows = same(table, tmp_path)
+    assert {(row["c0"], row["c4"], row["c5"]) for row in rows} == {(1, 4, "x"), (8, None, "x")}
+
+
+def test_only_files_that_may_lack_a_default_are_opened(
+    table: DuckLakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[list[str]] = []
+    ids = scanning.ids_in
+    monkeypatch.setattr(scanning, "ids_in", lambda paths: (opened.append(paths), ids(paths))[1])
+    run(table.catalog, "CREATE TABLE lk.s.t (a INTEGER)", "INSERT INTO lk.s.t VALUES (1)")
+    table.read()
+    assert opened == []
+    run(
+        table.catalog, "ALTER TABLE lk.s.t ADD COLUMN b INTEGER DEFAULT 4", "INSERT INTO lk.s.t VALUES (2, 3)"
+    )
+    assert rows_of(table.read()) == ['{"c0":1,"c1":4}', '{"c0":2,"c1":3}']
+    assert [len(paths) for paths in opened] == [1]
+
+
 def test_files_from_elsewhere(table: DuckLakeTable, tmp_path: Path) -> None:
     (tmp_path / "p=1").mkdir()
     run(
@@ -164,6 +215,61 @@ def test_files_from_elsewhere(table: DuckLakeTable, tmp_path: Path) -> None:
         "ALTER TABLE lk.s.t DROP COLUMN s.x",
     )
     assert {row["c4"] for row in same(table, tmp_path)} == {1}
+
+
+# As a folder has it, for each type; the same text may be spelled in several ways.
+IN_PATHS = {
+    "VARCHAR": (
+        "hello%20world",
+        "a+b",
+        "%41%2F%C3%A9",
+        "é",
+        "%",
+        "%zz",
+        "",
+        "NULL",
+        "__HIVE_DEFAULT_PARTITION__",
+    ),
+    "INTEGER": ("5", "-5", "%35", "", "null", "__HIVE_DEFAULT_PARTITION__"),
+    "TINYINT": ("-128",),
+    "SMALLINT": ("-1",),
+    "BIGINT": ("9223372036854775807",),
+    "UTINYINT": ("255",),
+    "USMALLINT": ("65535",),
+    "UINTEGER": ("4294967295",),
+    "UBIGINT": ("18446744073709551615",),
+    "FLOAT": ("0.1",),
+    "DOUBLE": ("1e3", "0.1"),
+    "DECIMAL(9,2)": ("1.5",),
+    "BOOLEAN": ("t", "false"),
+    "DATE": ("2026-01-02",),
+    "TIMESTAMP": ("2026-01-02%2003%3A04%3A05.678901", "2026-01-02 03:04:05"),
+    "TIMESTAMP_S": ("2026-01-02%2003%3A04%3A05",),
+    "TIMESTAMP_MS": ("2026-01-02%2003%3A04%3A05.123",),
+    "TIMESTAMPTZ": ("2026-01-02%2003%3A04%3A05%2B02",),
+    "UUID": ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",),
+    "BLOB": ("abc", "%5Cx00"),
+    "JSON": ("%7B%22a%22%3A1%7D",),
+}
+
+
+def test_values_in_paths(table: DuckLakeTable, tmp_path: Path) -> None:
+    columns = {f"p{i}": (type_, texts) for i, (type_, texts) in enumerate(IN_PATHS.items())}
+    declared = ", ".join(f"{name} {type_}" for name, (type_, _) in columns.items())
+    run(table.catalog, f"CREATE TABLE lk.s.t (a INTEGER, {declared})")
+    for n in range(max(len(texts) for _, texts in columns.values())):
+        keys = [f"{name}={texts[min(n, len(texts) - 1)]}" for name, (_, texts) in columns.items()]
+        folder = tmp_path.joinpath("in", *keys, "p0=second")
+        folder.mkdir(parents=True)
+        run(
+            table.catalog,
+            f"COPY (SELECT {n}::INTEGER AS a) TO '{folder}/x=1.parquet'",
+            f"CALL ducklake_add_data_files('lk', 't', '{folder}/x=1.parquet', schema => 's', hive_partitioning => true)",
+        )
+    rows = same(table, tmp_path)
+    assert [row["c1"] for row in rows][:2] == ["hello world", "a+b"]
+    run(table.catalog, "DELETE FROM lk.s.t WHERE a = 1", "ALTER TABLE lk.s.t RENAME p0 TO q")
+    assert len(same(table, tmp_path)) == len(rows) - 1
 
 
 def test_every_type(table: DuckLakeTable, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from driftline.core.types import Field, List, Map, Primitive, Schema, Struct, Type, decimal, fixed
+from driftline.core.types import Expression, Field, List, Map, Primitive, Schema, Struct, Type, decimal, fixed
 
 _SPELLED = {"timestamp": "timestamptz", "timestamp_ntz": "timestamp"}
 _READ = {spelled: name for name, spelled in _SPELLED.items()}
@@ -65,7 +65,9 @@ def _fields(struct: Struct) -> list[dict[str, Any]]:
             entry["doc"] = f.doc
         if f.initial_default is not None:
             entry["initial-default"] = f.initial_default
-        if f.write_default is not None:
+        if isinstance(f.write_default, Expression):
+            entry["write-default-expression"] = f.write_default.sql  # Iceberg has no such thing
+        elif f.write_default is not None:
             entry["write-default"] = f.write_default
         out.append(entry)
     return out

@@ -59,11 +59,22 @@ BIG_DECIMAL = decimal(38, 18)
 
 
 @dataclass(frozen=True, slots=True)
+class Expression:
+    """A default that an engine computes as it writes, in the SQL of that engine: ``dialect``."""
+
+    sql: str
+    dialect: str
+
+    def __str__(self) -> str:
+        return self.sql
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """A column, or a field of a struct. Id 0 means: not yet given by the table.
 
     ``initial_default`` is what rows older than the column read, ``write_default`` what a record without a value gets:
-    both as Iceberg's JSON writes them.
+    both as Iceberg's JSON writes them, or an expression.
     """
 
     name: str
@@ -110,7 +121,7 @@ class Map:
 
 
 Type: TypeAlias = "Primitive | Struct | List | Map"
-Default: TypeAlias = bool | int | float | str | None
+Default: TypeAlias = bool | int | float | str | Expression | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from driftline.core.naming import MARK, marked_key
-from driftline.core.types import Map, Primitive, Struct, Type, peel
+from driftline.core.types import Expression, Map, Primitive, Struct, Type, peel
 from driftline.verify.values import Cell, Pairs, Reading, has_value, holds, is_nothing, routed
 
 Steps: TypeAlias = "tuple[str | int, ...]"
@@ -272,7 +272,8 @@ def _by_default(column: Column, stored: Any) -> bool:
             return all(_by_default(column.value, x) for x in stored.values())
     type_ = column.type
     return stored is None or (
-        type_ is not None and any(holds(type_, stored, x, Reading()) for x in column.defaults)
+        type_ is not None
+        and any(isinstance(x, Expression) or holds(type_, stored, x, Reading()) for x in column.defaults)
     )
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from driftline.core.changes.values import Literal
 from driftline.core.schema_json import type_name
-from driftline.core.types import Default, Primitive, Schema, Type
+from driftline.core.types import Default, Expression, Primitive, Schema, Type
 from driftline.errors import DataError
 
 _BITS = {"int": 31, "long": 63}
@@ -27,8 +27,8 @@ def default_json(type_: Type, value: Literal) -> Default:
 
     Raises DataError where the column cannot hold it exactly.
     """
-    if value is None:
-        return None
+    if value is None or isinstance(value, Expression):
+        return value
     if not isinstance(type_, Primitive):
         raise DataError(
             f"{type_name(type_)} can have no default but NULL", "give its fields defaults, one by one"
@@ -81,6 +81,8 @@ def shown(value: Literal) -> str:
             return str(value)
         case bytes():
             return f"X'{value.hex()}'"
+        case Expression():
+            return value.sql
         case datetime() | date() | time():
             return f"'{value.isoformat()}'"
         case _:

@@ -15,9 +15,11 @@ from uuid import UUID
 
 from driftline.core.layout import IDENTITY, Transform
 from driftline.core.shape import Place
-from driftline.core.types import UNKNOWN, Field, Path, Type
+from driftline.core.types import UNKNOWN, Expression, Field, Path, Type
 
-Literal: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime | time | UUID | None
+Literal: TypeAlias = (
+    bool | int | float | Decimal | str | bytes | date | datetime | time | UUID | Expression | None
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 VERSION = "1.0"
 PATIENCE = 60.0  # seconds that a locked catalog is tried again
+BESIDE = 5.0  # the same, where this process itself has it open: whoever has may be waiting for us
 
 _EXTENSIONS = {"duckdb": (), "sqlite": ("sqlite_scanner",), "postgres": ("postgres_scanner",)}
 _TYPES = {"duckdb": "DUCKDB", "sqlite": "SQLITE", "postgres": "POSTGRES"}
@@ -33,6 +34,8 @@ _BUSY = re.compile(
     r"[Cc]onflict on tuple|duplicate key|UNIQUE constraint failed|PRIMARY KEY or UNIQUE constraint|"
     r"[Tt]ransactionContext Error|database schema has changed|database table is locked|cannot commit transaction",
 )
+_OPEN = re.compile(r'already attached by database "(?:__ducklake_metadata_)?([^"]*)"')
+_NEWER = re.compile(r"database file with version number \d+, but we can only read versions between")
 _PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|\S+)|(?<=://)[^/\s@]+(?=@)", re.IGNORECASE)
 _MISSING = re.compile(r"ducklake_metadata|does not exist")
 
@@ -162,22 +165,40 @@ class Catalog:
     def _retried(self, once: Callable[[], T]) -> T:
         import duckdb
 
-        until = time.monotonic() + PATIENCE
-        pause = 0.02
+        begun, pause = time.monotonic(), 0.02
         while True:
             try:
                 return once()
             except duckdb.Error as error:
-                text = _told(error)
-                if not _BUSY.search(str(error)):
-                    raise SetupError(
-                        f"the DuckLake catalog {self.shown} does not answer: {text}",
-                        hint="`driftline doctor` looks for the cause",
-                    ) from error
-                if time.monotonic() > until:
+                text, waited = _told(error), time.monotonic() - begun
+                beside = _OPEN.search(str(error))
+                if (beside and waited > BESIDE) or not (beside or _BUSY.search(str(error))):
+                    raise self._refused(error, beside and beside[1]) from error
+                if waited > PATIENCE:
                     raise CommitConflict(f"the DuckLake catalog {self.shown} stays locked: {text}") from error
                 time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  no secret hangs on it
                 pause = min(pause * 1.5, 1.0)
+
+    def _refused(self, error: Exception, name: str | None) -> SetupError:
+        """Why the catalog is not to be had. ``name``: under which DuckDB has it in this process."""
+        import duckdb
+
+        if name is not None:
+            return SetupError(
+                f"DuckDB has the DuckLake catalog {self.shown} attached in this process, as {name}: "
+                "only one of its connections may have the file",
+                hint=f'DETACH {name} there, or keep the catalog where both can have it open: catalog = "sqlite"',
+            )
+        if _NEWER.search(str(error)):
+            return SetupError(
+                f"the DuckLake catalog {self.shown} was made by DuckDB 2 or later, and DuckDB {duckdb.__version__}, "
+                "by which it is read here, does not open such files",
+                hint="make it with DuckDB 1.5, or keep it in SQLite or PostgreSQL",
+            )
+        return SetupError(
+            f"the DuckLake catalog {self.shown} does not answer: {_told(error)}",
+            hint="`driftline doctor` looks for the cause",
+        )
 
 
 class Connection:

@@ -6,9 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from driftline.core.naming import caseless
-from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
+from driftline.core.types import (
+    Default,
+    Expression,
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    children,
+    dotted,
+)
 from driftline.errors import DataError
-from driftline.formats.ducklake.defaults import from_text, to_text
+from driftline.formats.ducklake.defaults import from_text, to_text, write_default
 from driftline.formats.ducklake.types import promotes, read_type, write_type
 
 COMMENT = "comment"  # the tag that DuckDB shows as a column's comment
@@ -27,6 +40,7 @@ class ColumnRow:
     initial_default: str | None = None
     default: str | None = None
     default_type: str = ""
+    dialect: str = "duckdb"
 
 
 def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
@@ -42,7 +56,7 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
         initial = write = None
         if isinstance(type_, Primitive):
             initial = from_text(row.initial_default, type_)
-            write = from_text(row.default, type_) if row.default_type == "literal" else None
+            write = write_default(row.default, row.default_type, row.dialect, type_)
         return Field(row.name, type_, row.id, required, docs.get(row.id), initial, write)
 
     def nested(row: ColumnRow) -> Type:
@@ -101,7 +115,7 @@ def _row(
             not (field.required and top),
             to_text(field.initial_default, field.type, where),
             to_text(field.write_default, field.type, where) or "NULL",
-            "literal" if plain else "",
+            _default_type(field.write_default) if plain else "",
         )
     if type_ != _kind(old.type, where) and not promotes(known.type.lower(), type_):
         raise DataError(
@@ -117,9 +131,13 @@ def _row(
         row = replace(
             row,
             default=to_text(field.write_default, field.type, where) or "NULL",
-            default_type="literal",
+            default_type=_default_type(field.write_default),
         )
     return row
+
+
+def _default_type(default: Default) -> str:
+    return "expression" if isinstance(default, Expression) else "literal"
 
 
 def _kind(type_: Type, where: str) -> str:

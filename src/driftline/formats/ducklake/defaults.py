@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.values import Literal
-from driftline.core.types import Default, Field, Primitive, Schema, Struct, Type
+from driftline.core.types import Default, Expression, Field, Primitive, Schema, Struct, Type
 from driftline.errors import DataError
+from driftline.formats.ducklake.engine import literal as sql_text
 from driftline.formats.ducklake.types import READ, read_type, spark_name
 from driftline.route.sql import literal
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
 _WHOLE = ("int", "long", *(name for name in READ if "int" in name))
+
+_NUMBER, _MOMENT = r"-?\d+(\.\d+)?", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
+# Text that means the same to DuckDB, to Spark and here.
+_PLAIN = {
+    "boolean": "true|false",
+    "int": r"-?\d+",
+    "float": _NUMBER,
+    "double": _NUMBER,
+    "decimal": _NUMBER,
+    "date": r"\d{4}-\d\d-\d\d",
+    "timestamp": _MOMENT + r"[+-]\d\d(:\d\d)?",
+    "timestamp_ntz": _MOMENT,
+}
 
 
 def from_text(text: str | None, type_: Primitive) -> Default:
@@ -25,8 +39,30 @@ def from_text(text: str | None, type_: Primitive) -> Default:
     >>> from_text("5", LONG), from_text("2026-01-02 03:04:05+00", TIMESTAMP)
     (5, '2026-01-02T03:04:05+00:00')
     """
-    if text is None or text == "NULL":
+    return None if text is None or text == "NULL" else value_of(text, type_)
+
+
+def write_default(text: str | None, kind: str | None, dialect: str | None, type_: Primitive) -> Default:
+    """What new rows get: a value, or an expression of DuckDB's, as is a value in other words than its own."""
+    if text is None or (text == "NULL" and kind != "expression"):
         return None
+    if kind == "expression":
+        return Expression(text, dialect or "")
+    plain = _PLAIN.get("int" if type_.name in _WHOLE else type_.name)
+    return (
+        value_of(text, type_)
+        if not plain or re.fullmatch(plain, text)
+        else Expression(sql_text(text), "duckdb")
+    )
+
+
+def value_of(text: str, type_: Primitive) -> Default:
+    """DuckDB's text of a value as a default.
+
+    >>> from driftline.core.types import BINARY
+    >>> value_of("a\\\\x00", BINARY)
+    '6100'
+    """
     match type_.name:
         case "boolean":
             return text.lower() in ("true", "t", "1")
@@ -37,7 +73,7 @@ def from_text(text: str | None, type_: Primitive) -> Default:
         case "timestamp" | "timestamp_ntz":
             return re.sub(r"([+-]\d\d)$", r"\1:00", text.replace(" ", "T", 1))
         case "binary":
-            return None  # read by its text, never written
+            return _bytes(text).hex()
         case _:
             return text
 
@@ -46,11 +82,15 @@ def to_text(value: Default, type_: Type, where: str) -> str | None:
     """A default as DuckLake keeps it; None where there is none. Raises DataError where it can keep none."""
     if value is None:
         return None
-    if not isinstance(type_, Primitive) or type_.name == "binary" or value == "NULL":
+    if not isinstance(type_, Primitive) or value == "NULL":
         raise DataError(f"{where}: DuckLake has no such default: {value!r}", hint="leave the default out")
+    if isinstance(value, Expression):
+        return value.sql
     match type_.name:
         case "boolean":
             return str(value).lower()
+        case "binary":
+            return re.sub("(..)", r"\\x\1", str(value))
         case "timestamp":
             return re.sub(r"([+-]\d\d):00$", r"\1", str(value).replace("T", " ", 1))
         case "timestamp_ntz":
@@ -62,25 +102,28 @@ def to_text(value: Default, type_: Type, where: str) -> str | None:
 def to_sql(text: str, type_: Primitive, where: str) -> str:
     """DuckLake's text of a default as an expression of Spark's."""
     if type_.name == "binary":
-        # \x00 escapes, as DuckDB prints a blob.
-        raw = re.sub(r"\\x([0-9A-Fa-f]{2})", lambda m: chr(int(m[1], 16)), text).encode("latin-1")
-        return f"X'{raw.hex()}'"
+        return f"X'{_bytes(text).hex()}'"
     spelled = spark_name(type_, where)
     if spelled == "timestamp" and not re.search(r"[+-]\d\d(:\d\d)?$|Z$", text):
         text += "+00"
     return f"cast({literal(text)} as {spelled})"
 
 
+def _bytes(text: str) -> bytes:
+    """A blob as DuckDB prints it: with escapes as \\x00."""
+    return re.sub(r"\\x([0-9A-Fa-f]{2})", lambda m: chr(int(m[1], 16)), text).encode("latin-1")
+
+
 def defaults_ever(connection: Connection, table: int) -> dict[int, frozenset[Literal]]:
     """The defaults that each column of the table has had, by its id, as far as its snapshots are there."""
     rows = connection.rows(
-        "SELECT column_id, column_type, initial_default, default_value FROM meta.ducklake_column WHERE table_id = ? "
-        "AND (initial_default IS NOT NULL OR (default_value <> 'NULL' AND default_value_type = 'literal'))",
+        "SELECT column_id, column_type, initial_default, default_value, default_value_type, default_value_dialect FROM meta.ducklake_column WHERE table_id = ? "
+        "AND (initial_default IS NOT NULL OR default_value <> 'NULL')",
         [table],
     )
     fields = []
-    for column, kind, initial, later in rows:
+    for column, kind, initial, later, sort, dialect in rows:
         type_ = read_type(str(kind))
-        given = from_text(initial, type_), from_text(later, type_)
+        given = from_text(initial, type_), write_default(later, sort, dialect, type_)
         fields.append(Field(str(column), type_, int(column), False, None, *given))
     return defaults_of([Schema(Struct(tuple(fields)))])

@@ -69,6 +69,8 @@ class Columns:
         text = self.defaults.get(field.id)
         if text is None or not isinstance(field.type, Primitive):
             return "null"
+        if why := self.refused(field.type, field.name):
+            return f"raise_error({literal(why)})"
         return to_sql(text, field.type, f"{self.table}.{field.name}")
 
     def rebuilt(
@@ -114,7 +116,8 @@ class Columns:
             h = f"lower(hex({x}))"
             cuts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
             joined = ", ".join(f"substr({h}, {start}, {size})" for start, size in cuts)
-            return f"if({x} is null, null, concat_ws('-', {joined}))"
+            # DuckDB's files have 16 bytes; Spark, where a default is one, writes the text.
+            return f"case when length({x}) = 16 then concat_ws('-', {joined}) else cast({x} as string) end"
         return x
 
     def spark(self, type_: Type, where: str) -> DataType:

@@ -100,6 +100,19 @@ def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schem
     ]
 
 
+def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
+    """The field ids that stand in each file's footer, nested ones too."""
+    if not paths:
+        return {}
+    out = dict.fromkeys(paths, frozenset[int]())
+    with instance() as duckdb:
+        found = duckdb.execute(
+            "SELECT file_name, list(field_id) FROM parquet_schema(?) WHERE field_id IS NOT NULL GROUP BY ALL",
+            [[plain(path) for path in paths]],
+        ).fetchall()
+    return out | {name: frozenset(map(int, ids)) for name, ids in found}
+
+
 def plain(path: str) -> str:
     """A path in which DuckDB finds no glob.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.formats.ducklake.columns import ColumnRow
 from driftline.formats.ducklake.snapshot import columns_of
+from driftline.formats.ducklake.types import read_type, why_unreadable
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
@@ -99,24 +100,24 @@ def _read(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str, s
         x = f"decode({x})"
     if kind != "duckdb":
         x = f"CAST({x} AS {duckdb_type(row, below)})"
-    return _renamed(x, row, below, 0)
+    return for_spark(x, row, below)
 
 
-def _renamed(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], depth: int) -> str:
+def for_spark(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], depth: int = 0) -> str:
     """The value with its fields named by id; what Spark has as text, as text."""
     inner = below.get(row.id, [])
     e = f"e{depth}"
     match row.type.lower():
         case "struct":
             made = ", ".join(
-                f"'__f{f.id}': {_renamed(f'{x}.{_quoted(f.name)}', f, below, depth + 1)}" for f in inner
+                f"'__f{f.id}': {for_spark(f'{x}.{_quoted(f.name)}', f, below, depth + 1)}" for f in inner
             )
             return f"CASE WHEN {x} IS NULL THEN NULL ELSE {{{made}}} END"
         case "list":
-            return f"list_transform({x}, lambda {e}: {_renamed(e, inner[0], below, depth + 1)})"
+            return f"list_transform({x}, lambda {e}: {for_spark(e, inner[0], below, depth + 1)})"
         case "map":
             key, value = sorted(inner, key=lambda f: f.name != "key")
-            entry = f"{{'key': {_renamed(f'{e}.key', key, below, depth + 1)}, 'value': {_renamed(f'{e}.value', value, below, depth + 1)}}}"
+            entry = f"{{'key': {for_spark(f'{e}.key', key, below, depth + 1)}, 'value': {for_spark(f'{e}.value', value, below, depth + 1)}}}"
             return f"map_from_entries(list_transform(map_entries({x}), lambda {e}: {entry}))"
         case "uuid" | "json":
             return f"CAST({x} AS VARCHAR)"
@@ -130,8 +131,8 @@ def _renamed(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], d
             return f"CAST({x} AS DECIMAL(20,0))"
         case "timestamp_s" | "timestamp_ms":
             return f"CAST({x} AS TIMESTAMP)"
-        case _:
-            return x
+        case name:
+            return f"CAST({x} AS VARCHAR)" if why_unreadable(read_type(name)) else x
 
 
 def duckdb_type(row: ColumnRow, below: dict[int | None, list[ColumnRow]]) -> str:
@@ -146,7 +147,12 @@ def duckdb_type(row: ColumnRow, below: dict[int | None, list[ColumnRow]]) -> str
             key, value = sorted(inner, key=lambda f: f.name != "key")
             return f"MAP({duckdb_type(key, below)}, {duckdb_type(value, below)})"
         case name:
-            return _DUCKDB.get(name, name.upper())
+            return duckdb_name(name)
+
+
+def duckdb_name(name: str) -> str:
+    """DuckDB's name of one of DuckLake's types without children."""
+    return _DUCKDB.get(name, name.upper())
 
 
 def renew_inlined_table(

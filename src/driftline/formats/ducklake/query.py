@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import ParseException
+from pyspark.errors import AnalysisException, ParseException
 
+from driftline.errors import DataError
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.snapshot import LIVE, latest, live
 from driftline.formats.ducklake.table import DuckLakeTable
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CATALOG = "lake"  # may stand before a namespace
+_ROUTINE = re.compile(r"UNRESOLVED_ROUTINE\] Cannot resolve routine ((?:`[^`]+`\.?)+)")
 _NAMES = ("UnresolvedRelation", "UnresolvedTableOrView", "UnresolvedTable")
 
 
 def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
-    """Runs a statement with tables named ``namespace.table``, and ``VERSION AS OF`` a snapshot if asked.
+    """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot, or ``TIMESTAMP
+    AS OF`` a time, if asked.
 
-    Raises UsageError for one that does more than read.
+    Raises UsageError for one that does more than read, DataError for views and macros, which are DuckDB's to run.
     """
     must_read(spark, text, "DuckDB runs it")
     session: Any = spark._jsparkSession
@@ -36,8 +40,10 @@ def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
         case "ShowNamespacesCommand":
             return spark.createDataFrame([(n,) for n in namespaces(catalog)], "namespace string")
         case "ShowTables":
-            wanted = [part.split(".")[0] for part in _strings(plan.child(), "nameParts")][-1:]
+            wanted = _strings(plan.namespace(), "multipartIdentifier")[-1:]
             found = [pair for pair in tables(catalog) if not wanted or pair[0] == wanted[0]]
+            if plan.pattern().isDefined():
+                found = [pair for pair in found if _like(pair[1], str(plan.pattern().get()))]
             return spark.createDataFrame(found, "namespace string, tableName string")
     units = text.encode("utf-16-le")  # as Java counts
     # From the end, so that what stands before keeps its place. A subquery is met twice.
@@ -47,7 +53,42 @@ def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
             if relation.travel is not None:
                 units = _cut(units, *relation.travel, "")
             units = _cut(units, relation.start, relation.stop, view)
-    return spark.sql(units.decode("utf-16-le"))
+    try:
+        return spark.sql(units.decode("utf-16-le"))
+    except AnalysisException as error:
+        if match := _ROUTINE.search(str(error)):
+            _foreign(catalog, tuple(re.findall(r"`((?:[^`]|``)+)`", match[1])), "macro")
+        raise
+
+
+def _like(name: str, pattern: str) -> bool:
+    """Whether the name is one of the pattern's, as Spark has them: ``*`` is anything, ``|`` stands between several."""
+    parts = (".*".join(map(re.escape, part.strip().split("*"))) for part in pattern.split("|"))
+    return re.fullmatch("|".join(parts), name, re.IGNORECASE) is not None
+
+
+def _foreign(catalog: Catalog, name: tuple[str, ...], kind: str) -> None:
+    """Raises DataError where the lake has a view, or a macro, of this name."""
+    parts = _short(name)
+    if len(parts) != 2 or not catalog.exists():
+        return
+    at = catalog.read(latest)
+    found = catalog.read(
+        lambda c: c.rows(
+            f"SELECT 1 FROM meta.ducklake_{kind} v JOIN meta.ducklake_schema s ON s.schema_id = v.schema_id "
+            f"WHERE lower(s.schema_name) = lower(?) AND lower(v.{kind}_name) = lower(?) AND {live('v')} AND {live('s')}",
+            [*parts, at, at, at, at],
+        )
+    )
+    if found:
+        raise DataError(
+            f"{'.'.join(parts)} is a {kind} in DuckDB's SQL, which Spark does not run",
+            hint="ask DuckDB, or write out here what it stands for",
+        )
+
+
+def _short(parts: tuple[str, ...]) -> tuple[str, ...]:
+    return parts[1:] if len(parts) == 3 and parts[0] == CATALOG else parts
 
 
 def _cut(units: bytes, start: int, stop: int, text: str) -> bytes:
@@ -88,27 +129,45 @@ def tables(catalog: Catalog) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """A table's name in the text; ``travel``: where its VERSION AS OF stands, for ``snapshot``."""
+    """A table's name in the text; ``travel``: where its VERSION or TIMESTAMP AS OF stands, for ``snapshot`` or ``time``."""
 
     parts: tuple[str, ...]
     start: int
     stop: int
     travel: tuple[int, int] | None = None
     snapshot: int | None = None
+    time: str | None = None
 
 
 def _view(spark: SparkSession, catalog: Catalog, relation: _Relation) -> str | None:
-    parts = (
-        relation.parts[1:] if len(relation.parts) == 3 and relation.parts[0] == CATALOG else relation.parts
-    )
+    parts = _short(relation.parts)
     if len(parts) != 2 or any("." in part for part in parts):
         return None
     table = DuckLakeTable(spark, catalog, ".".join(parts))
-    if not table.load(relation.snapshot).exists:
+    snapshot = relation.snapshot
+    if relation.time is not None:
+        snapshot = _snapshot_at(spark, catalog, relation.time)
+    if not table.load(snapshot).exists:
+        _foreign(catalog, parts, "view")
         return None
-    name = quoted(table.name if relation.snapshot is None else f"{table.name}@{relation.snapshot}")
-    table.read(relation.snapshot).createOrReplaceTempView(name)
+    name = quoted(table.name if snapshot is None else f"{table.name}@{snapshot}")
+    table.read(snapshot).createOrReplaceTempView(name)
     return name
+
+
+def _snapshot_at(spark: SparkSession, catalog: Catalog, time: str) -> int:
+    """The newest snapshot of this time, an expression of Spark's. Raises DataError where there is none."""
+    row = spark.sql(f"SELECT unix_micros(cast({time} AS timestamp))").head()
+    assert row is not None
+    found = catalog.read(
+        lambda c: c.one(
+            "SELECT max(snapshot_id) FROM meta.ducklake_snapshot WHERE epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) <= ?",
+            [row[0]],
+        )
+    )
+    if found is None or found[0] is None:
+        raise DataError(f"there is no snapshot as of {time}", hint="those of the past may have been expired")
+    return int(found[0])
 
 
 def _relations(node: Any) -> Iterator[_Relation]:
@@ -116,9 +175,11 @@ def _relations(node: Any) -> Iterator[_Relation]:
     kind = node.getClass().getSimpleName()
     if kind == "RelationTimeTravel":
         (inner,) = _relations(node.relation())
-        version = node.version()
+        version, time, span = node.version(), node.timestamp(), _span(node)
+        if time.isDefined():
+            yield _Relation(inner.parts, inner.start, inner.stop, span, time=str(time.get().sql()))
+            return
         if version.isDefined() and str(version.get()).isdecimal():
-            span = _span(node)
             yield _Relation(inner.parts, inner.start, inner.stop, span, int(str(version.get())))
             return
         raise ParseException("a DuckLake table is read at a snapshot: VERSION AS OF and its number")

@@ -7,7 +7,7 @@ them. So the files are read under names that nobody has, ``__f`` and the id, and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,10 @@ from driftline.core.types import Struct
 from driftline.engine import literally
 from driftline.formats.ducklake.expressions import Columns, target
 from driftline.formats.ducklake.files import unchanged
+from driftline.formats.ducklake.hive import hive_values
 from driftline.formats.ducklake.inlined import InlinedRows
 from driftline.formats.ducklake.scan import Scan, Shelf
-from driftline.route.sql import literal, name
+from driftline.route.sql import name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -68,22 +69,38 @@ def _of_mapped(
     rows = scan.mappings[shelf.mapping]
     names = {row.id: row for row in rows}
     struct = scan.state.schema.struct
-    present = [f for f in struct.fields if f.id in names]
-    inside = [f for f in present if not names[f.id].hive and not columns.refused(f.type, "")]
+    readable = [f for f in struct.fields if f.id in names and not columns.refused(f.type, "")]
+    inside = [f for f in readable if not names[f.id].hive]
+    hive = {f.id: names[f.id].name for f in readable if names[f.id].hive}
     schema = StructType([columns.by_name(f, names, shelf) for f in inside])
     frame = _live(spark, _loaded(spark, schema, paths), scan, shelf, paths)
-    source: dict[int, str] = {f.id: name(names[f.id].name) for f in inside}
-    for f in present:
-        if names[f.id].hive:
-            key = literal(f"/{names[f.id].name}=([^/]*)/".replace("\\", "\\\\"))
-            value = f"url_decode(regexp_extract(_metadata.file_path, {key}, 1))"
-            source[f.id] = f"nullif({value}, '__HIVE_DEFAULT_PARTITION__')"
+    if hive:
+        frame = _with_hive(spark, frame, scan, hive, paths, columns.table)
     made = []
     for f in struct.fields:
-        lost = columns.missing(f) if f.id not in names else None
-        x = lost or columns.rebuilt(f.type, source.get(f.id, ""), shelf.missing, names, f.name)
+        if f.id in hive:
+            x = f"__h{f.id}"
+        elif f.id in names:
+            x = columns.rebuilt(f.type, name(names[f.id].name), shelf.missing, names, f.name)
+        else:
+            x = columns.missing(f)
         made.append(F.expr(x).cast(columns.spark(f.type, f.name)).alias(f.name))
     return frame.select(*made)
+
+
+def _with_hive(
+    spark: SparkSession, frame: DataFrame, scan: Scan, keys: Mapping[int, str], paths: list[str], table: str
+) -> DataFrame:
+    """The frame with what stands in the paths of its files: a column ``__h`` and its id for each of ``keys``."""
+    from pyspark.sql import functions as F
+
+    said = _as_spark_says(spark)
+    rows = {keys[row.id]: row for row in scan.state.columns if row.id in keys}
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    values = spark.createDataFrame(hive_values({path: said(path) for path in paths}, rows, zone, table))
+    return frame.withColumn(_PATH, _bare_path()).join(
+        F.broadcast(values.withColumnRenamed("path", _PATH)), _PATH, "left"
+    )
 
 
 def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns: Columns) -> DataFrame:
@@ -91,7 +108,8 @@ def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns:
     from pyspark.sql import functions as F
 
     has = {row.id for row in rows.columns}
-    frame = spark.createDataFrame(rows.rows)
+    # Spark computes all columns of rows that it holds itself, before it knows which are asked for: also one that fails.
+    frame = spark.createDataFrame(rows.rows).coalesce(1)
     missing = frozenset(i for i in columns.defaults if i not in has)
     made = []
     for f in struct.fields:

@@ -102,7 +102,7 @@ def _column(row: ColumnRow, table: int, snapshot: int) -> dict[str, object]:
         "nulls_allowed": row.nullable,
         "parent_column": row.parent,
         "default_value_type": row.default_type,
-        "default_value_dialect": "duckdb",
+        "default_value_dialect": row.dialect,
     }
 
 

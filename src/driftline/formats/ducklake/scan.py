@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from driftline.errors import DataError
+from driftline.formats.ducklake.files import ids_in, unchanged
 from driftline.formats.ducklake.inlined import InlinedRows, inlined_rows
 from driftline.formats.ducklake.mapping import own_mappings
 from driftline.formats.ducklake.retyped import earlier_types
@@ -60,7 +61,6 @@ def scan(connection: Connection, state: LakeState) -> Scan:
     table, at = state.table, state.snapshot
     assert table is not None
     assert at is not None
-    lacking = _lacking(connection, state)
     own = own_mappings(connection, table.id)
     deleted_rows = _inlined_deletes(connection, table.id, at)
     shelves: dict[Shelf, list[str]] = {}
@@ -80,6 +80,7 @@ def scan(connection: Connection, state: LakeState) -> Scan:
         for id_, begin, path, relative, size, *_ in found
     }
     types = earlier_types(connection, state, sizes)
+    lacking = _lacking(connection, state, sizes, {int(row[0]): row[6] for row in found})
     for id_, _, path, _, _, partial, mapping, key, delete, delete_relative, format_ in found:
         if key is not None:
             raise DataError(f"the file {path} is encrypted: Spark cannot read it")
@@ -115,57 +116,53 @@ def scan(connection: Connection, state: LakeState) -> Scan:
     )
 
 
-def _lacking(connection: Connection, state: LakeState) -> dict[int, frozenset[int]]:
-    """For each file the columns with a default that it does not have: it was written while the table had not got them."""
+def _lacking(
+    connection: Connection,
+    state: LakeState,
+    files: Mapping[int, tuple[str, int, int]],
+    mappings: Mapping[int, int | None],
+) -> dict[int, frozenset[int]]:
+    """For each file the columns with a default that it does not have. By file: path, size, first snapshot; mapping.
+
+    When a file was written does not tell: DuckDB rewrites old ones without the columns that came later.
+    """
     assert state.table is not None
     table = state.table.id
     wanted = {row.id for row in state.columns if row.initial_default is not None}
     if not wanted:
         return {}
     listed = ", ".join(map(str, sorted(wanted)))
-    spans: dict[int, list[tuple[int, int | None]]] = {}
-    for column, begin, end in connection.rows(
-        f"SELECT column_id, begin_snapshot, end_snapshot FROM meta.ducklake_column "
+    has: dict[int, set[int]] = {}
+    for file, column in connection.rows(
+        "SELECT data_file_id, column_id FROM meta.ducklake_file_column_stats "
         f"WHERE table_id = ? AND column_id IN ({listed})",
         [table],
     ):
-        spans.setdefault(int(column), []).append((int(begin), None if end is None else int(end)))
-    # A file says of each column that it has how many values there are.
-    has = {
-        (int(file), int(column))
-        for file, column in connection.rows(
-            "SELECT data_file_id, column_id FROM meta.ducklake_file_column_stats "
-            f"WHERE table_id = ? AND column_id IN ({listed})",
-            [table],
-        )
-    }
-    mapped = set(
-        connection.rows(
-            "SELECT m.mapping_id, n.target_field_id FROM meta.ducklake_column_mapping m "
-            f"JOIN meta.ducklake_name_mapping n USING (mapping_id) WHERE m.table_id = ? AND n.target_field_id IN ({listed})",
-            [table],
-        )
-    )
-    out = {}
-    for file, begin, mapping in connection.rows(
-        "SELECT data_file_id, begin_snapshot, mapping_id FROM meta.ducklake_data_file WHERE table_id = ?",
+        has.setdefault(int(file), set()).add(int(column))
+    mapped: dict[int, set[int]] = {}
+    for mapping, column in connection.rows(
+        "SELECT m.mapping_id, n.target_field_id FROM meta.ducklake_column_mapping m "
+        f"JOIN meta.ducklake_name_mapping n USING (mapping_id) WHERE m.table_id = ? AND n.target_field_id IN ({listed})",
         [table],
     ):
-        if mapping is not None:
-            missing = {column for column in wanted if (mapping, column) not in mapped}
-        else:
-            missing = {
-                column
-                for column in wanted
-                if (file, column) not in has and not _covers(spans.get(column, []), int(begin))
-            }
-        if missing:
-            out[int(file)] = frozenset(missing)
+        mapped.setdefault(int(mapping), set()).add(int(column))
+    # Statistics of a column say that the file has it; whoever wrote none is asked.
+    asked = [i for i in files if mappings[i] is None and not wanted <= has.get(i, set())]
+    unchanged({path: size for path, size, _ in map(files.__getitem__, asked)}, f"table {table}")
+    footers = ids_in([files[i][0] for i in asked])
+    out = {}
+    for i, (path, *_) in files.items():
+        mapping = mappings[i]
+        there = (
+            mapped.get(mapping, set())
+            if mapping is not None
+            else footers[path]
+            if path in footers
+            else has[i]
+        )
+        if missing := wanted - there:
+            out[i] = frozenset(missing)
     return out
-
-
-def _covers(spans: list[tuple[int, int | None]], snapshot: int) -> bool:
-    return any(begin <= snapshot and (end is None or snapshot < end) for begin, end in spans)
 
 
 def _inlined_deletes(connection: Connection, table: int, at: int) -> dict[int, list[int]]:

@@ -139,7 +139,8 @@ def columns_of(connection: Connection, table: int, at: int) -> list[ColumnRow]:
     """The table's columns at a snapshot, nested ones too."""
     rows = connection.rows(
         f"""SELECT column_id, column_order, column_name, column_type, parent_column,
-            CAST(nulls_allowed AS BOOLEAN), initial_default, default_value, default_value_type
+            CAST(nulls_allowed AS BOOLEAN), initial_default, default_value, default_value_type,
+            default_value_dialect
             FROM meta.ducklake_column WHERE table_id = ? AND {LIVE} ORDER BY column_order, column_id""",
         [table, at, at],
     )
@@ -154,6 +155,7 @@ def columns_of(connection: Connection, table: int, at: int) -> list[ColumnRow]:
             initial,
             default,
             kind or "",
+            dialect or "duckdb",
         )
-        for id_, order, name, type_, parent, nullable, initial, default, kind in rows
+        for id_, order, name, type_, parent, nullable, initial, default, kind, dialect in rows
     ]

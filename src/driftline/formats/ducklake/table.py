@@ -16,6 +16,7 @@ from driftline.formats.ducklake.engine import quoted
 from driftline.formats.ducklake.layout import Layout, laid, layout
 from driftline.formats.ducklake.snapshot import LakeState, load, split
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.ducklake.types import readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,12 +145,12 @@ class DuckLakeTable:
         return schema
 
     def readable(self, schema: Schema) -> Schema:
-        """The schema: Spark reads all of it."""
-        return schema
+        """The schema without the columns, and fields in them, of types that Spark cannot read."""
+        return readable(schema)
 
     def read_readable(self) -> DataFrame:
-        """The table's rows as they are now."""
-        return self.read()
+        """The table's rows as they are now, without what Spark cannot read."""
+        return self.read_as(readable(self.load().schema))
 
     def read_as(self, schema: Schema) -> DataFrame:
         """The table's rows, as they would be with another schema."""

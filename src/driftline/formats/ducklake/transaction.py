@@ -7,18 +7,23 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from driftline.core.changes import Change
 from driftline.core.changes.apply import Draft
-from driftline.core.types import Schema, Struct
-from driftline.errors import SetupError
+from driftline.core.types import Default, Expression, Schema, Struct
+from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.catalog import UnknownError
 from driftline.formats.ducklake.commit import commit
+from driftline.formats.ducklake.evaluate import values_of, with_values
 from driftline.formats.ducklake.files import removed
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.write import write
+from driftline.route.sql import no_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,11 +55,15 @@ class DuckLakeTransaction:
         self._said: list[str] = []
         self._folders: list[str] = []
         self._with: list[DuckLakeTransaction] = []
+        self._values: dict[int, Default] | None = None
 
     @property
     def schema(self) -> Schema:
-        """The schema inside the transaction."""
-        return self._wanted.schema
+        """The schema inside the transaction. Defaults that are expressions have their value of this batch."""
+        if self._values is None:
+            zone = self.table.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+            self._values = values_of(self._wanted.schema, zone)
+        return with_values(self._wanted.schema, self._values)
 
     @property
     def row(self) -> Struct:
@@ -64,7 +73,8 @@ class DuckLakeTransaction:
     def evolve(self, changes: Iterable[Change]) -> None:
         """Applies the changes. Raises DataError where DuckLake has no such column."""
         base = self.base
-        draft = Draft(self.schema, base.last_id if base is not None else self.schema.highest_id())
+        now = self._wanted.schema
+        draft = Draft(now, base.last_id if base is not None else now.highest_id())
         for change in changes:
             draft.make(change)
             self._said.append(f"{change.action} {'.'.join(change.path)}")
@@ -74,10 +84,25 @@ class DuckLakeTransaction:
         """Writes the frame's rows, which must have the table's columns; returns how many were written."""
         folder = f"{uuid.uuid4().hex}/"
         self._folders.append(self._wanted.folder + folder)
-        files = write(frame, self.schema, self._wanted.keys, self._wanted.folder, folder, self.table.name)
+        try:
+            files = write(
+                frame, self._wanted.schema, self._wanted.keys, self._wanted.folder, folder, self.table.name
+            )
+        except (PySparkException, Py4JError) as error:
+            self._without_value(error)
+            raise
         self._summary = {**self._summary, **summary}
         self._wanted.files += files
         return sum(file.rows for file in files)
+
+    def _without_value(self, error: Exception) -> None:
+        """Raises DataError where a record lacks a value whose default has none."""
+        for f in self.schema.struct.fields:
+            if isinstance(f.write_default, Expression) and no_value(f) in str(error):
+                raise DataError(
+                    f"{self.table.name}: {no_value(f)}: DuckDB computes none that is the same for all rows",
+                    hint=f"ALTER TABLE {self.table.name} ALTER COLUMN {f.name} DROP DEFAULT, or bring records that have a value for it",
+                ) from error
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows in place of all that are there; returns how many."""
@@ -137,7 +162,7 @@ class DuckLakeTransaction:
             raise CommitConflict(f"{self.table.name} has changed since the batch was planned")
         wanted = self._wanted
         other = DuckLakeTransaction(
-            self.table, now, self.schema, wanted.folder, wanted.keys, pinned=wanted.pinned
+            self.table, now, wanted.schema, wanted.folder, wanted.keys, pinned=wanted.pinned
         )
         other._wanted.files, other._wanted.properties = self._wanted.files, self._wanted.properties
         other._summary, other._said, other._folders = self._summary, self._said, self._folders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from driftline.core.types import (
     BINARY,
@@ -15,7 +16,12 @@ from driftline.core.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    List,
+    Map,
     Primitive,
+    Schema,
+    Struct,
+    Type,
     decimal,
 )
 from driftline.errors import DataError
@@ -35,7 +41,9 @@ BOTH: dict[str, Primitive] = {
 }
 SYNONYMS = {"timestamp_us": "timestamp"}
 # DuckLake's types whose names ours have too, though they are not the same thing to Spark.
-OTHER = {"uuid": "duckdb_uuid", "time": "duckdb_time", "variant": "duckdb_variant"}
+OTHER = {
+    name: f"duckdb_{name}" for name in ("uuid", "time", "variant", "timestamp_ns", "geometry", "unknown")
+}
 
 # Read only: what Spark holds all of their values in. Ours have nothing of the kind, so that no value of a batch
 # goes there: it gets a column beside.
@@ -68,6 +76,7 @@ REFUSED: dict[str, str] = {
 
 # Ours that DuckLake has no type for.
 UNWRITTEN: dict[str, str] = {
+    "unknown": "it has no values",
     "time": "Spark's Parquet writer has no type for it",
     "uuid": "Spark writes it as text, DuckLake's files hold 16 bytes",
     "fixed": "DuckLake's blob has no length",
@@ -135,6 +144,50 @@ def spark_name(type_: Primitive, where: str) -> str:
             hint="change the column's type with DuckDB, or read the table with it",
         )
     return READ[theirs]
+
+
+def written_as(type_: Primitive) -> str:
+    """The Spark type, as DDL, in which a batch writes the column: text, which DuckDB casts, for what Spark cannot read.
+
+    Nothing but null and the column's default goes there.
+
+    >>> written_as(read_type("int128")), written_as(read_type("int8"))
+    ('string', 'tinyint')
+    """
+    return "string" if why_unreadable(type_) else spark_name(type_, "")
+
+
+def readable(schema: Schema) -> Schema:
+    """The schema without what Spark cannot read, at any depth.
+
+    >>> from driftline.core.types import Field
+    >>> text, time = Field("a", STRING, 1), Field("b", read_type("time"), 2)
+    >>> str(readable(Schema(Struct((text, time, Field("c", List(time.type), 3), Field("d", Struct((text, time)), 4))))).struct)
+    'struct<a: string, d: struct<a: string>>'
+    """
+
+    def of(type_: Type) -> Type | None:
+        match type_:
+            case Struct(fields):
+                made = tuple(replace(f, type=inner) for f in fields if (inner := of(f.type)) is not None)
+                return Struct(made) if made or not fields else None
+            case List(element):
+                inner = of(element)
+                return None if inner is None else replace(type_, element=inner)
+            case Map(key, value):
+                one, other = of(key), of(value)
+                return None if one is None or other is None else replace(type_, key=one, value=other)
+            case Primitive():
+                return None if why_unreadable(type_) else type_
+
+    struct = of(schema.struct)
+    assert isinstance(struct, Struct | None)
+    return replace(schema, struct=struct or Struct())
+
+
+def why_unreadable(type_: Primitive) -> str | None:
+    """Why Spark cannot read the type; None where it can."""
+    return REFUSED.get(_THEIRS.get(type_.name, type_.name))
 
 
 def promotes(old: str, new: str) -> bool:

@@ -12,7 +12,7 @@ from driftline.errors import DataError
 from driftline.formats.ducklake.files import DataFile, describe, listed, moved, removed
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.partition import duckdb_folder, partitioned, with_partition
-from driftline.formats.ducklake.types import spark_name
+from driftline.formats.ducklake.types import written_as
 from driftline.route.sql import name as quoted
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def spark_type(type_: Type, where: str) -> DataType:
         case Map(key, value):
             return MapType(spark_type(key, where), spark_type(value, where), True)
         case Primitive():
-            return parsed(spark_name(type_, where))
+            return parsed(written_as(type_))
 
 
 def parsed(ddl: str) -> DataType:
