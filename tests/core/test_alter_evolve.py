@@ -22,6 +22,7 @@ from driftline.core.changes import (
     RenameColumn,
     SetDefault,
     SetDoc,
+    SetIdentifiers,
     SetSortOrder,
     SortTerm,
     Term,
@@ -29,8 +30,10 @@ from driftline.core.changes import (
     apply,
     diff,
     evolve,
+    in_words,
     stages,
 )
+from driftline.core.changes.evolve import evolved as evolved_with
 from driftline.core.definition import Definition
 from driftline.core.naming import caseless, marked_key
 from driftline.core.types import (
@@ -42,6 +45,7 @@ from driftline.core.types import (
     List,
     Map,
     Path,
+    Primitive,
     Schema,
     Struct,
     Type,
@@ -283,6 +287,33 @@ def test_the_layout_follows_a_rename() -> None:
     after = evolve(defined(START), [AddPartitionField(Term(("a",))), RenameColumn(("a",), "z")])
     (found,) = after.partition
     assert (found.name, after.path_of(found.source)) == ("a", ("z",))
+
+
+def test_names_in_any_letter_case_where_one_is_meant() -> None:
+    """Engines refuse such a table; those that tell letter cases apart make it all the same."""
+    both = defined(schema("id: int, ID: int, s: {Key: int, kEY: int, other: int}"))
+    assert evolve(both, [DropColumn(("ID",))]).schema.struct.get("id") is not None
+    assert evolve(both, [DropColumn(("S", "kEY"))]).schema.find(("s", "Key")) is not None
+    for change, named in (
+        (DropColumn(("Id",)), "Id could be id and ID"),
+        (DropColumn(("s", "key"), if_exists=True), "s.key could be s.Key and s.kEY"),
+        (AddPartitionField(Term(("iD",))), "iD could be id and ID"),
+        (SetSortOrder((SortTerm(Term(("s", "KEY"))),)), "s.KEY could be s.Key and s.kEY"),
+        (MoveColumn(("s", "other"), Position("key")), "s.key could be s.Key and s.kEY"),
+        (SetIdentifiers((("Id",),)), "Id could be id and ID"),
+        (WidenColumn(("s",), Struct((Field("KEY", INT),))), "s.KEY could be s.Key and s.kEY"),
+    ):
+        with pytest.raises(Refused) as caught:
+            evolve(both, [change])
+        assert caught.value.error.message == named
+
+
+def test_a_whole_type_is_told_as_what_it_comes_to() -> None:
+    wanted = Struct(
+        (Field("X", LONG), Field("n", Primitive("int16")), Field("t", Struct((Field("u", decimal(5, 2)),))))
+    )
+    _, made = evolved_with(defined(START), [WidenColumn(("S",), wanted)])
+    assert [in_words(change) for change in made] == ["s.x is now long", "new s.n int", "s.y dropped"]
 
 
 def test_an_upgrade_is_part_of_it() -> None:

@@ -9,7 +9,7 @@ from driftline import quarantine
 from driftline.alter.notes import notes
 from driftline.alter.request import Request
 from driftline.core import record
-from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolve
+from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolved
 from driftline.errors import DataError, UsageError
 from driftline.formats.iceberg import CommitConflict, IcebergTable
 from driftline.settings import from_properties
@@ -60,7 +60,7 @@ def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: 
         before = alteration.before
         settings = from_properties(before.properties)
         try:
-            after = evolve(before, request.changes, mark=settings.mark, upgrade=upgrade)
+            after, changes = evolved(before, request.changes, mark=settings.mark, upgrade=upgrade)
         except Refused as refused:
             raise request.explained(refused) from None
         columns = diff(before.schema, after.schema)
@@ -74,7 +74,6 @@ def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: 
             continue
         made = draft.definition
         told = (*notes(before.schema, made.schema, columns, settings), *draft.warnings)
-        changes = tuple(request.changes)
         return Altered(table.name, changes, columns, told, made.schema.id, made.format_version)
     raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from driftline.core.types import (
     BINARY,
     BOOLEAN,
@@ -87,8 +89,20 @@ def parse_type(text: str) -> Type:
 
 
 def held(type_: Type) -> Type:
-    """The type of ours that holds it."""
-    return HOLDS.get(type_.name, type_) if isinstance(type_, Primitive) else type_
+    """The type of ours that holds it, inside of nested types too.
+
+    >>> str(held(List(Primitive("int16"))))
+    'list<int>'
+    """
+    match type_:
+        case Primitive(name):
+            return HOLDS.get(name, type_)
+        case Struct(fields):
+            return Struct(tuple(replace(f, type=held(f.type)) for f in fields))
+        case List(element):
+            return replace(type_, element=held(element))
+        case Map(key, value):
+            return replace(type_, key=held(key), value=held(value))
 
 
 class TypeReader(Words):
@@ -103,7 +117,7 @@ class TypeReader(Words):
         while self.got("["):
             if not self.got("]"):
                 self.stop("a list has no fixed length here", "write []")
-            made = List(held(made))
+            made = List(made)
         return made
 
     def _type(self) -> Type:
@@ -112,14 +126,14 @@ class TypeReader(Words):
         match word:
             case "array" | "list":
                 close = self.open()
-                element = self.type()
+                element = self.exact_type()
                 self.need(close)
                 return List(element)
             case "map":
                 close = self.open()
-                key = self.type()
+                key = self.exact_type()
                 self.need(",")
-                value = self.type()
+                value = self.exact_type()
                 self.need(close)
                 return Map(key, value)
             case "struct" | "row":
@@ -191,7 +205,7 @@ class TypeReader(Words):
         """A field of a struct: ``name: type``, or without the colon."""
         name = self.name("a field's name")
         self.got(":")
-        return Field(name, self.type())
+        return Field(name, self.exact_type())
 
 
 class _HintReader(TypeReader):

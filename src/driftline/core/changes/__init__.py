@@ -3,7 +3,7 @@
 
 from driftline.core.changes.apply import apply, fresh
 from driftline.core.changes.diff import diff, stages
-from driftline.core.changes.evolve import Refused, evolve
+from driftline.core.changes.evolve import Refused, evolve, evolved
 from driftline.core.changes.text import details, in_words, to_dict, told
 from driftline.core.changes.values import (
     AddColumn,
@@ -72,6 +72,7 @@ __all__ = [
     "details",
     "diff",
     "evolve",
+    "evolved",
     "fresh",
     "in_words",
     "stages",

@@ -144,8 +144,7 @@ class Checker:
             return None
         what = f"{dotted(change.path)}: {type_name(old)} cannot become {type_name(new)}"
         if not (isinstance(old, Primitive) and isinstance(new, Primitive)):
-            fields = "change its fields one by one: add, drop, or give one a wider type"
-            raise DataError(what, fields if children(old) and children(new) else _another(old))
+            raise DataError(what, _another(old))
         if not promotes(old, new):
             if (old.name, new.name) in (("date", "timestamp_ntz"), ("unknown", new.name)):
                 why = "format v3 allows it, but Iceberg's library refuses it: "

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.check import Checker
 from driftline.core.changes.names import clashes, missing, nearest
+from driftline.core.changes.reshape import reshaped
+from driftline.core.changes.spelling import meant, spelled
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
+    ColumnChange,
     DropColumn,
     DropPartitionField,
     RenameColumn,
@@ -23,12 +26,13 @@ from driftline.core.changes.values import (
     TableChange,
     Term,
     UnsetProperties,
+    WidenColumn,
 )
 from driftline.core.definition import DISTRIBUTION, Definition
 from driftline.core.layout import COUNTED, IDENTITY, MOST, TIMES, PartitionField, SortField
 from driftline.core.naming import MARK
 from driftline.core.schema_json import type_name
-from driftline.core.types import Struct, dotted
+from driftline.core.types import Path, Struct, Type, children, dotted
 from driftline.errors import DataError, DriftlineError, UsageError
 
 VERSION = "format-version"
@@ -52,15 +56,25 @@ class Refused(Exception):
 def evolve(
     before: Definition, changes: Sequence[TableChange], *, mark: str = MARK, upgrade: bool = False
 ) -> Definition:
-    """The definition after all changes, one after the other. Names may meet on the way, so long as they are apart at
-    the end: two columns can be swapped. ``upgrade``: to format v3. Raises Refused."""
+    """The definition that `evolved` gives."""
+    return evolved(before, changes, mark=mark, upgrade=upgrade)[0]
+
+
+def evolved(
+    before: Definition, changes: Sequence[TableChange], *, mark: str = MARK, upgrade: bool = False
+) -> tuple[Definition, tuple[TableChange, ...]]:
+    """The definition after all changes, one after the other, and the single changes that they came to, with names as the
+    table has them. Names may meet on the way, so long as they are apart at the end: two columns can be swapped.
+
+    ``upgrade``: to format v3. Raises Refused.
+    """
     evolution = _Evolution(before, mark, upgrade)
     for step, change in enumerate(changes):
         try:
             evolution.make(step, change)
         except DriftlineError as error:
             raise Refused(step, error) from error
-    return evolution.end()
+    return evolution.end(), tuple(evolution.done)
 
 
 @dataclass(slots=True)
@@ -73,6 +87,7 @@ class _Evolution:
         default_factory=dict
     )  # ids of columns to the step that named or dropped them
     dropped: dict[int, int] = field(default_factory=dict)
+    done: list[TableChange] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         last = max(self.now.last_column, self.now.schema.highest_id())
@@ -81,7 +96,12 @@ class _Evolution:
             self.now = replace(self.now, format_version=max(3, self.now.format_version))
 
     def make(self, step: int, change: TableChange) -> None:
+        change = spelled(self.draft, change)
         match change:
+            case WidenColumn(path, type_) if children(type_):
+                for one in self.reshaped(path, type_):
+                    self.column(step, one)
+                return
             case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetPartitioning():
                 self.now = replace(self.now, partition=self.partitioned(change))
             case SetSortOrder(terms):
@@ -103,6 +123,12 @@ class _Evolution:
                 )
             case _:
                 self.column(step, change)
+                return
+        self.done.append(change)
+
+    def reshaped(self, path: Path, type_: Type) -> list[ColumnChange]:
+        old = Checker(self.draft, self.now.format_version).at(path).type
+        return list(reshaped(path, old, type_))
 
     def column(self, step: int, change: TableChange) -> None:
         assert not isinstance(change, RenameTable)
@@ -116,6 +142,7 @@ class _Evolution:
         if isinstance(checked, RenameColumn):
             self.named[self.draft.find(checked.path).id] = step
         self.draft.make(checked)
+        self.done.append(checked)
         if isinstance(checked, AddColumn):
             self.named[last + 1] = step
 
@@ -207,8 +234,10 @@ class _Evolution:
             source = self.source(wanted)
             found = [f for f in self.now.partition if (f.source, f.transform) == (source, wanted.transform)]
         else:
-            source = next((f.id for path, f in self.draft.schema.walk() if dotted(path) == wanted), 0)
-            found = [f for f in self.now.partition if f.name == wanted]
+            columns = {dotted(path): f.id for path, f in self.draft.schema.walk()}
+            source = columns.get(meant(wanted, columns) or "", 0)
+            name = meant(wanted, (f.name for f in self.now.partition))
+            found = [f for f in self.now.partition if f.name == name]
             found += [f for f in self.now.partition if (f.source, f.transform) == (source, IDENTITY)]
         if found:
             return found[0]

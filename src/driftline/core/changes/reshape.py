@@ -1,0 +1,77 @@
+"""A whole nested type in place of another, as changes of what is inside it: by name, so that ids and values stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from driftline.core.changes.spelling import meant
+from driftline.core.changes.values import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    RequireColumn,
+    SetDoc,
+    WidenColumn,
+)
+from driftline.core.naming import unmarked
+from driftline.core.schema_json import type_name
+from driftline.core.type_text import held
+from driftline.core.types import Field, List, Map, Path, Struct, Type
+from driftline.errors import DataError
+
+
+def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
+    """What makes the type at ``path`` the new one, as DuckDB does: fields of the same name stay in their places and get
+    the wider type, new ones come at the end, and those that the new type lacks are dropped.
+
+    ``old`` is the type that is there. Raises UsageError for a name that is ambiguous, DataError for another map key.
+    """
+    match old, new:
+        case Struct(fields), Struct(wanted):
+            twins = paired(fields, wanted, path)
+            for f in wanted:
+                twin = twins.get(f.name)
+                if twin is None:
+                    yield AddColumn(path, held_field(f))
+                else:
+                    yield from _of_field((*path, twin.name), twin, f)
+            staying = {twin.name for twin in twins.values()}
+            yield from (DropColumn((*path, f.name)) for f in fields if f.name not in staying)
+        case List(element), List(wanted_element):
+            yield from reshaped((*path, "element"), element, wanted_element)
+        case Map(key, value), Map(wanted_key, wanted_value):
+            if type_name(key) != type_name(held(wanted_key)):
+                raise DataError(
+                    f"{'.'.join(path)}.key: the keys of a map cannot change", f"they are {type_name(key)}"
+                )
+            yield from reshaped((*path, "value"), value, wanted_value)
+        case _:
+            if old != new:
+                yield WidenColumn(path, new)
+
+
+def paired(fields: tuple[Field, ...], wanted: tuple[Field, ...], within: Path) -> dict[str, Field]:
+    """The field that is there for each of the wanted ones, by the wanted name: one of the same spelling, else of the
+    same name in another letter case that no other wants."""
+    by_name = {f.name: f for f in fields}
+    found = {f.name: by_name[f.name] for f in wanted if f.name in by_name}
+    for f in wanted:
+        free = [name for name in by_name if name not in {twin.name for twin in found.values()}]
+        name = None if f.name in found else meant(f.name, free, within)
+        if name is not None:
+            found[f.name] = by_name[name]
+    return found
+
+
+def held_field(column: Field) -> Field:
+    """A new column in the type of ours that holds the one it was given."""
+    return replace(column, type=held(column.type))
+
+
+def _of_field(path: Path, old: Field, new: Field) -> Iterator[ColumnChange]:
+    yield from reshaped(path, old.type, new.type)
+    if new.required and not old.required:
+        yield RequireColumn(path)
+    if new.doc is not None and new.doc != unmarked(old.doc):
+        yield SetDoc(path, new.doc)

@@ -1,0 +1,108 @@
+"""Names of columns in a person's spelling: letter case is free where it is not ambiguous, as in Spark and DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from driftline.core.changes.apply import Draft
+from driftline.core.changes.values import (
+    AddColumn,
+    AddPartitionField,
+    DropColumn,
+    DropIdentifiers,
+    DropPartitionField,
+    MoveColumn,
+    Position,
+    RelaxColumn,
+    RenameColumn,
+    ReplacePartitionField,
+    RequireColumn,
+    SetDefault,
+    SetDoc,
+    SetIdentifiers,
+    SetPartitioning,
+    SetSortOrder,
+    TableChange,
+    Term,
+    WidenColumn,
+)
+from driftline.core.types import Path, Type, children, dotted
+from driftline.errors import UsageError
+
+
+def meant(name: str, known: Iterable[str], within: Path = ()) -> str | None:
+    """The known name that ``name`` means: this spelling, else the only one that differs in letter case alone.
+
+    >>> meant("ID", ["id", "at"]), meant("x", ["id"])
+    ('id', None)
+
+    Raises UsageError where several differ so. ``within``: the path of what has these names.
+    """
+    known = list(dict.fromkeys(known))
+    if name in known:
+        return name
+    found = [other for other in known if other.casefold() == name.casefold()]
+    if len(found) > 1:
+        names = " and ".join(dotted((*within, other)) for other in found)
+        raise UsageError(f"{dotted((*within, name))} could be {names}", "write it as the table has it")
+    return found[0] if found else None
+
+
+def spelled_path(draft: Draft, path: Path) -> Path:
+    """The path with each name as the table has it; from the first one on that is not there, as it is."""
+    spelled: Path = ()
+    for i, step in enumerate(path):
+        parent: Type = draft.find(spelled).type
+        name = meant(step, (f.name for f in children(parent)), spelled)
+        if name is None:
+            return (*spelled, *path[i:])
+        spelled = (*spelled, name)
+    return spelled
+
+
+def spelled(draft: Draft, change: TableChange) -> TableChange:
+    """The change with each name as the table has it. Raises UsageError for one that is ambiguous."""
+
+    def term(of: Term) -> Term:
+        return replace(of, path=spelled_path(draft, of.path))
+
+    def old(field: str | Term) -> str | Term:
+        return term(field) if isinstance(field, Term) else field
+
+    def position(parent: Path, to: Position | None) -> Position | None:
+        if to is None or to.after is None:
+            return to
+        return Position(spelled_path(draft, (*parent, to.after))[-1])
+
+    match change:
+        case AddColumn(parent, to=to):
+            parent = spelled_path(draft, parent)
+            return replace(change, parent=parent, to=position(parent, to))
+        case MoveColumn(path, to):
+            path = spelled_path(draft, path)
+            return replace(change, path=path, to=position(path[:-1], to) or to)
+        case (
+            DropColumn()
+            | RenameColumn()
+            | WidenColumn()
+            | RelaxColumn()
+            | RequireColumn()
+            | SetDefault()
+            | SetDoc()
+        ):
+            return replace(change, path=spelled_path(draft, change.path))
+        case SetIdentifiers(paths) | DropIdentifiers(paths):
+            return replace(change, paths=tuple(spelled_path(draft, path) for path in paths))
+        case AddPartitionField():
+            return replace(change, term=term(change.term))
+        case DropPartitionField():
+            return replace(change, field=old(change.field))
+        case ReplacePartitionField():
+            return replace(change, old=old(change.old), term=term(change.term))
+        case SetPartitioning(terms):
+            return replace(change, terms=tuple(map(term, terms)))
+        case SetSortOrder(sorts):
+            return replace(change, terms=tuple(replace(s, term=term(s.term)) for s in sorts))
+        case _:
+            return change
