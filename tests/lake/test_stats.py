@@ -276,16 +276,44 @@ def test_a_renamed_column_keeps_its_numbers_and_a_dropped_one_is_gone(lake, tabl
     assert "at" not in numbers
 
 
-def test_columns_beyond_those_with_metrics_are_not_known_but_counted(lake, table_name, tmp_path):
-    wide = [{f"f{i:03}": i for i in range(130)}]
-    ingest(lake, tmp_path, table_name, wide, [{"f000": 1}])
+WIDE = [{f"f{i:03}": i for i in range(130)}]
+METRICS = "write.metadata.metrics.max-inferred-column-defaults"
+
+
+def test_a_wide_table_has_statistics_of_every_column(lake, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, WIDE, [{"f000": 1, "g": "x"}])
+    numbers = of(lake.table(table_name).stats())
+    assert {path: n.values for path, n in numbers.items()} == {
+        **{f"f{i:03}": 1 for i in range(130)},
+        "f000": 2,
+        "g": 1,
+    }
+    assert (numbers["f129"].low, numbers["g"].high) == (129, "x")
+
+
+def test_a_table_that_was_made_before_gets_them_with_its_next_column(lake, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, WIDE)
+    lake.sql(f"alter table {table_name} unset tblproperties ('{METRICS}')")
     table = lake.table(table_name)
-    told, counted = table.stats(), table.stats(exact=True)
-    unknown = [path for path, n in of(told).items() if n.values is None]
-    assert len(unknown) == 30
-    assert all(of(told)[path].low is None for path in unknown)
-    assert [of(counted)[f"f{i:03}"].values for i in (0, 129)] == [2, 1]
-    assert of(counted)["f129"].low == 129
+    ingest(lake, tmp_path, table_name, WIDE)
+    assert METRICS not in table.format.load().properties
+    assert of(table.stats())["f129"].values is None
+    assert of(table.stats(exact=True))["f129"].values == 2
+    ingest(lake, tmp_path, table_name, [{"f129": 1, "g": 1}])
+    assert METRICS in table.format.load().properties
+    lake.sql(f"alter table {table_name} unset tblproperties ('{METRICS}')")
+    lake.alter(f"ALTER TABLE {table_name} DROP COLUMN g")
+    assert METRICS in table.format.load().properties
+
+
+def test_what_its_owner_says_of_metrics_stays(lake, table_name, tmp_path):
+    ingest(lake, tmp_path, table_name, [{"f000": 1}])
+    lake.sql(f"alter table {table_name} set tblproperties ('write.metadata.metrics.default' = 'none')")
+    ingest(lake, tmp_path, table_name, WIDE)
+    table = lake.table(table_name)
+    assert METRICS not in table.format.load().properties
+    lake.alter(f"ALTER TABLE {table_name} DROP COLUMN f001")
+    assert METRICS not in table.format.load().properties
 
 
 def test_maps_lists_of_lists_and_odd_names(lake, table_name):

@@ -1,7 +1,7 @@
 """Reads what an Iceberg table's metadata say of its columns: data files' metrics, and the batches that added them.
 
-No data are read. Iceberg keeps no metrics of lists and maps, nor of what is in them, and by default those of a table's
-first 100 columns only: the rest is not known here.
+No data are read. Iceberg keeps no metrics of lists and maps, nor of what is in them, and those of a table's first 100
+columns only where no property says otherwise: the rest is not known here.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from driftline.errors import DataError, no_table
 from driftline.formats.iceberg.definition import definition, step
 from driftline.formats.iceberg.gateway import failure, java_class, short, strings
 from driftline.formats.iceberg.layout_update import update_layout
+from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import frame_of, partial, unreadable, warnings
 
@@ -46,6 +47,9 @@ class Alteration:
 
         Raises DataError where Iceberg refuses.
         """
+        if after.schema.struct != self.before.schema.struct:
+            metrics = metrics_of_all(after.schema, after.properties)
+            after = replace(after, properties={**after.properties, **metrics})
         return self._draft(after, record, self._update_schema)
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> Draft:

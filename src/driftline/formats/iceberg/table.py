@@ -28,6 +28,7 @@ from driftline.formats.iceberg.gateway import (
     strings,
     text_map,
 )
+from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
 from driftline.route.sql import literal
@@ -245,7 +246,8 @@ class IcebergTable:
         java_schema = self._jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
         spec = self._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
         try:
-            made = self._catalog.newCreateTableTransaction(self._identifier, java_schema, spec, _NEW_TABLE)
+            properties = _NEW_TABLE | metrics_of_all(schema, {})
+            made = self._catalog.newCreateTableTransaction(self._identifier, java_schema, spec, properties)
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
         return Transaction(self, made, None)

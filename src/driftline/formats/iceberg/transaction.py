@@ -17,6 +17,7 @@ from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
+from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import check_left_out, fillable, left_out, taken_files, with_schema
 from driftline.formats.iceberg.upkeep import upkeep
@@ -76,6 +77,8 @@ class Transaction:
         """Applies the changes as one schema update."""
         self._changes = tuple(changes)
         update_schema(self._jvm, self._java, self._changes, self.table.name)
+        if self._changes and self.base is not None:
+            self.set(metrics_of_all(self.schema, self.base.properties))
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
