@@ -60,7 +60,9 @@ def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: 
         before = alteration.before
         settings = from_properties(before.properties)
         try:
-            after, changes = evolved(before, request.changes, mark=settings.mark, upgrade=upgrade)
+            after, changes = evolved(
+                before, request.changes, mark=settings.mark, upgrade=upgrade, nulls_of=alteration.nulls
+            )
         except Refused as refused:
             raise request.explained(refused) from None
         columns = diff(before.schema, after.schema)

@@ -4,6 +4,7 @@
 from driftline.core.changes.apply import apply, fresh
 from driftline.core.changes.diff import diff, stages
 from driftline.core.changes.evolve import Refused, evolve, evolved
+from driftline.core.changes.require import NullCount, NullsOf
 from driftline.core.changes.text import details, in_words, to_dict, told
 from driftline.core.changes.values import (
     AddColumn,
@@ -47,6 +48,8 @@ __all__ = [
     "DropPartitionField",
     "LayoutChange",
     "MoveColumn",
+    "NullCount",
+    "NullsOf",
     "Position",
     "Reason",
     "Refused",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.defaults import default_json
 from driftline.core.changes.names import missing, named, nearest
+from driftline.core.changes.require import NullsOf, require
 from driftline.core.changes.values import (
     AddColumn,
     ColumnChange,
@@ -50,6 +51,7 @@ class Checker:
 
     draft: Draft
     format_version: int
+    nulls_of: NullsOf | None = None
 
     def check(self, change: ColumnChange) -> ColumnChange | None:
         """The change, complete; None where there is nothing to do. Raises UsageError, DataError."""
@@ -73,12 +75,11 @@ class Checker:
                 self.not_identifier(column, path, "be optional")
                 return replace(change, type=column.type) if column.required else None
             case RequireColumn(path):
-                if self.at(path).required:
+                column = self.at(path)
+                if column.required:
                     return None
-                raise DataError(
-                    f"{dotted(path)} is optional, and cannot become required",
-                    "rows may hold null there; add a column that is NOT NULL with a DEFAULT",
-                )
+                require(path, column, self.nulls_of)
+                return change
             case SetDefault(path, value):
                 column = self.member(path, "given a default")
                 made = default_json(column.type, value)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.check import Checker
 from driftline.core.changes.names import clashes, missing, nearest
+from driftline.core.changes.require import NullsOf
 from driftline.core.changes.reshape import reshaped
 from driftline.core.changes.spelling import meant, spelled
 from driftline.core.changes.values import (
@@ -61,14 +62,19 @@ def evolve(
 
 
 def evolved(
-    before: Definition, changes: Sequence[TableChange], *, mark: str = MARK, upgrade: bool = False
+    before: Definition,
+    changes: Sequence[TableChange],
+    *,
+    mark: str = MARK,
+    upgrade: bool = False,
+    nulls_of: NullsOf | None = None,
 ) -> tuple[Definition, tuple[TableChange, ...]]:
     """The definition after all changes, one after the other, and the single changes that they came to, with names as the
     table has them. Names may meet on the way, so long as they are apart at the end: two columns can be swapped.
 
-    ``upgrade``: to format v3. Raises Refused.
+    ``upgrade``: to format v3. ``nulls_of``: what statistics tell of a column of the table. Raises Refused.
     """
-    evolution = _Evolution(before, mark, upgrade)
+    evolution = _Evolution(before, mark, upgrade, nulls_of)
     for step, change in enumerate(changes):
         try:
             evolution.make(step, change)
@@ -82,6 +88,7 @@ class _Evolution:
     now: Definition
     mark: str
     upgrade: bool
+    nulls_of: NullsOf | None
     draft: Draft = field(init=False)
     named: dict[int, int] = field(
         default_factory=dict
@@ -127,12 +134,15 @@ class _Evolution:
         self.done.append(change)
 
     def reshaped(self, path: Path, type_: Type) -> list[ColumnChange]:
-        old = Checker(self.draft, self.now.format_version).at(path).type
+        old = self.checker().at(path).type
         return list(reshaped(path, old, type_))
+
+    def checker(self) -> Checker:
+        return Checker(self.draft, self.now.format_version, self.nulls_of)
 
     def column(self, step: int, change: TableChange) -> None:
         assert not isinstance(change, RenameTable)
-        checked = Checker(self.draft, self.now.format_version).check(change)  # type: ignore[arg-type]
+        checked = self.checker().check(change)  # type: ignore[arg-type]
         if checked is None:
             return
         if isinstance(checked, DropColumn):

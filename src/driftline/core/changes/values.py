@@ -129,7 +129,7 @@ class MoveColumn:
 
 @dataclass(frozen=True, slots=True)
 class RequireColumn:
-    """Makes the column required: never possible where it is optional, and so only seen in tables of others."""
+    """Makes the column required, where it is certain that no row is null there."""
 
     path: Path
 

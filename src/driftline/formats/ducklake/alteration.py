@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from driftline.core.changes import NullCount
 from driftline.core.definition import Definition
-from driftline.core.types import dotted
+from driftline.core.types import Field, Path, dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, rename
 from driftline.formats.ducklake.layout import Layout
+from driftline.formats.ducklake.nulls import nulls
 from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState, split
 from driftline.formats.ducklake.transaction import AUTHOR
@@ -33,6 +35,18 @@ class DuckLakeAlteration:
         self.state = state
         self.layout = found
         self.before = definition(state, found)
+
+    def nulls(self, path: Path, column: Field) -> NullCount:
+        """In how many rows of the table, as it was loaded, the column is null: the commit fails where others have
+        written since. Raises DataError for a field that is nested."""
+        if len(path) > 1:
+            raise DataError(
+                f"{self.table.name}: {dotted(path)} is nested, and DuckLake requires no nested field"
+            )
+        table, at = self.state.table, self.state.snapshot
+        assert table is not None
+        assert at is not None
+        return self.table.catalog.read(lambda connection: nulls(connection, table.id, at, column))
 
     def change(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
         """The table as ``after`` says, in one snapshot that has ``record`` as properties.
@@ -79,6 +93,9 @@ class DuckLakeDraft:
         wanted = Wanted(self.table.name, state, after.schema, state.table.folder)
         wanted.properties = {**after.properties, **self._record}
         wanted.layout = self._from.layout, self._layout
+        required = {f.id for f in state.schema.struct.fields if f.required}
+        # What statistics have told holds for the rows that they knew.
+        wanted.pinned = any(f.required and f.id not in required for f in after.schema.struct.fields)
         wanted.removed = tuple(state.properties.keys() - wanted.properties.keys())
         said = Message(AUTHOR, "; ".join(self._record.values())[:10_000], json.dumps(dict(self._record)))
         self.table.catalog.write(lambda connection: commit(connection, [wanted], said))

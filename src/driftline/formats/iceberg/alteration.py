@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from driftline.core import changelog
-from driftline.core.changes import ColumnChange, SetIdentifiers, diff, stages
+from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
 from driftline.core.definition import Definition
 from driftline.core.schema_json import to_json
 from driftline.core.table_name import table_parts
-from driftline.core.types import VARIANT, Schema
+from driftline.core.types import VARIANT, Field, Path, Schema
 from driftline.errors import DataError, no_table
 from driftline.formats.iceberg.definition import definition, step
 from driftline.formats.iceberg.gateway import failure, java_class, short, strings
 from driftline.formats.iceberg.layout_update import update_layout
 from driftline.formats.iceberg.metrics import metrics_of_all
+from driftline.formats.iceberg.nulls import nulls
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import frame_of, partial, unreadable, warnings
 
@@ -41,6 +42,10 @@ class Alteration:
             raise no_table(table.name)
         self._java = java
         self.before: Definition = definition(self._jvm, java.operations().current())
+
+    def nulls(self, _: Path, column: Field) -> NullCount:
+        """In how many rows of the table, as it was loaded, the column is null: the commit fails where it has changed."""
+        return nulls(self.table, self._java, column)
 
     def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
         """The table as ``after`` says, in one metadata version that tells of ``record`` among its last changes.

@@ -16,6 +16,7 @@ from driftline.core.changes import (
     Position,
     RelaxColumn,
     RenameColumn,
+    RequireColumn,
     RewriteColumn,
     SetDefault,
     SetDoc,
@@ -85,6 +86,9 @@ def _update(jvm: Any, update: Any, change: ColumnChange, types: Mapping[Path, Ty
             update.updateColumn(dotted(path), _field(jvm, Field("x", type_)).type())
         case RelaxColumn(path):
             update.makeColumnOptional(dotted(path))
+        case RequireColumn(path):
+            update.allowIncompatibleChanges()
+            update.requireColumn(dotted(path))
         case DropColumn(path):
             update.deleteColumn(dotted(path))
         case RenameColumn(path, name):

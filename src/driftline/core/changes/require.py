@@ -1,0 +1,50 @@
+"""A column becomes required only where nothing that is there can be null in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from driftline.core.types import Field, Path, dotted
+from driftline.errors import DataError
+
+WAY_OUT = "add a column that is NOT NULL with a DEFAULT"
+
+
+@dataclass(frozen=True, slots=True)
+class NullCount:
+    """In how many rows a column is null, as statistics tell; in ``unknown`` rows they do not. Rows that are deleted, and
+    still in files, count too.
+
+    >>> NullCount(1, 2) + NullCount(3)
+    NullCount(nulls=4, unknown=2)
+    """
+
+    nulls: int = 0
+    unknown: int = 0
+
+    def __add__(self, other: NullCount) -> NullCount:
+        return NullCount(self.nulls + other.nulls, self.unknown + other.unknown)
+
+
+NullsOf: TypeAlias = Callable[[Path, Field], NullCount]
+
+
+def require(path: Path, column: Field, nulls_of: NullsOf | None) -> None:
+    """Raises DataError where the column holds nulls, or may."""
+    what = f"{dotted(path)} is optional, and cannot become required"
+    if nulls_of is None:
+        raise DataError(what, f"rows may hold null there; {WAY_OUT}")
+    found = nulls_of(path, column)
+    if found.nulls:
+        raise DataError(f"{what}: it is null in {_rows(found.nulls)}", f"give these a value, or {WAY_OUT}")
+    if found.unknown:
+        raise DataError(
+            f"{what}: whether it is null in {_rows(found.unknown)} is not known, for there are no statistics of it",
+            f"files that are written anew have them, but for those of structs, lists and maps; or {WAY_OUT}",
+        )
+
+
+def _rows(n: int) -> str:
+    return "1 row" if n == 1 else f"{n} rows"

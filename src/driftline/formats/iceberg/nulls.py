@@ -1,0 +1,61 @@
+"""In how many rows a column is null, as the metrics of an Iceberg table's files tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from driftline.core import changelog
+from driftline.core.changes import NullCount
+from driftline.core.schema_json import from_json
+from driftline.core.types import Field, Primitive
+
+if TYPE_CHECKING:
+    from driftline.formats.iceberg.table import IcebergTable
+
+
+def nulls(table: IcebergTable, java: Any, column: Field) -> NullCount:
+    """Of a column of the loaded table, over main and every other branch: all are read with the table's schema."""
+    jvm: Any = table.spark._jvm
+    metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
+    heads = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values() if ref["type"] == "branch"}
+    written_with = _Schemas(metadata)
+    found = NullCount()
+    for head in sorted(heads):
+        rows = table.spark.sql(
+            f"""select snapshot_id, file_sequence_number, sum(data_file.record_count) as records,
+            sum(data_file.null_value_counts[{column.id}]) as nulls,
+            sum(if(data_file.null_value_counts[{column.id}] is null, data_file.record_count, 0)) as untold
+            from {table.full_name}.entries version as of {head}
+            where status <> 2 and data_file.content = 0 group by all"""
+        ).collect()
+        for row in rows:
+            found += NullCount(row.nulls or 0)
+            if isinstance(column.type, Primitive) and written_with.lacks(column.id, row):
+                found += NullCount(row.untold if column.initial_default is None else 0)
+            else:
+                found += NullCount(unknown=row.untold)
+    return found
+
+
+class _Schemas:
+    """Which columns files were written with: by their commits, or by the changes that the table remembers."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._ids = {s["schema-id"]: _ids(s) for s in metadata["schemas"]}
+        self._by_snapshot = {s["snapshot-id"]: s.get("schema-id") for s in metadata.get("snapshots", ())}
+        changes = changelog.read(metadata.get("properties", {}))
+        self._since = changelog.written_with(changes, metadata["current-schema-id"])[::-1]
+
+    def lacks(self, column: int, row: Any) -> bool:
+        """Whether files of a commit certainly lack the column."""
+        schema = self._by_snapshot.get(row.snapshot_id)
+        if schema is None:
+            sequence = row.file_sequence_number or 0
+            schema = next((schema for since, schema in self._since if sequence >= since), None)
+        return schema in self._ids and column not in self._ids[schema]
+
+
+def _ids(schema: Any) -> Iterable[int]:
+    return frozenset(f.id for _, f in from_json(schema).walk())
