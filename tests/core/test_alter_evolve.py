@@ -20,6 +20,7 @@ from driftline.core.changes import (
     Refused,
     RelaxColumn,
     RenameColumn,
+    ReplaceColumns,
     SetDefault,
     SetDoc,
     SetIdentifiers,
@@ -314,6 +315,22 @@ def test_a_whole_type_is_told_as_what_it_comes_to() -> None:
     )
     _, made = evolved_with(defined(START), [WidenColumn(("S",), wanted)])
     assert [in_words(change) for change in made] == ["s.x is now long", "new s.n int", "s.y dropped"]
+
+
+@settings(deadline=None)
+@given(st.permutations(["a", "b", "s", "l", "m", "new", "other"]), st.integers(1, 7))
+def test_columns_are_replaced_in_the_order_given(names: list[str], n: int) -> None:
+    there = {f.name: f for f in START.struct.fields}
+    wanted = tuple(there.get(name, Field(name, INT)) for name in names[:n])
+    after, made = evolved_with(
+        defined(START), [ReplaceColumns(tuple(replace(f, required=False) for f in wanted))]
+    )
+    assert [f.name for f in after.schema.struct.fields] == names[:n]
+    for f in after.schema.struct.fields:
+        assert f == there.get(f.name, f), "with its id, type and all"
+    assert {c.path for c in made if isinstance(c, DropColumn)} == {
+        (name,) for name in there.keys() - set(names[:n])
+    }
 
 
 def test_an_upgrade_is_part_of_it() -> None:

@@ -21,6 +21,7 @@ from driftline.core.changes import (
     RelaxColumn,
     RenameColumn,
     RenameTable,
+    ReplaceColumns,
     ReplacePartitionField,
     RequireColumn,
     SetDefault,
@@ -37,7 +38,7 @@ from driftline.core.changes import (
 )
 from driftline.core.layout import Transform
 from driftline.core.schema_json import type_name
-from driftline.core.types import DOUBLE, INT, LONG, STRING, Field, decimal
+from driftline.core.types import DOUBLE, INT, LONG, STRING, Field, List, Primitive, Struct, decimal
 from driftline.core.words import tokens
 from driftline.errors import UsageError
 
@@ -102,12 +103,31 @@ AT = Term(("at",))
         ("ALTER COLUMN a TYPE bigint COMMENT 'x' AFTER b, c FIRST", [
             WidenColumn(("a",), LONG), SetDoc(("a",), "x"), MoveColumn(("a",), Position("b")), MoveColumn(("c",), Position()),
         ]),
+        # Hive's, which Spark has too
+        ("REPLACE COLUMNS (a int COMMENT 'x', b: SMALLINT NOT NULL)", [
+            ReplaceColumns((Field("a", INT, doc="x"), Field("b", Primitive("int16"), required=True))),
+        ]),
+        ("CHANGE a b bigint", [WidenColumn(("a",), LONG), RenameColumn(("a",), "b")]),
+        ("CHANGE COLUMN s.a a int COMMENT 'x' AFTER b", [
+            WidenColumn(("s", "a"), INT), SetDoc(("s", "a"), "x"), MoveColumn(("s", "a"), Position("b")),
+        ]),
+        ("CHANGE COLUMN s.a s.b int NOT NULL FIRST", [
+            WidenColumn(("s", "a"), INT), RequireColumn(("s", "a")), MoveColumn(("s", "a"), Position()),
+            RenameColumn(("s", "a"), "b"),
+        ]),
+        ("CHANGE COLUMN a TYPE bigint", [WidenColumn(("a",), LONG)]),
+        ("CHANGE a FIRST", [MoveColumn(("a",), Position())]),
+        ("ALTER a SET DATA TYPE STRUCT(b SMALLINT[], c VARCHAR)", [
+            WidenColumn(("a",), Struct((Field("b", List(Primitive("int16"))), Field("c", STRING)))),
+        ]),
         ("RENAME TO other.orders", [RenameTable("other.orders")]),
         ("ADD PARTITION FIELD bucket(16, id) AS shard", [
             AddPartitionField(Term(("id",), Transform("bucket", 16)), "shard"),
         ]),
         ("ADD PARTITION FIELD truncate(s.name, 4)", [AddPartitionField(Term(("s", "name"), Transform("truncate", 4)))]),
         ("ADD PARTITION FIELD days(at)", [AddPartitionField(Term(("at",), Transform("day")))]),
+        ("ADD PARTITION FIELD date(at)", [AddPartitionField(Term(("at",), Transform("day")))]),
+        ("ADD PARTITION FIELD date_hour(at)", [AddPartitionField(Term(("at",), Transform("hour")))]),
         ("DROP PARTITION FIELD shard", [DropPartitionField("shard")]),
         ("DROP PARTITION FIELD years(at)", [DropPartitionField(Term(("at",), Transform("year")))]),
         ("REPLACE PARTITION FIELD at_day WITH hour(at) AS h", [
@@ -116,8 +136,8 @@ AT = Term(("at",))
         ("WRITE ORDERED BY a, at DESC NULLS FIRST", [
             SetSortOrder((SortTerm(Term(("a",))), SortTerm(AT, True, True))), SetDistribution("range"),
         ]),
-        ("WRITE LOCALLY ORDERED BY (at)", [SetSortOrder((SortTerm(AT),)), SetDistribution("none", True)]),
-        ("WRITE DISTRIBUTED BY PARTITION", [SetDistribution("hash")]),
+        ("WRITE LOCALLY ORDERED BY (at)", [SetSortOrder((SortTerm(AT),))]),
+        ("WRITE DISTRIBUTED BY PARTITION", [SetSortOrder(), SetDistribution("hash")]),
         ("WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY at NULLS LAST", [
             SetSortOrder((SortTerm(AT, False, False),)), SetDistribution("hash"),
         ]),
@@ -197,6 +217,10 @@ def test_types(sql: str, type_: str) -> None:
         ("ALTER TABLE t ALTER a TYPE bigint USING a", "USING would rewrite values", "USING"),
         ("ALTER TABLE t ALTER a", "what about a?", ""),
         ("ALTER TABLE t ALTER s.a AFTER x.b", "a column stays in its struct", "x"),
+        ("ALTER TABLE t REPLACE COLUMNS (a int, a string)", "there is a column a already", "a"),
+        ("ALTER TABLE t REPLACE COLUMNS (a.b int)", "a type is missing before '.'", "."),
+        ("ALTER TABLE t CHANGE s.a x.b int", "a rename does not move a column", "x"),
+        ("ALTER TABLE t CHANGE a b", "a type is missing at the end", ""),
         ("ALTER TABLE t RENAME s.a TO x.b", "a rename does not move a column", "x"),
         ("ALTER TABLE t ADD PARTITION FIELD foo(a)", "there is no transform foo", "foo"),
         ("ALTER TABLE t ADD PARTITION FIELD bucket(a)", ", is missing before ')'", ")"),

@@ -102,9 +102,7 @@ SQL = {
 @pytest.mark.parametrize("path", ["a", "s.a"])
 def test_the_table_of_promotions_cell_by_cell(before: str, after: str, path: str) -> None:
     column = Field("a", types.read_type(before), 2)
-    table = Definition(
-        Schema(Struct((column, Field("s", Struct((replace(column, id=3),)), 1)))), calendar=True
-    )
+    table = Definition(Schema(Struct((column, Field("s", Struct((replace(column, id=3),)), 1)))))
     (statement,) = parse(f"ALTER TABLE t ALTER {path} SET TYPE {SQL[after]}")
     changes = [clause.change for clause in statement.clauses]
     if before == after or after in SEED.get(before, ()):

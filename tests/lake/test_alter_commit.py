@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from driftline import quarantine
 from driftline.core.changes import AddColumn, DropColumn, RenameColumn, SetDefault
+from driftline.core.definition import DISTRIBUTION
 from driftline.core.types import INT, LONG, Field
 from driftline.errors import DataError, UsageError
 from driftline.formats.iceberg import CommitConflict
@@ -347,3 +348,26 @@ def test_changes_do_not_touch_each_other(table: Table, lake: Lake, folder: Path,
         options = "options => map('rewrite-all', 'true')"
         lake.sql(f"call lake.system.rewrite_data_files(table => '{table.name}', {options})")
     assert len(files(table)) == 1
+
+
+@pytest.mark.parametrize("mode", [None, "range"])
+def test_write_clauses_do_as_icebergs_own_extension(lake: Lake, table_name: str, mode: str | None) -> None:
+    """What each leaves of the sort order and of the distribution mode, whatever was there before."""
+    properties = "" if mode is None else f"tblproperties ('write.distribution-mode' = '{mode}')"
+    twins = [lake.table(f"{table_name}_{who}") for who in ("iceberg", "ours")]
+    lake.sql("create namespace if not exists lake.t")
+    for one in twins:
+        lake.sql(f"create table {one.format.full_name} (a int, b int) using iceberg {properties}")
+    for clause in (
+        "LOCALLY ORDERED BY a DESC",
+        "DISTRIBUTED BY PARTITION LOCALLY ORDERED BY b",
+        "ORDERED BY bucket(4, a), b NULLS LAST",
+        "DISTRIBUTED BY PARTITION",
+        "LOCALLY ORDERED BY b",
+        "UNORDERED",
+    ):
+        lake.sql(f"alter table {twins[0].format.full_name} write {clause}")
+        alter(twins[1], f"WRITE {clause}")
+        left = [one.format.alteration().before for one in twins]
+        assert left[0].sort == left[1].sort, clause
+        assert left[0].properties.get(DISTRIBUTION) == left[1].properties.get(DISTRIBUTION), clause

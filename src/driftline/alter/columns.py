@@ -14,6 +14,7 @@ from driftline.core.changes.values import (
     Position,
     RelaxColumn,
     RenameColumn,
+    ReplaceColumns,
     RequireColumn,
     SetDefault,
     SetDoc,
@@ -22,6 +23,8 @@ from driftline.core.changes.values import (
 )
 from driftline.core.types import Field, Path, dotted
 from driftline.errors import DataError
+
+_CLAUSES = ("TYPE", "SET", "DROP", "FIRST", "AFTER", "COMMENT")  # of ALTER COLUMN
 
 
 class ColumnReader(Reader):
@@ -94,11 +97,51 @@ class ColumnReader(Reader):
     def rename(self) -> RenameColumn:
         path = self.path()
         self.need("TO")
+        return RenameColumn(path, self.new_name(path))
+
+    def new_name(self, path: Path) -> str:
         token = self.now
         *at, name = self.path("the new name")
         if at and tuple(at) != path[:-1]:
             self.stop("a rename does not move a column", f"write only its new name: {name}", token)
-        return RenameColumn(path, name)
+        return name
+
+    def replacement(self) -> ReplaceColumns:
+        """REPLACE COLUMNS, Spark's and Hive's."""
+        self.need("(")
+        columns: list[Field] = []
+        while True:
+            token = self.now
+            columns.append(self.field())
+            if columns[-1].name in {f.name for f in columns[:-1]}:
+                self.stop(f"there is a column {columns[-1].name} already", token=token)
+            if not self.got(","):
+                self.need(")")
+                return ReplaceColumns(tuple(columns))
+
+    def change_column(self) -> Iterator[tuple[TableChange, int]]:
+        """CHANGE: Hive's, with the new name and the type, or another word for ALTER COLUMN."""
+        at, begin = self.at, self.now.start
+        path = self.path()
+        if any(self.sees(word) for word in _CLAUSES):
+            self.at = at
+            yield from self.alter_column()
+            return
+        name = self.new_name(path)
+        yield WidenColumn(path, self.exact_type()), begin
+        while (change := self.described(path)) is not None:
+            yield change, begin
+        if name != path[-1]:
+            yield RenameColumn(path, name), begin
+
+    def described(self, path: Path) -> TableChange | None:
+        """What may stand behind the type."""
+        if self.got("NOT", "NULL"):
+            return RequireColumn(path)
+        if self.got("COMMENT"):
+            return SetDoc(path, self.text("a comment"))
+        position = self.position(path[:-1])
+        return None if position is None else MoveColumn(path, position)
 
     def alter_column(self) -> Iterator[tuple[TableChange, int]]:
         while True:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from driftline.alter.reader import Reader
 from driftline.core.changes.values import SetDistribution, SetSortOrder, SortTerm, TableChange, Term
-from driftline.core.layout import COUNTED, IDENTITY, TAKES, Transform
+from driftline.core.layout import COUNTED, IDENTITY, TAKES, TIMES, Transform
 from driftline.core.types import dotted
 from driftline.core.words import Kind
 
-_PLURAL = {f"{name}s": name for name in ("year", "month", "day", "hour")}
+# Other names that Iceberg's Spark functions have for them.
+_ALIASES = {f"{name}s": name for name in TIMES} | {"date": "day", "date_hour": "hour"}
 
 
 class LayoutReader(Reader):
@@ -22,7 +23,7 @@ class LayoutReader(Reader):
         if not self.got("("):
             return Term(path)
         word = path[0].lower()
-        name = _PLURAL.get(word, word)
+        name = _ALIASES.get(word, word)
         if len(path) > 1 or name not in TAKES:
             self.stop(f"there is no transform {dotted(path)}", ", ".join(TAKES), token)
         n = None
@@ -66,12 +67,13 @@ class LayoutReader(Reader):
                 break
         if order is None and not hashed:
             self.stop("how is it written?", "[LOCALLY] ORDERED BY …, UNORDERED, DISTRIBUTED BY PARTITION")
-        if order is not None:
-            yield SetSortOrder(order)
+        yield SetSortOrder(order or ())
         if hashed:
             yield SetDistribution("hash")
-        elif order is not None:
-            yield SetDistribution("range" if order and not local else "none", unless_set=local)
+        elif not order:
+            yield SetDistribution("none")
+        elif not local:  # in order within each file, whichever way the rows get there
+            yield SetDistribution("range")
 
     def sort_term(self) -> SortTerm:
         term = self.term()

@@ -27,7 +27,7 @@ from driftline.core.types import dotted
 from driftline.core.words import Kind
 
 CLAUSES = (
-    "ADD, DROP, RENAME, ALTER COLUMN, ADD/DROP/REPLACE PARTITION FIELD, WRITE …, SET/DROP IDENTIFIER FIELDS, "
+    "ADD, DROP, RENAME, ALTER COLUMN, CHANGE, REPLACE COLUMNS, ADD/DROP/REPLACE PARTITION FIELD, WRITE …, SET/DROP IDENTIFIER FIELDS, "
     "SET/UNSET TBLPROPERTIES"
 )
 
@@ -139,9 +139,14 @@ class _Parser(ColumnReader, LayoutReader):
             yield from self.add()
         elif self.got("DROP"):
             yield from self.drop()
-        elif self.got("ALTER") or self.got("CHANGE"):
+        elif self.got("REPLACE", "COLUMNS"):
+            yield self.replacement(), begin
+        elif self.got("ALTER"):
             self.got("COLUMN")
             yield from self.alter_column()
+        elif self.got("CHANGE"):
+            self.got("COLUMN")
+            yield from self.change_column()
         else:
             self.stop(
                 f"{self.now.value!r} is no change of a table" if self.now.value else "nothing to change",

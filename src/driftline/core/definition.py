@@ -27,9 +27,8 @@ class Use:
 class Definition:
     """A table without its rows. ``last_column`` is the highest id that any of its columns ever had.
 
-    ``calendar``: year, month, day and hour are parts of a date, as in DuckLake, so that each parts further; else they
-    count from 1970, as in Iceberg, and the finest says it all. ``sort_expressions``: by the id of each column that they
-    name, those of DuckDB's by which the table is sorted, where ``sort`` cannot tell it.
+    ``sort_expressions``: by the id of each column that they name, those of DuckDB's by which the table is sorted, where
+    ``sort`` cannot tell it.
     """
 
     schema: Schema = field(default_factory=Schema)
@@ -38,7 +37,6 @@ class Definition:
     properties: Mapping[str, str] = field(default_factory=dict)
     format_version: int = 2
     last_column: int = 0
-    calendar: bool = False
     sort_expressions: Mapping[int, str] = field(default_factory=dict)
 
     def path_of(self, column: int) -> Path | None:

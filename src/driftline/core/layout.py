@@ -83,6 +83,7 @@ class Transform:
 
 
 IDENTITY = Transform()
+VOID = Transform("void")
 
 
 @dataclass(frozen=True, slots=True)

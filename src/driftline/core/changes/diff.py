@@ -105,16 +105,16 @@ def _added(column: Field, at: Path) -> Iterator[ColumnChange]:
 def _moves(have: list[int], want: list[int], names: dict[int, str], at: Path) -> Iterator[MoveColumn]:
     """The fewest moves: what is in the right order among itself, at its longest, stays."""
     place = {id_: i for i, id_ in enumerate(have)}
-    staying = _longest_rising([place[id_] for id_ in want])
+    staying = longest_rising([place[id_] for id_ in want])
     for i, id_ in enumerate(want):
         if place[id_] not in staying:
             yield MoveColumn((*at, names[id_]), Position(names[want[i - 1]] if i else None))
 
 
-def _longest_rising(numbers: list[int]) -> set[int]:
+def longest_rising(numbers: list[int]) -> set[int]:
     """The longest rising subsequence.
 
-    >>> sorted(_longest_rising([2, 0, 1, 3]))
+    >>> sorted(longest_rising([2, 0, 1, 3]))
     [0, 1, 3]
     """
     tails: list[int] = []

@@ -9,16 +9,16 @@ from driftline.core.changes.apply import Draft
 from driftline.core.changes.check import Checker
 from driftline.core.changes.names import clashes, missing, nearest
 from driftline.core.changes.require import NullsOf
-from driftline.core.changes.reshape import reshaped
+from driftline.core.changes.reshape import replaced, reshaped
 from driftline.core.changes.spelling import meant, spelled
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
-    ColumnChange,
     DropColumn,
     DropPartitionField,
     RenameColumn,
     RenameTable,
+    ReplaceColumns,
     ReplacePartitionField,
     SetDistribution,
     SetPartitioning,
@@ -30,10 +30,10 @@ from driftline.core.changes.values import (
     WidenColumn,
 )
 from driftline.core.definition import DISTRIBUTION, Definition
-from driftline.core.layout import COUNTED, IDENTITY, MOST, TIMES, PartitionField, SortField
+from driftline.core.layout import COUNTED, IDENTITY, MOST, VOID, PartitionField, SortField
 from driftline.core.naming import MARK
 from driftline.core.schema_json import type_name
-from driftline.core.types import Path, Struct, Type, children, dotted
+from driftline.core.types import Struct, children, dotted
 from driftline.errors import DataError, DriftlineError, UsageError
 
 VERSION = "format-version"
@@ -106,7 +106,11 @@ class _Evolution:
         change = spelled(self.draft, change)
         match change:
             case WidenColumn(path, type_) if children(type_):
-                for one in self.reshaped(path, type_):
+                for one in list(reshaped(path, self.checker().at(path).type, type_)):
+                    self.column(step, one)
+                return
+            case ReplaceColumns(columns):
+                for one in list(replaced(self.draft.schema.struct, columns)):
                     self.column(step, one)
                 return
             case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetPartitioning():
@@ -117,9 +121,8 @@ class _Evolution:
                     for t in terms
                 )
                 self.now = replace(self.now, sort=tuple(fields))
-            case SetDistribution(mode, unless_set):
-                if not (unless_set and DISTRIBUTION in self.now.properties):
-                    self.now = replace(self.now, properties={**self.now.properties, DISTRIBUTION: mode})
+            case SetDistribution(mode):
+                self.now = replace(self.now, properties={**self.now.properties, DISTRIBUTION: mode})
             case SetProperties():
                 self.set(change)
             case UnsetProperties():
@@ -132,10 +135,6 @@ class _Evolution:
                 self.column(step, change)
                 return
         self.done.append(change)
-
-    def reshaped(self, path: Path, type_: Type) -> list[ColumnChange]:
-        old = self.checker().at(path).type
-        return list(reshaped(path, old, type_))
 
     def checker(self) -> Checker:
         return Checker(self.draft, self.now.format_version, self.nulls_of)
@@ -184,7 +183,8 @@ class _Evolution:
         fields = self.now.partition
         match change:
             case AddPartitionField(term, name):
-                return (*fields, self.field(term, name, fields))
+                new = self.field(term, name, fields)
+                return (*(f for f in fields if f.name != new.name), new)  # but a void one, which says nothing
             case DropPartitionField(old):
                 gone = self.existing(old)
                 return tuple(f for f in fields if f is not gone)
@@ -206,14 +206,8 @@ class _Evolution:
         for other in among:
             if (other.source, other.transform) == (source, term.transform):
                 raise DataError(f"the table is partitioned by {shown(term)} already, as {other.name}")
-            if other.name == name:
+            if other.name == name and other.transform != VOID:
                 raise DataError(f"there is a partition field {name} already", "name it with AS")
-            times = {other.transform.name, term.transform.name} <= set(TIMES)
-            if other.source == source and times and not self.now.calendar:
-                raise DataError(
-                    f"{shown(term)} beside {other.name} says nothing new",
-                    f"REPLACE PARTITION FIELD {other.name} WITH {shown(term)}",
-                )
         twin = next((f for f in self.draft.schema.struct.fields if f.name == name), None)
         if twin is not None and not (twin.id == source and term.transform.name == "identity"):
             raise DataError(f"{name} is a column, and cannot name a partition field too", "name it with AS")

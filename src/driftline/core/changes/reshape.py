@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from driftline.core.changes.diff import longest_rising
 from driftline.core.changes.spelling import meant
 from driftline.core.changes.values import (
     AddColumn,
     ColumnChange,
     DropColumn,
+    MoveColumn,
+    Position,
     RequireColumn,
     SetDoc,
     WidenColumn,
@@ -51,16 +54,35 @@ def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
                 yield WidenColumn(path, new)
 
 
+def replaced(struct: Struct, wanted: tuple[Field, ...]) -> Iterator[ColumnChange]:
+    """What makes the wanted columns those of the table, in their order. Raises as `reshaped` does."""
+    twins = paired(struct.fields, wanted, ())
+    place = {f.name: i for i, f in enumerate(struct.fields)}
+    staying = longest_rising([place[twins[f.name].name] for f in wanted if f.name in twins])
+    last: str | None = None
+    for f in wanted:
+        twin = twins.get(f.name)
+        if twin is None:
+            yield AddColumn((), held_field(f), to=Position(last))
+            last = f.name
+            continue
+        yield from _of_field((twin.name,), twin, f)
+        if place[twin.name] not in staying:
+            yield MoveColumn((twin.name,), Position(last))
+        last = twin.name
+    kept = {twin.name for twin in twins.values()}
+    yield from (DropColumn((f.name,)) for f in struct.fields if f.name not in kept)
+
+
 def paired(fields: tuple[Field, ...], wanted: tuple[Field, ...], within: Path) -> dict[str, Field]:
     """The field that is there for each of the wanted ones, by the wanted name: one of the same spelling, else of the
     same name in another letter case that no other wants."""
-    by_name = {f.name: f for f in fields}
-    found = {f.name: by_name[f.name] for f in wanted if f.name in by_name}
+    free = {f.name: f for f in fields}
+    found = {f.name: free.pop(f.name) for f in wanted if f.name in free}
     for f in wanted:
-        free = [name for name in by_name if name not in {twin.name for twin in found.values()}]
         name = None if f.name in found else meant(f.name, free, within)
         if name is not None:
-            found[f.name] = by_name[name]
+            found[f.name] = free.pop(name)
     return found
 
 

@@ -18,6 +18,7 @@ from driftline.core.changes.values import (
     RelaxColumn,
     RenameColumn,
     RenameTable,
+    ReplaceColumns,
     ReplacePartitionField,
     RequireColumn,
     RewriteColumn,
@@ -91,6 +92,8 @@ def in_words(change: TableChange) -> str:
             return f"identifier fields {_listed(paths) or 'none'}"
         case DropIdentifiers(paths):
             return f"no identifier fields any longer: {_listed(paths)}"
+        case ReplaceColumns(columns):
+            return f"the columns are {', '.join(f.name for f in columns)}"
         case RenameTable(name):
             return f"table renamed to {name}"
         case _:

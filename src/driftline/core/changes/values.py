@@ -137,6 +137,16 @@ class RequireColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceColumns:
+    """Makes exactly these the table's columns, in this order. Those that are there by name stay, with their ids and so
+    their values, in the type given; the others are dropped."""
+
+    columns: tuple[Field, ...]
+
+    action = "replace columns"
+
+
+@dataclass(frozen=True, slots=True)
 class SetDefault:
     """What records without a value get from now on; None: nothing. Rows that are there stay as they are."""
 
@@ -243,11 +253,9 @@ class SetSortOrder:
 
 @dataclass(frozen=True, slots=True)
 class SetDistribution:
-    """How rows are handed to the writing tasks: ``none``, ``hash`` (by partition) or ``range`` (by the sort order).
-    ``unless_set``: only where the table has no such setting."""
+    """How rows are handed to the writing tasks: ``none``, ``hash`` (by partition) or ``range`` (by the sort order)."""
 
     mode: str
-    unless_set: bool = False
 
     action = "distribute"
 
@@ -296,4 +304,6 @@ LayoutChange: TypeAlias = (
     | SetSortOrder
     | SetDistribution
 )
-TableChange: TypeAlias = ColumnChange | LayoutChange | SetProperties | UnsetProperties | RenameTable
+TableChange: TypeAlias = (
+    ColumnChange | ReplaceColumns | LayoutChange | SetProperties | UnsetProperties | RenameTable
+)

@@ -112,7 +112,6 @@ def definition(state: LakeState, found: Layout) -> Definition:
         dict(state.properties),
         FORMAT,
         state.last_id,
-        calendar=True,
         sort_expressions=found.expressions(state.schema),
     )
 

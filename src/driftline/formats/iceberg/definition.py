@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.core.changelog import Ids, Step
 from driftline.core.definition import Definition
-from driftline.core.layout import PartitionField, SortField, Transform
+from driftline.core.layout import VOID, PartitionField, SortField, Transform
 from driftline.core.schema_json import from_json
 
 
@@ -47,7 +47,7 @@ def of_json(metadata: Mapping[str, Any]) -> Definition:
     order = _of_id(metadata["sort-orders"], "order-id", now.order)
     return Definition(
         from_json(schema),
-        partition_fields(spec),
+        partition_fields(spec, metadata["format-version"]),
         sort_fields(order),
         metadata.get("properties", {}),
         metadata["format-version"],
@@ -59,11 +59,13 @@ def _of_id(found: list[dict[str, Any]], key: str, wanted: int) -> dict[str, Any]
     return next(one for one in found if one[key] == wanted)
 
 
-def partition_fields(spec: Any) -> tuple[PartitionField, ...]:
-    """The fields of a partition spec in Iceberg's JSON form."""
-    return tuple(
+def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ...]:
+    """The fields of a partition spec in Iceberg's JSON form. Those that a table of format v1 no longer has stand in its
+    specs as void ones, and are left out."""
+    fields = (
         PartitionField(f["name"], int(f["source-id"]), Transform.read(f["transform"])) for f in spec["fields"]
     )
+    return tuple(f for f in fields if format_version > 1 or f.transform != VOID)
 
 
 def sort_fields(order: Any) -> tuple[SortField, ...]:

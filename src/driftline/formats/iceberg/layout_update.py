@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from driftline.core.definition import Definition
-from driftline.core.layout import PartitionField, SortField, Transform
+from driftline.core.layout import TIMES, PartitionField, SortField, Transform
 from driftline.core.types import dotted
 
 
@@ -30,17 +30,40 @@ def _update_spec(
     gone = [f for key, f in have.items() if key not in wanted]
     new = [f for key, f in wanted.items() if key not in have and f.source in there]
     renamed = [(have[key], f) for key, f in wanted.items() if key in have and have[key].name != f.name]
-    if gone or new or renamed:
+    first, *more = _one_time_each(new)
+    if gone or first or renamed:
         update = transaction.updateSpec()
         for f in gone:
             update.removeField(f.name)
         for old, f in renamed:
             update.renameField(old.name, f.name)
-        for f in new:
-            update.addField(f.name, _term(jvm, f.transform, _name(now, f.source)))
+        _add(jvm, update, now, first)
+        update.commit()
+    for fields in more:
+        update = transaction.updateSpec()
+        _add(jvm, update, now, fields)
         update.commit()
     kept = tuple(wanted[key] for key in have if key in wanted)
     return (*kept, *new)
+
+
+def _one_time_each(fields: list[PartitionField]) -> list[list[PartitionField]]:
+    """The fields in groups for one update each: Iceberg's library takes day and hour of one column in two."""
+    groups: list[list[PartitionField]] = [[]]
+    for f in fields:
+        times = [f.source] if f.transform.name in TIMES else []
+        free = (g for g in groups if not any(o.source in times and o.transform.name in TIMES for o in g))
+        group = next(free, None)
+        if group is None:
+            groups.append([f])
+        else:
+            group.append(f)
+    return groups
+
+
+def _add(jvm: Any, update: Any, now: Definition, fields: list[PartitionField]) -> None:
+    for f in fields:
+        update.addField(f.name, _term(jvm, f.transform, _name(now, f.source)))
 
 
 def _replace_sort_order(jvm: Any, transaction: Any, now: Definition, order: tuple[SortField, ...]) -> None:

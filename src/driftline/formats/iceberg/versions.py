@@ -96,7 +96,7 @@ class _Parts:
     def definition(self, ids: Ids, like: Metadata, properties: Mapping[str, str]) -> Definition:
         return Definition(
             self.schemas[ids.schema],
-            partition_fields(self._specs[ids.spec]),
+            partition_fields(self._specs[ids.spec], like["format-version"]),
             sort_fields(self._orders[ids.order]),
             properties,
             like["format-version"],
@@ -225,5 +225,8 @@ def _partition_specs(table: IcebergTable) -> tuple[dict[int, tuple[PartitionFiel
     java = table.java()
     jvm: Any = table.spark._jvm
     parse = jvm.org.apache.iceberg.PartitionSpecParser.toJson
-    specs = {int(s.specId()): partition_fields(json.loads(parse(s))) for s in list(java.specs().values())}
+    version = int(java.operations().current().formatVersion())
+    specs = {
+        int(s.specId()): partition_fields(json.loads(parse(s)), version) for s in list(java.specs().values())
+    }
     return specs, int(java.spec().specId())
