@@ -27,6 +27,7 @@ from driftline.core.changes.values import (
     Term,
     WidenColumn,
 )
+from driftline.core.naming import caseless
 from driftline.core.types import Path, Type, children, dotted
 from driftline.errors import UsageError
 
@@ -42,7 +43,7 @@ def meant(name: str, known: Iterable[str], within: Path = ()) -> str | None:
     known = list(dict.fromkeys(known))
     if name in known:
         return name
-    found = [other for other in known if other.casefold() == name.casefold()]
+    found = [other for other in known if caseless(other) == caseless(name)]
     if len(found) > 1:
         names = " and ".join(dotted((*within, other)) for other in found)
         raise UsageError(f"{dotted((*within, name))} could be {names}", "write it as the table has it")
