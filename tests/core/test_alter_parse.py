@@ -223,6 +223,7 @@ def test_types(sql: str, type_: str) -> None:
         ("ALTER TABLE t CHANGE a b", "a type is missing at the end", ""),
         ("ALTER TABLE t RENAME s.a TO x.b", "a rename does not move a column", "x"),
         ("ALTER TABLE t ADD PARTITION FIELD foo(a)", "there is no transform foo", "foo"),
+        ("ALTER TABLE t SET SORTED BY (a, lower(b))", "there is no transform lower", "lower"),
         ("ALTER TABLE t ADD PARTITION FIELD bucket(a)", ", is missing before ')'", ")"),
         ("ALTER TABLE t WRITE", "how is it written?", ""),
         ("ALTER TABLE t SET TBLPROPERTIES ('a' = )", "a value for a is missing before ')'", ")"),

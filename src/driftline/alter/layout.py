@@ -17,7 +17,8 @@ _ALIASES = {f"{name}s": name for name in TIMES} | {"date": "day", "date_hour": "
 class LayoutReader(Reader):
     """A reader that knows how files are laid out."""
 
-    def term(self) -> Term:
+    def term(self, or_else: str = "") -> Term:
+        """A column, or a transform of one. ``or_else``: the end of the hint where it is neither."""
         token = self.now
         path = self.path()
         if not self.got("("):
@@ -25,7 +26,7 @@ class LayoutReader(Reader):
         word = path[0].lower()
         name = _ALIASES.get(word, word)
         if len(path) > 1 or name not in TAKES:
-            self.stop(f"there is no transform {dotted(path)}", ", ".join(TAKES), token)
+            self.stop(f"there is no transform {dotted(path)}", ", ".join(TAKES) + or_else, token)
         n = None
         if name in COUNTED:
             if self.now.kind is Kind.number:  # Iceberg's: bucket(8, id), and also bucket(id, 8)
@@ -76,7 +77,7 @@ class LayoutReader(Reader):
             yield SetDistribution("range")
 
     def sort_term(self) -> SortTerm:
-        term = self.term()
+        term = self.term("; by another expression a DuckLake is sorted with DuckDB's own SET SORTED BY")
         descending = self.got("DESC")
         if not descending:
             self.got("ASC")
