@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from driftline.core.changes import NullCount
-from driftline.core.types import Field, Primitive
+from driftline.core.types import Field
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.snapshot import LIVE
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def nulls(connection: Connection, table: int, at: int, column: Field) -> NullCount:
     """Of a column at the top of the table, at a snapshot: in its files, and in the rows that the catalog keeps itself."""
-    (told, before, since), *_ = connection.rows(
+    (null_rows, older_rows, unknown_rows), *_ = connection.rows(
         f"""SELECT coalesce(sum(s.null_count), 0),
         coalesce(sum(f.record_count) FILTER (s.null_count IS NULL AND f.begin_snapshot < c.added), 0),
         coalesce(sum(f.record_count) FILTER (s.null_count IS NULL AND f.begin_snapshot >= c.added), 0)
@@ -25,13 +25,11 @@ def nulls(connection: Connection, table: int, at: int, column: Field) -> NullCou
         LEFT JOIN meta.ducklake_file_column_stats s ON s.data_file_id = f.data_file_id AND s.column_id = ?""",
         [table, at, at, table, column.id, column.id],
     )
-    absent = int(before)  # rows of files that are older than the column
-    found = NullCount(int(told), int(since))
+    absent = int(older_rows)  # rows that are older than the column
+    found = NullCount(int(null_rows), int(unknown_rows))
     for rows in inlined_rows(connection, table, at):
         if column.id in {row.id for row in rows.columns}:
             found += NullCount(rows.rows.column(f"__f{column.id}").null_count)
         else:
             absent += rows.rows.num_rows
-    if isinstance(column.type, Primitive) and column.initial_default is not None:
-        return found
-    return found + NullCount(absent)
+    return found + NullCount(absent if column.initial_default is None else 0)

@@ -15,6 +15,6 @@ _ALL = "1000000"
 def metrics_of_all(schema: Schema, properties: Mapping[str, str]) -> dict[str, str]:
     """The property with which files have metrics of all columns of ``schema``; none where Iceberg's default does, or where
     ``properties`` of the table say anything of metrics."""
-    said = any(key.startswith(PREFIX) for key in properties)
+    owner_decides = any(key.startswith(PREFIX) for key in properties)
     wide = sum(1 for _ in schema.walk()) > _BY_DEFAULT  # with what is nested, as Iceberg counts
-    return {LIMIT: _ALL} if wide and not said else {}
+    return {LIMIT: _ALL} if wide and not owner_decides else {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.core import changelog
 from driftline.core.changes import NullCount
 from driftline.core.schema_json import from_json
-from driftline.core.types import Field, Primitive
+from driftline.core.types import Field
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
@@ -26,16 +26,16 @@ def nulls(table: IcebergTable, java: Any, column: Field) -> NullCount:
         rows = table.spark.sql(
             f"""select snapshot_id, file_sequence_number, sum(data_file.record_count) as records,
             sum(data_file.null_value_counts[{column.id}]) as nulls,
-            sum(if(data_file.null_value_counts[{column.id}] is null, data_file.record_count, 0)) as untold
+            sum(if(data_file.null_value_counts[{column.id}] is null, data_file.record_count, 0)) as unknown
             from {table.full_name}.entries version as of {head}
             where status <> 2 and data_file.content = 0 group by all"""
         ).collect()
         for row in rows:
             found += NullCount(row.nulls or 0)
-            if isinstance(column.type, Primitive) and written_with.lacks(column.id, row):
-                found += NullCount(row.untold if column.initial_default is None else 0)
+            if written_with.lacks(column.id, row):
+                found += NullCount(row.unknown if column.initial_default is None else 0)
             else:
-                found += NullCount(unknown=row.untold)
+                found += NullCount(unknown=row.unknown)
     return found
 
 
