@@ -11,6 +11,7 @@ from driftline.formats.ducklake import Catalog
 from driftline.lake import Lake
 from driftline.session import open_session, stop_session
 from lake.formats import FORMATS
+from servers.machine import lacking
 from servers.postgres import Postgres
 
 SETTINGS = {
@@ -56,7 +57,7 @@ def either(request: pytest.FixtureRequest) -> Lake:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     if Postgres.programs() is None:
-        pytest.skip("there is no PostgreSQL here: apt-get install postgresql")
+        lacking("PostgreSQL", "apt-get install postgresql")
     with Postgres(tmp_path_factory.mktemp("postgres")) as running:
         yield running
 

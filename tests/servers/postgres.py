@@ -7,10 +7,14 @@ import pwd
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from servers.process import Process, Server, free_port
 
-USER = "postgres"  # runs it where we are root, as it refuses that
+USER = "postgres"  # of the databases
+SYSTEM_USER = "nobody"  # runs it where we are root, as it refuses that
+PACKAGES = Path("/usr/lib/postgresql")
+PROGRAMS = ("initdb", "postgres", "createdb")
 
 
 class Postgres(Server):
@@ -23,34 +27,37 @@ class Postgres(Server):
         self._count = 0
 
     @staticmethod
-    def programs() -> Path | None:
-        """Where the newest server's programs are; None where there is none."""
-        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[-3]))
-        on_path = shutil.which("initdb")
-        return found[-1].parent if found else Path(on_path).parent if on_path else None
+    def programs(packages: Path = PACKAGES) -> Path | None:
+        """The folder of the newest server's programs; None where none has all that are needed."""
+        packaged = sorted(packages.glob("*/bin"), key=lambda p: int(p.parts[-2]), reverse=True)
+        initdb = shutil.which("initdb")
+        folders = [*packaged, *([Path(initdb).parent] if initdb else [])]
+        return next((f for f in folders if all((f / p).exists() for p in PROGRAMS)), None)
 
     def start(self) -> None:
         programs = self.programs()
         if programs is None:
             raise RuntimeError("there is no PostgreSQL: apt-get install postgresql")
         data = self.folder / "data"
-        if os.getuid() == 0:
-            user = pwd.getpwnam(USER)
-            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        user = _user()
+        if user:
+            os.chown(self.folder, user["user"], user["group"])
             for parent in self.folder.parents:  # a folder of pytest's is for its owner only
                 if parent.stat().st_uid == 0 and parent != Path("/"):
                     parent.chmod(parent.stat().st_mode | 0o011)
         subprocess.run(
-            [*self._as(), str(programs / "initdb"), "-D", str(data), "-U", USER, "--auth=trust", "--no-sync"],
+            [str(programs / "initdb"), "-D", str(data), "-U", USER, "--auth=trust", "--no-sync"],
             check=True,
             capture_output=True,
             cwd=self.folder,
+            **user,
         )
         self._process = Process(
-            [*self._as(), str(programs / "postgres"), "-D", str(data), "-p", str(self.port),
+            [str(programs / "postgres"), "-D", str(data), "-p", str(self.port),
              "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"],
             self.folder / "postgres.log",
             "ready to accept connections",
+            **user,
         )  # fmt: skip
         self._bin = programs
 
@@ -75,6 +82,10 @@ class Postgres(Server):
         assert self._process is not None
         self._process.kill()
 
-    @staticmethod
-    def _as() -> list[str]:
-        return ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"] if os.getuid() == 0 else []
+
+def _user() -> dict[str, Any]:
+    """Another user of the system for a process, where we are root."""
+    if os.getuid():
+        return {}
+    entry = pwd.getpwnam(SYSTEM_USER)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}

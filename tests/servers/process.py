@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 SECONDS = 90  # to start, on a busy machine
 
@@ -36,19 +36,24 @@ class Server(ABC):
 
 
 class Process:
-    """A running server, whose output goes to the file ``log``.
+    """A running server, whose output goes to the file ``log``; ``more`` is for `subprocess.Popen`.
 
     Returns when the log says ``ready``. RuntimeError, with the end of the log, if it ends before, or does not say so
     in `SECONDS`.
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, ready: str, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        ready: str,
+        env: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> None:
         self.log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, **more
             )
         try:
             self._wait(ready)

@@ -5,11 +5,10 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from driftline.archive import JAVAS
 from driftline.java import find_java
 from driftline.session import cache_folder, find_jars, prepare_environment
+from servers.machine import lacking
 
 LOOK = """
 import sys
@@ -20,8 +19,9 @@ print(jvm.java.lang.System.getProperty("java.vm.info"))
 """
 
 
-@pytest.mark.skipif(find_java().major not in JAVAS, reason="this machine's Java takes no archive")
 def test_a_command_has_it_made_behind_its_back_and_the_next_takes_it(tmp_path):
+    if find_java().major not in JAVAS:
+        lacking("Java 17", "apt-get install openjdk-17-jre-headless")
     prepare_environment()
     find_jars()
     cache = tmp_path / "a cache"

@@ -6,7 +6,6 @@
 import json
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -20,6 +19,7 @@ from selenium.webdriver.common.by import By
 
 import driftline
 from driftline.report.page import page
+from servers.machine import chromium
 from stats_models import HOSTILE, hostile, small, wide
 from system.test_cli import SEVERAL, call
 
@@ -43,10 +43,7 @@ DRIFTED = {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[webdriver.Chrome]:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    driver = shutil.which("chromedriver")
-    if not (found and driver):
-        pytest.fail("there is no Chromium to look at the page with: apt-get install chromium chromium-driver")
+    found, driver = chromium()
     options = webdriver.ChromeOptions()
     options.binary_location = found
     # As root, and in containers with little shared memory, Chromium starts only so.
@@ -59,7 +56,7 @@ def browser() -> Iterator[webdriver.Chrome]:
     ):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    chrome = webdriver.Chrome(options=options, service=Service(driver))  # so Selenium downloads none
     yield chrome
     chrome.quit()
 
