@@ -18,11 +18,12 @@ from driftline.core.types import Schema
 from driftline.verify.files import parse
 from driftline.verify.match import Difference, Record, differences
 from driftline.verify.meeting import Meeting, Slot, key
-from driftline.verify.values import Cell, Pairs, Reading, Single, single
+from driftline.verify.values import Cell, Misquoted, Pairs, Reading, Single, single
 
 D = Decimal
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
 NOON_MS = 1704196800000
+LAST = datetime(2262, 4, 11, 23, 47, 16, 854775, tzinfo=UTC)  # 2^63 - 1 nanoseconds
 
 
 def apart(table: Schema, row: dict[str, Any], record: dict[str, Any], how: Reading) -> list[Difference]:
@@ -103,6 +104,11 @@ HELD: list[tuple[str, Row, str]] = [
     ("a: timestamp, a_long@a: long, a_string@a: string", {"a_long": 2**62, "a_string": str(2**62)}, f'{{"a": {2**62}}}'),
     ("a: timestamp[1], a_array_long@a: long[1]", {"a": [NOON, NOON], "a_array_long": [NOON_MS, NOON_MS]},
      f'{{"a": ["2024-01-02T12:00:00Z", {NOON_MS}]}}'),
+    ("a: timestamp, a_string@a: string", {"a": LAST, "a_string": str(2**63 - 1)}, f'{{"a": {2**63 - 1}}}'),
+    ("a: timestamp, a_string@a: string", {"a": NOON, "a_string": str(NOON_MS // 1000)}, f'{{"a": {NOON_MS // 1000}}}'),
+    ("a: timestamp, a_string@a: string", {"a": NOON, "a_string": "2024-01-02T12:00:00.0Z"}, '{"a": "2024-01-02T12:00:00.0Z"}'),
+    ("a: timestamp[1], a_array_string@a: string[1]", {"a": [NOON, LAST], "a_array_string": ["2024-01-02T12:00:00Z", str(2**63 - 1)]},
+     f'{{"a": ["2024-01-02T12:00:00Z", {2**63 - 1}]}}'),
     # Names
     ("ID_long@ID: long, id: long", {"ID_long": 1, "id": 2}, '{"ID": 1, "id": 2}'),
     ('"a_b@a.b": long'.replace('"a_b@a.b"', 'a_b@"a.b"'), {"a_b": 1}, '{"a.b": 1}'),
@@ -155,6 +161,12 @@ APART: list[tuple[str, Row, str, list[str]]] = [
     ("a: double", {"a": float("inf")}, '{"a": 1e400}', ["a"]),
     ("a: double", {"a": 0.0}, '{"a": 1e-400}', ["a"]),
     ("a: double", {"a": 0.10000000000000002}, '{"a": 0.1}', ["a"]),
+    ("a: double", {"a": 0.0}, '{"a": -0.0}', ["a"]),
+    ("a: double", {"a": -0.0}, '{"a": 0.0}', ["a"]),
+    ("a: float", {"a": 0.0}, '{"a": -0.0}', ["a"]),
+    ("a: double[1]", {"a": [0.0, 1.0]}, '{"a": [-0.0, 1.0]}', ["a.element"]),
+    ("a: string", {"a": "0.0"}, '{"a": -0.0}', ["a"]),
+    ("a: double, a_string@a: string", {"a": -0.0, "a_string": "0.0"}, '{"a": -0.0}', ["a"]),
     ("a: float", {"a": single(0.123456789)}, '{"a": 0.123456789}', ["a"]),
     ("a: float", {"a": 16777216.0}, '{"a": 16777217}', ["a"]),
     ("a: decimal(18,2)", {"a": D("19.99")}, '{"a": 19.994}', ["a"]),
@@ -260,6 +272,8 @@ def test_apart(columns: str, row: Row, record: str, paths: list[str]) -> None:
     assert [d.path for d in found] == paths
 
 
+# "a\\"b": the quotes end before the cell does.
+MISQUOTED = Misquoted.of('a\\b"', '"a\\"b"')
 TYPED: list[tuple[str, Any, Any, bool]] = [
     ("int", 5, 5, True),
     ("decimal(12,2)", D("5.00"), 5, True),
@@ -296,6 +310,11 @@ TYPED: list[tuple[str, Any, Any, bool]] = [
     ("string", "1.5", Cell("1.50"), False),
     ("double", 1.5, Cell("1.5"), True),
     ("double", 1.5, Cell("1.50"), False),
+    ("double", 0.0, Cell("-0.0"), False),
+    ("double", -0.0, Cell("-0.0"), True),
+    ("string", 'a\\b"', MISQUOTED, True),
+    ("string", '"a\\"b"', MISQUOTED, True),
+    ("string", 'a"b', MISQUOTED, False),
     ("double", 1e10, Cell("1.0E10"), True),
     ("double", 1e22, Cell("1e+22"), True),
     ("double", 1e10, Cell("1e10"), False),

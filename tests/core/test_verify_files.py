@@ -12,7 +12,7 @@ import pytest
 from driftline.verify import files
 from driftline.verify.files import Part, Place, parts, read
 from driftline.verify.pairing import pair
-from driftline.verify.values import Cell
+from driftline.verify.values import Cell, Misquoted
 
 
 def records(path: Path, content: bytes, fmt: str = "json") -> list[tuple[str, Any]]:
@@ -91,6 +91,19 @@ def test_csv(tmp_path: Path) -> None:
         ("10", {"id": "6", "text": "last"}),
     ]
     assert files.cells(b'4,x,"y z"') == [Cell("4"), Cell("x"), Cell("y z")]
+
+
+def test_a_cell_whose_quotes_end_before_it_is_also_what_is_written(tmp_path: Path) -> None:
+    content = b'a,b,c\n"x\\"y",2,"3"\n"x ""y""",",",\n"1"2,"p\nq"r,z"\n'
+
+    first, second, third = (
+        list(record.values()) for _, record in records(tmp_path / "a.csv", content, "csv")
+    )
+
+    assert first == ['x\\y"', "2", "3"]
+    assert isinstance(first[0], Misquoted) and first[0].written == '"x\\"y"'
+    assert [type(cell) for cell in [*first[1:], *second]] == [Cell] * 5
+    assert [getattr(cell, "written", cell) for cell in third] == ['"1"2', '"p\nq"r', 'z"']
 
 
 def test_places_are_ordered_as_in_the_source() -> None:

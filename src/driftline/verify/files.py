@@ -6,12 +6,13 @@ import csv
 import gzip
 import io
 import json
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from driftline.verify.values import Cell, number
+from driftline.verify.values import Cell, Misquoted, number
 
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
@@ -248,6 +249,7 @@ def _elements(file: str, text: str) -> Iterator[Read]:
 # CSV ----------------------------------------------------------------------------------------------------
 
 csv.field_size_limit(2**31 - 1)
+_CELL = re.compile(r'((?:"[^"]*(?:""[^"]*)*"?)?[^,]*)(,|\Z)')
 
 
 def _csv(file: str, data: bytes) -> Iterator[Read]:
@@ -285,7 +287,32 @@ def _csv(file: str, data: bytes) -> Iterator[Read]:
         if reason or header is None:
             yield Read(place, None, raw, reason)
         else:
-            yield Read(place, {key: Cell(cell) for key, cell in zip(header, row, strict=True)})
+            yield Read(place, dict(zip(header, _row(row, raw), strict=True)))
+
+
+def _row(row: Sequence[str], raw: bytes) -> Iterator[Cell]:
+    """The cells of a row, those that are misquoted as such."""
+    if b'"' not in raw:
+        yield from map(Cell, row)
+        return
+    for cell, written in zip(row, _written(raw.decode()), strict=True):
+        plain = written == cell or written == '"' + cell.replace('"', '""') + '"'
+        yield Cell(cell) if plain else Misquoted.of(cell, written)
+
+
+def _written(text: str) -> list[str]:
+    """Each cell as it stands in the text of one row, quotes and all.
+
+    >>> _written('1,"a, ""b","c"d",')
+    ['1', '"a, ""b"', '"c"d"', '']
+    """
+    out, at = [], 0
+    while cell := _CELL.match(text, at):
+        out.append(cell[1])
+        at = cell.end()
+        if not cell[2]:
+            break
+    return out
 
 
 def _is_text(raw: bytes) -> bool:

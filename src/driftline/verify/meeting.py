@@ -21,6 +21,7 @@ from driftline.verify.moments import epoch, moment
 from driftline.verify.values import Reading, number, single
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
+_WHOLE = _NUMBERS | {"string"}  # what holds a long beside the instant that it may be
 _INSTANTS = {"timestamp", "timestamp_ntz"}
 _HUGE = 400  # digits
 
@@ -29,8 +30,8 @@ _HUGE = 400  # digits
 class Slot:
     """What all columns of one key path are together.
 
-    ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: longs and instants, which seed
-    rule 10 mixes, cannot be told apart by position here, so that they all meet. ``default``: a record without a value
+    ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: numbers, as such or as text, and
+    instants, which seed rule 10 mixes, cannot be told apart by position here, so that they all meet. ``default``: a record without a value
     may have got one, so that it says nothing here.
     """
 
@@ -92,7 +93,7 @@ class Slot:
             slot._settle(floats)
         doubles = "double" in self.kinds or bool(floats and "string" in self.kinds)
         self.coarse = 2 if "float" in self.kinds or (doubles and floats == 2) else int(doubles)
-        self.timeless = self.many and bool(self.kinds & _NUMBERS) and bool(self.kinds & _INSTANTS)
+        self.timeless = self.many and bool(self.kinds & _WHOLE) and bool(self.kinds & _INSTANTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +135,15 @@ class Meeting:
             )
 
     def _row(self, record: Record, slot: Slot, row: Mapping[str, Any], path: str, out: set[str]) -> None:
-        numbers = {record.columns[name][0] for name in row if _is_number(record, name)}
+        whole = {record.columns[name][0] for name in row if _is_whole(record, name)}
         for name, stored in row.items():
             if name not in record.columns:
                 continue
             key, column = record.columns[name]
             at = f"{path}.{key}" if path else key
             # A long beside an instant is the value, the instant its conversion (seed rule 10), or the other way
-            # round, exactly: the number says it all.
-            echo = key in numbers and column.type is not None and column.type.name in _INSTANTS
+            # round, exactly: the number says it all. So does a text: it is the long's, or the instant's.
+            echo = key in whole and column.type is not None and column.type.name in _INSTANTS
             below = slot.child(key)
             counts = below is not None and not below.default
             if below is not None and counts and not (echo and not below.many):
@@ -204,6 +205,8 @@ def _collapsed(v: Any, how: Reading, coarse: int, timeless: bool = False) -> str
         except UnicodeDecodeError:
             return str(v.hex())
     if isinstance(v, str):
+        if '"' in v:  # readers of CSV differ in which quotes they take for a part of the text
+            v = v.replace('"', "")
         meant = _meant(v, how)
         if meant is None:
             return f"'{v}"
@@ -213,9 +216,9 @@ def _collapsed(v: Any, how: Reading, coarse: int, timeless: bool = False) -> str
     return "*" if timeless else _number(v, coarse)
 
 
-def _is_number(record: Record, name: str) -> bool:
+def _is_whole(record: Record, name: str) -> bool:
     column = record.columns[name][1] if name in record.columns else None
-    return column is not None and not column.dim and column.type is not None and column.type.name in _NUMBERS
+    return column is not None and not column.dim and column.type is not None and column.type.name in _WHOLE
 
 
 _WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

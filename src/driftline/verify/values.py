@@ -33,6 +33,18 @@ class Cell(str):
     __slots__ = ()
 
 
+class Misquoted(Cell):
+    """A cell whose quotes do not end where it ends: readers may take it as it is ``written``, quotes and all."""
+
+    written: str
+
+    @classmethod
+    def of(cls, text: str, written: str) -> Misquoted:
+        cell = cls(text)
+        cell.written = written
+        return cell
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The settings of a table that say how its values are read.
@@ -101,6 +113,11 @@ def _same_float(x: float, y: float) -> bool:
     return (x == y and math.copysign(1, x) == math.copysign(1, y)) or (x != x and y != y)
 
 
+def _same_number(x: Any, v: Decimal) -> bool:
+    """A zero has its sign, where it is no whole number."""
+    return bool(x == v) and (bool(v) or not isinstance(x, Decimal) or x.is_signed() == v.is_signed())
+
+
 def _in_whole(stored: int, v: Any, how: Reading) -> bool:
     if isinstance(v, (int, Decimal)):
         return stored == v
@@ -109,7 +126,7 @@ def _in_whole(stored: int, v: Any, how: Reading) -> bool:
 
 def _in_double(stored: float, v: Any, how: Reading) -> bool:
     if isinstance(v, Decimal):
-        return stored == float(v) and reads_back(stored, v)
+        return _same_float(stored, float(v)) and reads_back(stored, v)
     if isinstance(v, float):
         return _same_float(stored, v)
     return stored == v if isinstance(v, int) else _is_epoch(stored, v, how)
@@ -117,7 +134,7 @@ def _in_double(stored: float, v: Any, how: Reading) -> bool:
 
 def _in_float(stored: float, v: Any, how: Reading) -> bool:
     if isinstance(v, Decimal):
-        return stored == single(float(v)) and reads_back(stored, v)
+        return _same_float(stored, single(float(v))) and reads_back(stored, v)
     if isinstance(v, float):
         return _same_float(stored, v)
     return isinstance(v, int) and stored == v
@@ -140,8 +157,10 @@ def _in_string(stored: str, v: Any, how: Reading) -> bool:
             return stored == v
         case bool():
             return stored == ("true" if v else "false")
-        case int() | Decimal():
+        case int():
             return number(stored) == v
+        case Decimal():
+            return _same_number(number(stored), v)
         case float():
             return _is_text_of(stored, v)
         case date():
@@ -239,6 +258,8 @@ _IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
 def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     """Whether ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful conversion."""
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
+        if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
+            return True
         v = _typed(v)
     found = _IN.get(type_.name, _in_other)(stored, v, how)
     return found or (
