@@ -335,9 +335,10 @@ class Table:
         frame: DataFrame = self.format.read()
         return frame
 
-    def verify(self, files: Sequence[str], format: str) -> Verdict:  # noqa: A002
+    def verify(self, files: Sequence[str], format: str, *, exactly: bool = False) -> Verdict:  # noqa: A002
         """Whether every record of the files is in the table or its quarantine: an independent check, value by value.
 
+        ``exactly``: and whether nothing else is there, so that no record was doubled.
         ``format``: json, csv, parquet, avro or orc. Raises UsageError where there is no such table.
         """
         from driftline.replay import waiting
@@ -361,6 +362,7 @@ class Table:
                 ignore=[_keys(path) for path in left_out],
                 units={_keys(path): unit for path, unit in epoch_units(contract)},
                 defaults=self.format.defaults(),
+                exactly=exactly,
             ).named(names)
 
 

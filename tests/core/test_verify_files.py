@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from driftline.verify import files
+from driftline.verify.cells import cells
 from driftline.verify.files import Part, Place, parts, read
 from driftline.verify.pairing import pair
 from driftline.verify.values import Cell, Misquoted
@@ -90,7 +91,7 @@ def test_csv(tmp_path: Path) -> None:
         ("9", b"5,\xff"),
         ("10", {"id": "6", "text": "last"}),
     ]
-    assert files.cells(b'4,x,"y z"') == [Cell("4"), Cell("x"), Cell("y z")]
+    assert cells(b'4,x,"y z"') == [Cell("4"), Cell("x"), Cell("y z")]
 
 
 def test_a_cell_whose_quotes_end_before_it_is_also_what_is_written(tmp_path: Path) -> None:
@@ -128,4 +129,15 @@ def test_each_row_holds_one_record(
     records: list[int], rows: list[int], held: set[tuple[int, int]], missing: list[int], left: list[int]
 ) -> None:
     """``held``: pairs of a record and a row."""
-    assert pair(records, rows, lambda row, record: (record, row) in held) == (missing, left)
+    for how in (1, 2):
+        assert pair(records, rows, lambda row, record: how * ((record, row) in held))[:2] == (missing, left)  # noqa: B023
+
+
+def test_a_row_that_holds_a_record_wholly_is_taken_before_others() -> None:
+    wholly = {(0, 1), (1, 0)}
+
+    assert pair([1, 1], [1, 1], lambda row, record: 1 + ((record, row) in wholly)) == (
+        [0, 0],
+        [0, 0],
+        {(0, 1): 1, (1, 0): 1},
+    )

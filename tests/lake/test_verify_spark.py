@@ -15,6 +15,8 @@ pyspark_sql = pytest.importorskip("pyspark.sql")
 
 TABLE = "lake.verify.t"
 KEPT = f"{TABLE}__quarantine"
+KEPT_RECORD = '{"id":4,"a":"kept in quarantine"}'
+ELSEWHERE = "insert into {t} values (99, 1, '1', null, null, 'from elsewhere')"
 COLUMNS = (
     'id: long, a: long, a_string@a: string, at: timestamp, s: {x: double, y: string[1]}, "odd. `name": string'
 )
@@ -46,7 +48,7 @@ def check(spark: Any, tmp_path: Path) -> Iterator[Check]:
     source.write_text(SOURCE)
 
     def check(
-        *tampering: str, quarantined: tuple[str, ...] = ("broken", '{"id":4,"a":"kept in quarantine"}')
+        *tampering: str, quarantined: tuple[str, ...] = ("broken", KEPT_RECORD), exactly: bool = False
     ) -> Verdict:
         spark.sql("create namespace if not exists lake.verify")
         spark.sql(f"create table {TABLE} ({DDL}) using iceberg")
@@ -55,7 +57,7 @@ def check(spark: Any, tmp_path: Path) -> Iterator[Check]:
         spark.createDataFrame(kept, "raw string, raw_bytes binary").writeTo(KEPT).create()
         for statement in tampering:
             spark.sql(statement.format(t=TABLE))
-        return verify(spark, TABLE, schema(COLUMNS), [str(source)], "json", quarantine=KEPT)
+        return verify(spark, TABLE, schema(COLUMNS), [str(source)], "json", quarantine=KEPT, exactly=exactly)
 
     yield check
     spark.sql(f"drop table if exists {TABLE} purge")
@@ -156,3 +158,33 @@ def test_csv(spark: Any, tmp_path: Path) -> None:
 
     assert (verdict.found, verdict.quarantined, verdict.missing) == (1, 1, 1)
     assert found(verdict) == [("note", "3", "'y' is nowhere, note holds 'z'")]
+
+
+EXTRA = [
+    ((), ("broken", KEPT_RECORD), []),
+    (("insert into {t} values (2, null, 'two', null, null, 'x')",), ("broken", KEPT_RECORD),
+     [("{id: 2, a_string: 'two', odd. `name: 'x'}", "3 times in the table, 2 times in the source")]),
+    ((ELSEWHERE,), ("broken", KEPT_RECORD),
+     [("{id: 99, a: 1, a_string: '1', odd. `name: 'from elsewhere'}", "in the table, not in the source")]),
+    ((), ("broken", "broken", KEPT_RECORD, '{"id": 5}'),
+     [("'broken'", "2 times in quarantine, 1 times in the source"),
+      ("'{\"id\":5}'", "in quarantine, not in the source")]),
+    (("insert into {t} values (4, null, 'kept in quarantine', null, null, null)",), ("broken", KEPT_RECORD),
+     [('\'{"a":"kept in quarantine","id":4}\'', "in quarantine, not in the source")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tampering", "quarantined", "extra"), EXTRA, ids=range(len(EXTRA)))
+def test_exactly_as_many_rows_as_records(
+    check: Check, tampering: tuple[str, ...], quarantined: tuple[str, ...], extra: list[tuple[str, str]]
+) -> None:
+    verdict = check("delete from {t} where id = 99", *tampering, quarantined=quarantined, exactly=True)
+
+    assert (verdict.ok, verdict.missing, verdict.extra) == (not extra, 0, len(extra))
+    assert sorted((m.sample, m.why) for m in verdict.mismatches) == sorted(extra)
+
+
+def test_what_is_missing_and_what_is_too_many(check: Check) -> None:
+    verdict = check("update {t} set a = 1 where id = 1", exactly=True)
+
+    assert (verdict.missing, verdict.extra, len(verdict.mismatches)) == (1, 2, 3)

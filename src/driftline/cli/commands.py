@@ -201,6 +201,9 @@ def verify(
     sources: Sources,
     table: Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", callback=named)],
     format: FormatOption = None,  # noqa: A002
+    exactly: Annotated[
+        bool, typer.Option("--exactly", help="Also that nothing else is there: as many rows as records.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Prove, value by value, that nothing was lost."""
@@ -212,7 +215,7 @@ def verify(
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True)
         progress.phase("comparing source and table")
-        verdict = lake.table(table).verify(files, kind)
+        verdict = lake.table(table).verify(files, kind, exactly=exactly)
     put(verdict.to_dict()) if json else show(text.verdict(verdict, table))
     if not verdict.ok:
         raise typer.Exit(1)

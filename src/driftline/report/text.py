@@ -94,14 +94,17 @@ def verdict(of: Verdict, table: str) -> Iterator[RenderableType]:
     if of.quarantined:
         counts += f", {of.quarantined} in its quarantine"
     if of.ok:
-        yield Text.assemble(("nothing is missing", "bold green"), f"  {counts}")
+        fine = "nothing is missing" if of.extra is None else "nothing is missing, nothing is doubled"
+        yield Text.assemble((fine, "bold green"), f"  {counts}")
         return
-    yield Text.assemble((f"{of.missing} missing", "bold red"), f"  {counts}")
+    extra = of.extra or 0
+    wrong = [f"{n} {word}" for n, word in ((of.missing, "missing"), (extra, "too many")) if n]
+    yield Text.assemble((", ".join(wrong), "bold red"), f"  {counts}")
     for m in of.mismatches:
         yield _item(
             clean(m.path) or "a record", _seen(m.sample, m.place, Path.cwd()), clean(m.why), style="red"
         )
-    if of.missing > len(of.mismatches) > 0:
+    if of.missing + extra > len(of.mismatches) > 0:
         yield Text("  and more: the first are listed", "dim")
 
 

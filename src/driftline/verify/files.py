@@ -6,13 +6,13 @@ import csv
 import gzip
 import io
 import json
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from driftline.verify.values import Cell, Misquoted, number
+from driftline.verify.cells import cells_of
+from driftline.verify.values import number
 
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
@@ -56,23 +56,46 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file, or the lines of it that begin within these bytes (``end`` None: the whole file)."""
+    """A file, or the lines of it that begin within these bytes (``end`` None: the whole file).
+
+    ``size``: bytes on disk.
+    """
 
     file: str
     fmt: str
     start: int = 0
     end: int | None = None
+    size: int = 0
 
 
 def parts(files: Sequence[str], fmt: str) -> list[Part]:
-    """The files in pieces of a size for one task; only plain files of lines are cut."""
+    """The files in pieces of at most a size for one task; only plain files of lines are cut."""
     out = []
     for file in files:
         size = _size(file)
         if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file):
-            out.append(Part(file, fmt))
+            out.append(Part(file, fmt, size=size))
         else:
-            out += [Part(file, fmt, at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
+            ends = [(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
+            out += [Part(file, fmt, at, end, end - at) for at, end in ends]
+    return out
+
+
+def grouped(pieces: Sequence[Part], cores: int) -> list[list[Part]]:
+    """The pieces for each task, in order: a task costs more than a small file, so each core gets one at least.
+
+    >>> [len(task) for task in grouped([Part("a", "json", size=5)] * 5, 2)]
+    [3, 2]
+    """
+    most = min(_CHUNK, -(-sum(piece.size for piece in pieces) // cores))
+    out: list[list[Part]] = []
+    filled = most
+    for piece in pieces:
+        if filled >= most:
+            out.append([])
+            filled = 0
+        out[-1].append(piece)
+        filled += piece.size
     return out
 
 
@@ -248,9 +271,6 @@ def _elements(file: str, text: str) -> Iterator[Read]:
 
 # CSV ----------------------------------------------------------------------------------------------------
 
-csv.field_size_limit(2**31 - 1)
-_CELL = re.compile(r'((?:"[^"]*(?:""[^"]*)*"?)?[^,]*)(,|\Z)')
-
 
 def _csv(file: str, data: bytes) -> Iterator[Read]:
     """Records by the first row's names: a cell is text, an empty one null. A row of another width is malformed."""
@@ -287,32 +307,7 @@ def _csv(file: str, data: bytes) -> Iterator[Read]:
         if reason or header is None:
             yield Read(place, None, raw, reason)
         else:
-            yield Read(place, dict(zip(header, _row(row, raw), strict=True)))
-
-
-def _row(row: Sequence[str], raw: bytes) -> Iterator[Cell]:
-    """The cells of a row, those that are misquoted as such."""
-    if b'"' not in raw:
-        yield from map(Cell, row)
-        return
-    for cell, written in zip(row, _written(raw.decode()), strict=True):
-        plain = written == cell or written == '"' + cell.replace('"', '""') + '"'
-        yield Cell(cell) if plain else Misquoted.of(cell, written)
-
-
-def _written(text: str) -> list[str]:
-    """Each cell as it stands in the text of one row, quotes and all.
-
-    >>> _written('1,"a, ""b","c"d",')
-    ['1', '"a, ""b"', '"c"d"', '']
-    """
-    out, at = [], 0
-    while cell := _CELL.match(text, at):
-        out.append(cell[1])
-        at = cell.end()
-        if not cell[2]:
-            break
-    return out
+            yield Read(place, dict(zip(header, cells_of(row, raw), strict=True)))
 
 
 def _is_text(raw: bytes) -> bool:
@@ -321,12 +316,3 @@ def _is_text(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def cells(raw: bytes) -> list[Cell]:
-    """The cells of one CSV record; the text itself where it is none."""
-    text = raw.decode(errors="surrogateescape")
-    try:
-        return [Cell(cell) for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
-    except csv.Error:
-        return [Cell(text)]

@@ -11,7 +11,7 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import add, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,12 @@ from driftline.core.naming import MARK
 from driftline.core.schema_json import from_json, to_json
 from driftline.core.types import Schema
 from driftline.engine import CASE, configured
-from driftline.verify.files import Malformed, Place, Read, cells, parse, parts, read
+from driftline.verify.cells import cells
+from driftline.verify.emptied import Alike, emptied, lost_lists
+from driftline.verify.files import Malformed, Part, Place, Read, grouped, parse, parts, read
 from driftline.verify.frames import rows, typed
-from driftline.verify.left import Left, apart, fewest, listed, nearest, order, packed, unpacked
-from driftline.verify.match import Record
+from driftline.verify.left import Extra, Left, apart, fewest, listed, nearest, order, packed, unpacked
+from driftline.verify.match import Difference, Record, shown
 from driftline.verify.meeting import Meeting, Slot, exactly, key, loosely
 from driftline.verify.pairing import pair
 from driftline.verify.values import Reading
@@ -49,9 +51,11 @@ def verify(
     ignore: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
     defaults: Mapping[int, Iterable[Any]] | None = None,
+    exactly: bool = False,
 ) -> Verdict:
     """Checks that each record of the files ``sources`` is in ``table`` or in ``quarantine`` as often as there.
 
+    ``exactly``: and that neither has more than that.
     ``fmt``: json, csv, parquet, avro or orc. ``properties``: the table's. ``ignore``: excluded key paths, dotted;
     ``units``: epoch units of such paths. Neither has steps for elements of lists. ``defaults``: what a record without
     a value may have got, by column id.
@@ -70,7 +74,14 @@ def verify(
         reads, floats = _reads(spark, sources, fmt)
         text = json.dumps(to_json(schema))
         job = _job(
-            text, properties.get("driftline.mark", MARK), floats, how, fmt, tuple(ignore), defaults or {}
+            text,
+            properties.get("driftline.mark", MARK),
+            floats,
+            how,
+            fmt,
+            tuple(ignore),
+            defaults or {},
+            exactly,
         )
         stored = rows(spark.table(table) if isinstance(table, str) else table)
         return job.run(reads, stored, _quarantined(spark, quarantine))
@@ -84,24 +95,27 @@ def _job(
     fmt: str,
     ignore: tuple[str, ...],
     defaults: Mapping[int, Iterable[Any]],
+    exactly: bool,
 ) -> _Job:
     struct = from_json(json.loads(schema)).struct
     record = Record.of(struct, mark, defaults)
     meeting = Meeting(record, Slot.of(struct, record, floats), how)
     left_out = [path.split(".") for path in ignore]
-    return _Job(meeting, fmt, left_out, (schema, mark, floats, how, fmt, ignore, defaults))
+    made_of = (schema, mark, floats, how, fmt, ignore, defaults, exactly)
+    return _Job(meeting, fmt, left_out, exactly, made_of)
 
 
 def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
-    if fmt not in ("json", "csv"):
+    if fmt not in TEXTS:
         return typed(spark, sources, fmt)
-    pieces = parts(sources, fmt)
-    return spark.sparkContext.parallelize(pieces, max(1, len(pieces))).flatMap(_read), 0
+    context = spark.sparkContext
+    tasks = grouped(parts(sources, fmt), context.defaultParallelism)
+    return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
 
 
-def _read(part: Any) -> Iterator[Read]:
+def _read(task: Sequence[Part]) -> Iterator[Read]:
     _allow_depth()
-    return read(part)
+    return chain.from_iterable(map(read, task))
 
 
 def _forget(value: Any, path: Sequence[str]) -> None:
@@ -130,6 +144,7 @@ def _allow_depth() -> None:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))
 
 
+TEXTS = ("json", "csv")
 _RECORD, _ROW = 0, 1
 _Keyed = tuple[tuple[int, int], Any]
 
@@ -141,6 +156,7 @@ class _Job:
     meeting: Meeting
     fmt: str
     left_out: Sequence[Sequence[str]]
+    exactly: bool
     made_of: tuple[Any, ...]
 
     def __reduce__(self) -> Any:
@@ -156,14 +172,33 @@ class _Job:
         compared = sorted_.mapPartitions(self.compared).persist(StorageLevel.DISK_ONLY)
         try:
             totals = compared.filter(_is_total).values().collect()
-            records, unheld = sum(n for n, _ in totals), sum(n for _, n in totals)
-            if not unheld:
-                return Verdict(records, records, 0, 0)
-            left = compared.filter(lambda x: not _is_total(x)).reduceByKey(add, tasks)
-            lost = self.not_in(quarantined, left, tasks)
-            missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
-            mismatches = tuple(listed(nearest(self.meeting, sample, reads, stored)))
-            return Verdict(records, records - unheld, unheld - missing, missing, mismatches)
+            records, unheld, extra, unproven = map(sum, zip(*totals, strict=True))
+            left = compared.filter(_is_left).reduceByKey(add, tasks)
+            kept = None
+            if quarantined is not None:
+                kept = quarantined.mapPartitions(self.keyed_raw).reduceByKey(add, tasks)
+            found, missing, sample = records - unheld, 0, []
+            if unheld:
+                lost = left.values() if kept is None else left.leftOuterJoin(kept, tasks).flatMap(_without)
+                missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
+            quarantined_ = unheld - missing
+            if unproven:
+                typed_ = self.fmt not in TEXTS
+                listless = lost_lists(compared.filter(_is_alike), reads, self.without, typed=typed_)
+                without = sum(x.n for x in listless)
+                found, missing = found - without, missing + without
+                sample = sorted([*sample, *listless], key=order)[:LISTED]
+            mismatches = listed(nearest(self.meeting, sample, reads, stored))
+            verdict = Verdict(records, found, quarantined_, missing, tuple(mismatches))
+            if not self.exactly:
+                return verdict
+            beyond = compared.filter(_is_extra).values()
+            if kept is not None:
+                again = kept.leftOuterJoin(left, tasks).flatMap(_again)
+                extra += again.map(lambda x: x.n).sum()
+                beyond = beyond.union(again)
+            mismatches += [x.listed() for x in beyond.take(LISTED)] if extra else []
+            return replace(verdict, mismatches=tuple(mismatches[:LISTED]), extra=extra)
         finally:
             compared.unpersist()
 
@@ -188,15 +223,15 @@ class _Job:
             yield (key(self.meeting.of_row(row)), _ROW), packed(row)
 
     def compared(self, keyed: Iterable[_Keyed]) -> Iterator[tuple[Any, Any]]:
-        """For each group the records that found no row, by fingerprint; at the end the totals."""
+        """For each group the records that found no row, by fingerprint, and the rows left over; at the end the totals."""
         _allow_depth()
-        records = unheld = 0
+        records = unheld = extra = unproven = 0
         for _, group in groupby(keyed, key=lambda x: x[0][0]):
             places: dict[bytes, list[Place]] = {}
             stored: Counter[bytes] = Counter()
             for (_, side), value in group:
                 if side == _ROW:  # behind all records of the group
-                    if not places:
+                    if not (places or self.exactly):
                         break
                     stored[value] += 1
                     continue
@@ -207,21 +242,37 @@ class _Job:
                 else:
                     unheld += 1
                     yield self.fingerprint(payload), Left(place, 1, None, f"{reason}, and not in quarantine")
-            if places:
-                for found in self.left(places, stored):
-                    unheld += found[1].n
-                    yield found
-        yield _TOTAL, (records, unheld)
+            for found, x in self.left(places, stored):
+                if isinstance(found, tuple):
+                    unproven += 1
+                elif isinstance(x, Left):
+                    unheld += x.n
+                else:
+                    extra += x.n
+                yield found, x
+        yield _TOTAL, (records, unheld, extra, unproven)
 
-    def left(self, places: dict[bytes, list[Place]], stored: Counter[bytes]) -> Iterator[tuple[bytes, Left]]:
-        """Of the records and rows that met under one key, the records without a row."""
+    def left(
+        self, places: dict[bytes, list[Place]], stored: Counter[bytes]
+    ) -> Iterator[tuple[bytes | Alike, Left | Extra]]:
+        """Of the records and rows that met under one key, the records without a row, and the other way round."""
         payloads = list(places)
         records, rows_ = list(map(unpacked, payloads)), list(map(unpacked, stored))
-        missing, free = pair(
-            [len(places[p]) for p in payloads],
-            list(stored.values()),
-            lambda row, record: not apart(self.meeting, rows_[row], records[record]),
-        )
+
+        unproven: dict[tuple[int, int], list[Difference]] = {}
+
+        def holds(row: int, record: int) -> int:
+            found = apart(self.meeting, rows_[row], records[record])
+            if not all(d.unproven for d in found):
+                return 0
+            if found:
+                unproven[record, row] = found
+            return 1 if found else 2
+
+        missing, free, given = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
+        for i, row in unproven.keys() & given.keys():
+            at = places[payloads[i]]
+            yield emptied(unproven[i, row], at, len(at) - given[i, row], payloads[i])
         near = [row for row, unused in zip(rows_, free, strict=True) if unused][:_COMPARED]
         for payload, record, n in zip(payloads, records, missing, strict=True):
             times = len(places[payload])
@@ -230,6 +281,10 @@ class _Job:
                 why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
                 found = () if why else fewest(apart(self.meeting, row, record) for row in near)
                 yield self.fingerprint_of(record), Left(place, n, payload, why, found)
+        if self.exactly:
+            for (payload, n), unused in zip(stored.items(), free, strict=True):
+                if unused:
+                    yield b"", Extra(unused, shown(unpacked(payload)), "the table", n - unused)
 
     # Quarantine -------------------------------------------------------------------------------------------
 
@@ -247,12 +302,6 @@ class _Job:
         text = exactly(record) if self.fmt == "json" else "\n".join(loosely(record))
         return text.encode(errors="surrogateescape")
 
-    def not_in(self, quarantined: RDD[bytes] | None, left: RDD[tuple[bytes, Left]], tasks: int) -> RDD[Left]:
-        if quarantined is None:
-            return left.values()
-        kept = quarantined.mapPartitions(self.keyed_raw).reduceByKey(add, tasks)
-        return left.leftOuterJoin(kept, tasks).flatMap(_without)
-
     def keyed_raw(self, quarantined: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
         _allow_depth()
         return ((self.fingerprint(raw), 1) for raw in quarantined)
@@ -265,6 +314,18 @@ def _is_total(x: tuple[Any, Any]) -> bool:
     return bool(x[0] == _TOTAL)
 
 
+def _is_left(x: tuple[Any, Any]) -> bool:
+    return isinstance(x[0], bytes) and isinstance(x[1], Left)
+
+
+def _is_alike(x: tuple[Any, Any]) -> bool:
+    return isinstance(x[0], tuple)
+
+
+def _is_extra(x: tuple[Any, Any]) -> bool:
+    return isinstance(x[1], Extra)
+
+
 def _identity(k: Any) -> Any:
     return k
 
@@ -273,3 +334,12 @@ def _without(x: tuple[bytes, tuple[Left, int | None]]) -> list[Left]:
     left, kept = x[1]
     n = left.n - (kept or 0)
     return [replace(left, n=n)] if n > 0 else []
+
+
+def _again(x: tuple[bytes, tuple[int, Left | None]]) -> list[Extra]:
+    """What is in quarantine more often than it is left."""
+    text, (kept, left) = x
+    held = min(kept, left.n) if left else 0
+    return (
+        [Extra(kept - held, shown(text.decode(errors="replace")), "quarantine", held)] if kept > held else []
+    )

@@ -44,6 +44,20 @@ class Left:
         return replace(min(self, other, key=order), n=self.n + other.n)
 
 
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """``n`` equal rows, or records in quarantine, that no record is left for, beside ``held`` for which one is."""
+
+    n: int
+    text: str
+    where: str
+    held: int
+
+    def listed(self) -> Mismatch:
+        times = f"{self.n + self.held} times in {self.where}, {self.held} times in the source"
+        return Mismatch("", "", self.text, times if self.held else f"in {self.where}, not in the source")
+
+
 def order(x: Left) -> Any:
     """As they stand in the source."""
     return x.place.file, x.place.start, x.place.line

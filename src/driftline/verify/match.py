@@ -22,7 +22,8 @@ class Difference:
     """Where a row and a record part.
 
     ``steps``: keys, and positions in lists. ``value``: the record's. ``lost``: no column holds it. ``invented``: a
-    column holds what does not come from it.
+    column holds what does not come from it. ``unproven``: a list without a value is not there, which is lawful where its
+    column is younger than the row (2.4).
     """
 
     steps: Steps
@@ -30,6 +31,12 @@ class Difference:
     why: str
     lost: bool = True
     invented: bool = False
+    unproven: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The steps, without those into lists."""
+        return tuple(step for step in self.steps if isinstance(step, str))
 
     @property
     def path(self) -> str:
@@ -73,19 +80,26 @@ class Column:
 
 @dataclass(slots=True)
 class Record:
-    """A struct's columns by name, each with the exact key that it holds: its mark's, else its name."""
+    """A struct's columns by name, each with the exact key that it holds: its mark's, else its name.
+
+    ``lists``: the names of those that hold lists, by key.
+    """
 
     columns: dict[str, tuple[str, Column]]
+    lists: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> Record:
-        out = {}
+        out = cls({})
         for f in struct.fields:
-            key = marked_key(f.doc, prefix)
+            mark = marked_key(f.doc, prefix)
+            key = f.name if mark is None else mark
             column = Column.of(f.name, f.type, prefix, defaults)
             column.defaults = tuple((defaults or {}).get(f.id, ()))
-            out[f.name] = (f.name if key is None else key, column)
-        return cls(out)
+            out.columns[f.name] = (key, column)
+            if column.dim:
+                out.lists.setdefault(key, []).append(f.name)
+        return out
 
 
 # By column id.
@@ -132,6 +146,8 @@ class _Check:
                 or not self.holds(held[0][0], held[0][2], x, ())
             ):
                 self.value(held, x, (*at, key))
+                if isinstance(x, list) and key in record.lists and is_nothing(x):
+                    self.emptied(record.lists[key], held, x, (*at, key), unproven=True)
         for key, held in columns.items():
             self.value(held, None, (*at, key))
 
@@ -144,12 +160,7 @@ class _Check:
     def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         """One value of the record, against all columns of its field."""
         if is_nothing(v):
-            for column, _, stored in held:
-                made = (
-                    v is not None or column.type is not None
-                )  # no default makes a struct, list or map of null
-                if not (made and _by_default(column, stored)) and not (isinstance(v, Cell) and stored == ""):
-                    self.invented(column, stored, v, at)
+            self.nothing(held, v, at)
             return
         held = [h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2])]
         variants = [h for h in held if h[0].variant and not (h[1] and isinstance(v, list))]
@@ -161,6 +172,27 @@ class _Check:
             self.nested(held, v, at)
         else:
             self.scalar(held, v, at)
+
+    def nothing(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
+        """A value that is none (2.4): its columns hold no more, and its lists as they are."""
+        for column, dim, stored in held:
+            made = v is not None or column.type is not None  # no default makes a struct, list or map of null
+            if isinstance(stored, list) and not column.defaults:
+                made = v is not None and (not isinstance(v, list) or _as_it_is(stored, dim, v))
+            if not (made and _by_default(column, stored)) and not (isinstance(v, Cell) and stored == ""):
+                self.invented(column, stored, v, at)
+            elif column.record is not None and isinstance(stored, dict) and isinstance(v, dict):
+                below = _Check(self.how)
+                below.record(column.record, stored, v, at)
+                self.out += [d for d in below.out if d.unproven]
+
+    def emptied(
+        self, names: Iterable[str], held: Sequence[_Held], v: list[Any], at: Steps, *, unproven: bool = False
+    ) -> None:
+        """A list without a value is in one of the field's list columns."""
+        if not any(dim for _, dim, _ in held):
+            why = f"{', '.join(names)} holds null, the record has {shown(v)}"
+            self.out.append(Difference(at, v, why, unproven=unproven))
 
     def scalar(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         found, strange = False, []
@@ -193,6 +225,8 @@ class _Check:
         for i, x in enumerate(v):
             below = [(column, dim, stored[i]) for column, dim, stored in views if stored[i] is not None]
             self.value(below, x, (*at, i))
+            if isinstance(x, list) and is_nothing(x) and (deep := [c.name for c, dim, _ in views if dim]):
+                self.emptied(deep, below, x, (*at, i))
 
     def nested(self, held: Sequence[_Held], v: dict[Any, Any], at: Steps) -> None:
         """One record column holds it whole, or the map columns together do."""
@@ -215,7 +249,7 @@ class _Check:
         if not ways:
             self.lost(strange, v, at)
             return
-        best = min(ways, key=lambda way: sum(d.lost for d in way))
+        best = min(ways, key=lambda way: (sum(d.lost and not d.unproven for d in way), len(way)))
         for way_ in ways:
             self.out += way_ if way_ is best else [d for d in way_ if d.invented]
         for column, stored in strange:
@@ -300,6 +334,10 @@ def _aligned(stored: Any, dim: int, v: list[Any]) -> tuple[int, list[Any]] | Non
         if isinstance(x, list) and len(x) == len(v) and dim:
             return min(dim, depth) - 1, x
     return None
+
+
+def _as_it_is(stored: list[Any], dim: int, v: list[Any]) -> bool:
+    return len(stored) == len(v) or _aligned(stored, dim, v) is not None
 
 
 def _depth(v: Any, empties: bool) -> int:

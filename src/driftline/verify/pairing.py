@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 
 
 def pair(
-    records: Sequence[int], rows: Sequence[int], holds: Callable[[int, int], bool]
-) -> tuple[list[int], list[int]]:
-    """How often each of ``records`` found no row, and how often each of ``rows`` was left over.
+    records: Sequence[int], rows: Sequence[int], holds: Callable[[int, int], int]
+) -> tuple[list[int], list[int], dict[tuple[int, int], int]]:
+    """How often each of ``records`` found no row, how often each of ``rows`` was left over, and how often a record, by
+    position, has a row.
 
-    Both are counts of equal ones; ``holds(row, record)`` is asked once for each two, by position.
+    Both are counts of equal ones; ``holds(row, record)`` is asked once for each two, by position: 0 not at all, 1 not
+    wholly, so that another row is better, 2 wholly.
 
-    >>> pair([1, 1], [1, 1], lambda row, record: row == 0 or record == 0)
+    >>> pair([1, 1], [1, 1], lambda row, record: 2 * (row == 0 or record == 0))[:2]
     ([0, 0], [0, 0])
     """
     fits = cache(holds)
@@ -22,8 +25,8 @@ def pair(
 
     def place(record: int, n: int, asked: set[int]) -> int:
         """Finds rows for up to ``n`` of a record, where need be by moving another record to another row."""
-        for row in range(len(left)):
-            if row in asked or not fits(row, record):
+        for how, row in product((2, 1), range(len(left))):
+            if row in asked or fits(row, record) != how:
                 continue
             asked.add(row)
             got = min(n, left[row])
@@ -45,4 +48,4 @@ def pair(
         while n and (got := place(record, n, set())):
             n -= got
         missing.append(n)
-    return missing, left
+    return missing, left, {at: n for at, n in given.items() if n}

@@ -11,7 +11,10 @@ LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A value, or a whole record (``path`` empty), that is not in the table: where it stands, and why that is said."""
+    """A value, or a whole record (``path`` empty), that is not in the table: where it stands, and why that is said.
+
+    ``place`` empty: a row or a quarantined record that is one too many.
+    """
 
     path: str
     place: str
@@ -24,7 +27,7 @@ class Verdict:
     """Counts of the source's records, and the first of what is missing, at most `LISTED`.
 
     ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be
-    there n times.
+    there n times. ``extra``: rows, and records in quarantine, that no record is left for; None where nobody asked.
     """
 
     records: int
@@ -32,10 +35,11 @@ class Verdict:
     quarantined: int
     missing: int
     mismatches: tuple[Mismatch, ...] = ()
+    extra: int | None = None
 
     @property
     def ok(self) -> bool:
-        return not self.missing
+        return not self.missing and not self.extra
 
     def named(self, names: Mapping[str, str]) -> Verdict:
         """The same, with these names for the files."""
