@@ -218,6 +218,12 @@ APART: list[tuple[str, Row, str, list[str]]] = [
     ("a: map<string, long>", {"a": Pairs({"x": 1, "y": 2})}, '{"a": {"x": 1}}', ["a.y"]),
     ("a: timestamp, a_long@a: long", {"a": NOON, "a_long": NOON_MS + 1}, f'{{"a": {NOON_MS + 1}}}', ["a"]),
     ("a: long[1]", {"a": [1, 2]}, '{"a": [1, null]}', ["a.element"]),
+    # Lists without a value
+    ("a: long[1]", {"a": []}, '{}', ["a"]),
+    ("a: long[1]", {"a": []}, '{"a": null}', ["a"]),
+    ("a: long[1]", {"a": [None]}, '{"a": []}', ["a"]),
+    ("a: long[1]", {"a": []}, '{"a": [null]}', ["a"]),
+    ("a: long[2]", {"a": [[1], None]}, '{"a": [[1], []]}', ["a.element"]),
 ]  # fmt: skip
 
 
@@ -333,6 +339,28 @@ def test_typed(type_: str, stored: Any, v: Any, held: bool) -> None:
     assert (apart(table, row, record, Reading()) == []) == held
     if held:
         assert len(set(keys(table, row, record, Reading(), floats=2))) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "record", "keys"),
+    [
+        ("a: long[1]", {}, '{"a": []}', [("a",)]),
+        ("a: long, a_array_long@a: long[1]", {}, '{"a": [[null]]}', [("a",)]),
+        ("a: long[1], a_array_string@a: string[1]", {"a_array_string": []}, '{"a": []}', []),
+        ("a: {b: long[1]}", {"a": {}}, '{"a": {"b": []}}', [("a", "b")]),
+        ("a: {b: long, c: {d: long[2]}}", {"a": {"b": 1, "c": {}}}, '{"a": {"b": 1, "c": {"d": []}}}', [("a", "c", "d")]),
+        ("a: {b: long[1]}[1]", {"a": [{"b": [1]}, {}]}, '{"a": [{"b": [1]}, {"b": []}]}', [("a", "b")]),
+        ("a: {b: long[1]}", {}, '{"a": {"b": []}}', []),
+        ("a: long", {}, '{"a": []}', []),
+        ("a: long[1]", {}, '{"a": {}}', []),
+    ],
+)  # fmt: skip
+def test_a_list_without_a_value_may_be_older_than_its_column(
+    columns: str, row: Row, record: str, keys: list[tuple[str, ...]]
+) -> None:
+    found = apart(schema(columns), row, parse(record.encode()), Reading())
+
+    assert [d.keys for d in found if d.unproven] == [d.keys for d in found] == keys
 
 
 def test_a_typed_map_keeps_entries_without_a_value() -> None:

@@ -7,11 +7,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from driftline.verify import files
 from driftline.verify.cells import cells
 from driftline.verify.files import Part, Place, parts, read
+from driftline.verify.frames import alike
 from driftline.verify.pairing import pair
 from driftline.verify.values import Cell, Misquoted
 
@@ -105,6 +109,32 @@ def test_a_cell_whose_quotes_end_before_it_is_also_what_is_written(tmp_path: Pat
     assert isinstance(first[0], Misquoted) and first[0].written == '"x\\"y"'
     assert [type(cell) for cell in [*first[1:], *second]] == [Cell] * 5
     assert [getattr(cell, "written", cell) for cell in third] == ['"1"2', '"p\nq"r', 'z"']
+
+
+def test_typed_files_of_one_schema_are_known_by_their_heads(tmp_path: Path) -> None:
+    def parquet(name: str, type_: pa.DataType, **metadata: str) -> str:
+        pq.write_table(
+            pa.table({"a": pa.array([1], type_)}).replace_schema_metadata(metadata), tmp_path / name
+        )
+        return str(tmp_path / name)
+
+    def avro(name: str, type_: str) -> str:
+        with (tmp_path / name).open("wb") as out:
+            fastavro.writer(
+                out, {"type": "record", "name": "r", "fields": [{"name": "a", "type": type_}]}, []
+            )
+        return str(tmp_path / name)
+
+    spark = "org.apache.spark.sql.parquet.row.metadata"
+    one, same, wide = parquet("1", pa.int32()), parquet("2", pa.int32(), pandas="x"), parquet("3", pa.int64())
+    named = parquet("4", pa.int32(), **{spark: "{}"})
+    (tmp_path / "broken").write_bytes(b"no file")
+    broken = str(tmp_path / "broken")
+    assert alike([one, wide, same, named, broken], "parquet") == [[one, same], [wide], [named], [broken]]
+
+    one, same, wide = avro("1", "int"), avro("2", "int"), avro("3", "long")
+    assert alike([one, wide, same, broken], "avro") == [[one, same], [wide], [broken]]
+    assert alike([one, same], "orc") == [[one], [same]]
 
 
 def test_places_are_ordered_as_in_the_source() -> None:

@@ -105,6 +105,12 @@ def test_each_record_must_be_there_as_often(check: Check) -> None:
     ]
 
 
+def test_a_list_without_a_value_made_null_is_found(check: Check) -> None:
+    verdict = check("update {t} set s = named_struct('x', 2.5d, 'y', null) where id = 3")
+
+    assert found(verdict) == [("s.y", "5", "y holds null, the record has []")]
+
+
 def test_a_swap_between_rows_is_found(check: Check) -> None:
     verdict = check(
         "update {t} set at = null where id = 1",
@@ -188,3 +194,26 @@ def test_what_is_missing_and_what_is_too_many(check: Check) -> None:
     verdict = check("update {t} set a = 1 where id = 1", exactly=True)
 
     assert (verdict.missing, verdict.extra, len(verdict.mismatches)) == (1, 2, 3)
+
+
+def test_a_list_without_a_value_is_kept_from_its_columns_first_batch_on(spark: Any, tmp_path: Path) -> None:
+    older, younger = tmp_path / "older.jsonl", tmp_path / "younger.jsonl"
+    older.write_text('{"id": 1, "a": []}\n{"id": 2, "a": []}\n')
+    younger.write_text('{"id": 1, "a": []}\n{"id": 3, "a": [7]}\n{"id": 4}\n')
+
+    def checked(*lists: list[int] | None) -> Verdict:
+        rows = list(zip((1, 1, 2, 3, 4), lists, strict=True))
+        table = spark.createDataFrame(rows, "id long, a array<long>")
+        return verify(spark, table, schema("id: long, a: long[1]"), [str(older), str(younger)], "json")
+
+    assert checked(None, [], None, [7], None) == Verdict(5, 5, 0, 0)
+    assert checked([], [], [], [7], None) == Verdict(5, 5, 0, 0)
+
+    lost = checked(None, None, None, [7], None)
+    assert (lost.found, lost.missing) == (4, 1)
+    assert [(m.path, m.sample, m.why) for m in lost.mismatches] == [
+        ("a", "[]", "a holds null, the record has []")
+    ]
+    assert found(checked(None, [], None, [7], [])) == [
+        ("a", "3", "a holds [], the record has no value there")
+    ]

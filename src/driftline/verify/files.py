@@ -36,7 +36,7 @@ class Place:
             return self.file
         before = 0
         if self.start:
-            with _opened(self.file) as f:
+            with opened(self.file) as f:
                 left = self.start
                 while left and (block := f.read(min(left, _CHUNK))):
                     before += block.count(b"\n")
@@ -115,7 +115,7 @@ def _packed(file: str) -> bool:
     return file.lower().endswith((".gz", ".gzip"))
 
 
-def _opened(file: str) -> IO[bytes]:
+def opened(file: str) -> IO[bytes]:
     """A local file, or one that pyarrow knows by its URI."""
     if "://" not in file:
         return open(file, "rb")
@@ -126,12 +126,12 @@ def _opened(file: str) -> IO[bytes]:
 
 
 def _size(file: str) -> int:
-    with _opened(file) as f:
+    with opened(file) as f:
         return f.seek(0, io.SEEK_END)
 
 
 def _whole(file: str) -> bytes:
-    with _opened(file) as f:
+    with opened(file) as f:
         data = gzip.decompress(f.read()) if _packed(file) else f.read()
         return data.removeprefix(BOM_UTF8)
 
@@ -201,7 +201,7 @@ def _read(place: Place, raw: bytes) -> Read:
 def _cut(part: Part) -> Iterator[Read]:
     """The lines that begin within the part: the first byte of a line decides whose it is."""
     assert part.end is not None
-    with _opened(part.file) as f:
+    with opened(part.file) as f:
         begin = part.start
         if part.start:
             f.seek(part.start - 1)
@@ -219,7 +219,7 @@ def _cut(part: Part) -> Iterator[Read]:
 
 def _begins_with_a_record(file: str) -> bool:
     """Whether the first line that is not blank is a JSON object by itself."""
-    with _opened(file) as f:
+    with opened(file) as f:
         for line in f:
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)
             if raw:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from driftline.verify.files import Malformed, Place, Read, parse
+from driftline.verify.files import Malformed, Place, Read, opened, parse
 from driftline.verify.values import Pairs, Single
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read
     from pyspark.sql import functions as F
 
     by_schema: dict[str, tuple[StructType, list[str]]] = {}
-    for path in paths:
-        schema = spark.read.format(fmt).load(_literal(path)).schema
-        by_schema.setdefault(schema.json(), (schema, []))[1].append(path)
+    for same in alike(paths, fmt):
+        schema = spark.read.format(fmt).load(_literal(same[0])).schema
+        by_schema.setdefault(schema.json(), (schema, []))[1].extend(same)
     out = []
     for schema, same in by_schema.values():
         df = spark.read.format(fmt).schema(schema).load([_literal(path) for path in same])
@@ -64,6 +64,36 @@ def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read
         out.append(rows(df, [*schema.names, _FILE]).map(_read))
     text = "".join(by_schema)
     return reduce(lambda a, b: a.union(b), out), 2 if '"float"' in text else int('"double"' in text)
+
+
+def alike(paths: Sequence[str], fmt: str) -> list[list[str]]:
+    """The files, those together whose heads say that Spark sees one schema: asking it is a job each time."""
+    out: dict[Any, list[str]] = {}
+    for path in paths:
+        try:
+            with opened(path) as file:
+                head = _HEADS[fmt](file) if fmt in _HEADS else path
+        except Exception:  # whatever is wrong with it: Spark reads it, or says why not
+            head = path
+        out.setdefault(head, []).append(path)
+    return list(out.values())
+
+
+def _parquet_head(file: IO[bytes]) -> Any:
+    from pyarrow.parquet import ParquetFile
+
+    metadata = ParquetFile(file).metadata
+    text = str(metadata.schema).partition("\n")[2]  # the first line says where it is in memory
+    return text, (metadata.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
+
+
+def _avro_head(file: IO[bytes]) -> Any:
+    from fastavro import reader
+
+    return reader(file).metadata["avro.schema"]
+
+
+_HEADS = {"parquet": _parquet_head, "avro": _avro_head}  # ORC's do not tell all of Spark's types
 
 
 def _read(row: dict[str, Any]) -> Read:
