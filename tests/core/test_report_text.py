@@ -169,3 +169,12 @@ def test_what_a_check_found():
     assert printed(text.verdict(lost, "s.t")) == (
         "2 missing  3 records: 1 in s.t\n  a.b         5 (f.json:2)  the row has 4\n  and more: the first are listed\n"
     )
+    assert printed(text.verdict(Verdict(3, 3, 0, 0, extra=0), "s.t")) == (
+        "nothing is missing, nothing is doubled  3 records: 3 in s.t\n"
+    )
+    both = Verdict(3, 2, 0, 1, (Mismatch("", "", "{a: 1}", "in the table, not in the source"),), extra=1)
+    assert printed(text.verdict(both, "s.t")) == (
+        "1 missing, 1 too many  3 records: 2 in s.t\n"
+        "  a record    {a: 1}  in the table, not in the source\n"
+        "  and more: the first are listed\n"
+    )

@@ -57,6 +57,7 @@ COMMANDS = {
     "no such table": ["query", "select * from shop.nothing"],
     "fails later": ["query", "select raise_error('it broke') from shop.orders"],
     "verify": ["verify", "in", "--table", "shop.orders"],
+    "verify exactly": ["verify", "in/1.jsonl", "--table", "shop.orders", "--exactly"],
     "verify loss": ["verify", "other.jsonl", "--table", "shop.orders", "--json"],
     "verify no table": ["verify", "in", "--table", "shop.nothing"],
     "doctor": ["doctor", "--json"],
@@ -108,6 +109,7 @@ CODES = {
     "parse error": 2,
     "no such table": 1,
     "fails later": 1,
+    "verify exactly": 1,
     "verify loss": 1,
     "verify no table": 2,
 }
@@ -116,7 +118,7 @@ CODES = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_exit_codes_and_errors(done, name):
     assert done[name].code == CODES.get(name, 0), done[name]
-    if name in CODES and name != "verify loss":
+    if name in CODES and name not in ("verify loss", "verify exactly"):
         assert done[name].out == ""
         assert done[name].err.startswith("error: ")
         assert "Traceback" not in done[name].err
@@ -220,6 +222,7 @@ def test_errors_of_sql_are_one_line_with_the_place(done):
 
 def test_verify(done):
     assert done["verify"].out == "nothing is missing  4 records: 3 in shop.orders, 1 in its quarantine\n"
+    assert done["verify exactly"].out.startswith("2 too many  ")
     loss = json.loads(done["verify loss"].out)
     assert (loss["ok"], loss["missing"]) == (False, 1)
     assert loss["mismatches"][0]["place"].endswith("other.jsonl:1")
