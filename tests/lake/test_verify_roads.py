@@ -15,7 +15,7 @@ BATCHES = [
         '{"id": 3, "tags": ["a", null], "x": 0.0, "s": {"y": []}}',
     ],
     # An instant, by rule, and a text: the number itself has no column of its own.
-    ['{"id": 4, "f": 9223372036854775807, "x": [-0.0, 1.5]}', '{"id": 5, "f": 1767225600, "tags": [[], ["b"]]}'],
+    ['{"id": 4, "f": 9223372036854775807, "z": [-0.0, 1.5]}', '{"id": 5, "f": 1767225600, "tags": [[], ["b"]]}'],
 ]  # fmt: skip
 
 
