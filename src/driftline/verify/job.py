@@ -11,6 +11,7 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, groupby
 from operator import add, itemgetter
 from pathlib import Path
@@ -21,10 +22,22 @@ from driftline.core.schema_json import from_json, to_json
 from driftline.core.types import Schema
 from driftline.engine import CASE, configured
 from driftline.verify.cells import cells
-from driftline.verify.emptied import Alike, emptied, lost_lists
+from driftline.verify.emptied import emptied, lost_lists
 from driftline.verify.files import Malformed, Part, Place, Read, grouped, parse, parts, read
 from driftline.verify.frames import rows, typed
-from driftline.verify.left import Extra, Left, apart, fewest, listed, nearest, order, packed, unpacked
+from driftline.verify.left import (
+    Extra,
+    Left,
+    apart,
+    fewest,
+    listed,
+    nearest,
+    not_quarantined,
+    order,
+    packed,
+    quarantined_again,
+    unpacked,
+)
 from driftline.verify.match import Difference, Record, shown
 from driftline.verify.meeting import Meeting, Slot, exactly, key, loosely
 from driftline.verify.pairing import pair
@@ -146,6 +159,7 @@ def _allow_depth() -> None:
 
 TEXTS = ("json", "csv")
 _RECORD, _ROW = 0, 1
+_TOTALS, _LEFT, _LISTLESS, _EXTRA = range(4)  # kinds of what comparing finds
 _Keyed = tuple[tuple[int, int], Any]
 
 
@@ -171,30 +185,32 @@ class _Job:
         sorted_ = both.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_identity)
         compared = sorted_.mapPartitions(self.compared).persist(StorageLevel.DISK_ONLY)
         try:
-            totals = compared.filter(_is_total).values().collect()
-            records, unheld, extra, unproven = map(sum, zip(*totals, strict=True))
-            left = compared.filter(_is_left).reduceByKey(add, tasks)
+            found: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
+            records, unheld, extra, listless = map(sum, zip(*found[_TOTALS].collect(), strict=True))
+            left = found[_LEFT].reduceByKey(add, tasks)
             kept = None
             if quarantined is not None:
                 kept = quarantined.mapPartitions(self.keyed_raw).reduceByKey(add, tasks)
-            found, missing, sample = records - unheld, 0, []
+            missing, sample = 0, []
             if unheld:
-                lost = left.values() if kept is None else left.leftOuterJoin(kept, tasks).flatMap(_without)
+                lost = (
+                    left.values()
+                    if kept is None
+                    else left.leftOuterJoin(kept, tasks).flatMap(not_quarantined)
+                )
                 missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
-            quarantined_ = unheld - missing
-            if unproven:
-                typed_ = self.fmt not in TEXTS
-                listless = lost_lists(compared.filter(_is_alike), reads, self.without, typed=typed_)
-                without = sum(x.n for x in listless)
-                found, missing = found - without, missing + without
-                sample = sorted([*sample, *listless], key=order)[:LISTED]
+            waiting = unheld - missing
+            if listless:
+                lost_ = lost_lists(found[_LISTLESS], reads, self.without, typed=self.fmt not in TEXTS)
+                missing += sum(x.n for x in lost_)
+                sample = sorted([*sample, *lost_], key=order)[:LISTED]
             mismatches = listed(nearest(self.meeting, sample, reads, stored))
-            verdict = Verdict(records, found, quarantined_, missing, tuple(mismatches))
+            verdict = Verdict(records, records - waiting - missing, waiting, missing, tuple(mismatches))
             if not self.exactly:
                 return verdict
-            beyond = compared.filter(_is_extra).values()
+            beyond = found[_EXTRA]
             if kept is not None:
-                again = kept.leftOuterJoin(left, tasks).flatMap(_again)
+                again = kept.leftOuterJoin(left, tasks).flatMap(quarantined_again)
                 extra += again.map(lambda x: x.n).sum()
                 beyond = beyond.union(again)
             mismatches += [x.listed() for x in beyond.take(LISTED)] if extra else []
@@ -222,10 +238,10 @@ class _Job:
         for row in stored:
             yield (key(self.meeting.of_row(row)), _ROW), packed(row)
 
-    def compared(self, keyed: Iterable[_Keyed]) -> Iterator[tuple[Any, Any]]:
-        """For each group the records that found no row, by fingerprint, and the rows left over; at the end the totals."""
+    def compared(self, keyed: Iterable[_Keyed]) -> Iterator[tuple[int, Any]]:
+        """By kind, for each group the records that found no row, and the rows left over; at the end the totals."""
         _allow_depth()
-        records = unheld = extra = unproven = 0
+        records, n = 0, Counter[int]()
         for _, group in groupby(keyed, key=lambda x: x[0][0]):
             places: dict[bytes, list[Place]] = {}
             stored: Counter[bytes] = Counter()
@@ -240,22 +256,19 @@ class _Job:
                 if reason is None:
                     places.setdefault(payload, []).append(place)
                 else:
-                    unheld += 1
-                    yield self.fingerprint(payload), Left(place, 1, None, f"{reason}, and not in quarantine")
-            for found, x in self.left(places, stored):
-                if isinstance(found, tuple):
-                    unproven += 1
-                elif isinstance(x, Left):
-                    unheld += x.n
-                else:
-                    extra += x.n
-                yield found, x
-        yield _TOTAL, (records, unheld, extra, unproven)
+                    n[_LEFT] += 1
+                    none = Left(place, 1, None, f"{reason}, and not in quarantine")
+                    yield _LEFT, (self.fingerprint(payload), none)
+            for kind, count, x in self.left(places, stored):
+                n[kind] += count
+                yield kind, x
+        yield _TOTALS, (records, n[_LEFT], n[_EXTRA], n[_LISTLESS])
 
     def left(
         self, places: dict[bytes, list[Place]], stored: Counter[bytes]
-    ) -> Iterator[tuple[bytes | Alike, Left | Extra]]:
-        """Of the records and rows that met under one key, the records without a row, and the other way round."""
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Of the records and rows that met under one key, the records without a row, and the other way round: the kind,
+        how many, and what is left."""
         payloads = list(places)
         records, rows_ = list(map(unpacked, payloads)), list(map(unpacked, stored))
 
@@ -272,7 +285,7 @@ class _Job:
         missing, free, given = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
         for i, row in unproven.keys() & given.keys():
             at = places[payloads[i]]
-            yield emptied(unproven[i, row], at, len(at) - given[i, row], payloads[i])
+            yield _LISTLESS, 1, emptied(unproven[i, row], at, len(at) - given[i, row], payloads[i])
         near = [row for row, unused in zip(rows_, free, strict=True) if unused][:_COMPARED]
         for payload, record, n in zip(payloads, records, missing, strict=True):
             times = len(places[payload])
@@ -280,11 +293,11 @@ class _Job:
                 place = sorted(places[payload])[-n]
                 why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
                 found = () if why else fewest(apart(self.meeting, row, record) for row in near)
-                yield self.fingerprint_of(record), Left(place, n, payload, why, found)
+                yield _LEFT, n, (self.fingerprint_of(record), Left(place, n, payload, why, found))
         if self.exactly:
             for (payload, n), unused in zip(stored.items(), free, strict=True):
                 if unused:
-                    yield b"", Extra(unused, shown(unpacked(payload)), "the table", n - unused)
+                    yield _EXTRA, unused, Extra(unused, shown(unpacked(payload)), "the table", n - unused)
 
     # Quarantine -------------------------------------------------------------------------------------------
 
@@ -307,39 +320,9 @@ class _Job:
         return ((self.fingerprint(raw), 1) for raw in quarantined)
 
 
-_TOTAL = ""
-
-
-def _is_total(x: tuple[Any, Any]) -> bool:
-    return bool(x[0] == _TOTAL)
-
-
-def _is_left(x: tuple[Any, Any]) -> bool:
-    return isinstance(x[0], bytes) and isinstance(x[1], Left)
-
-
-def _is_alike(x: tuple[Any, Any]) -> bool:
-    return isinstance(x[0], tuple)
-
-
-def _is_extra(x: tuple[Any, Any]) -> bool:
-    return isinstance(x[1], Extra)
+def _is(kind: int, x: tuple[int, Any]) -> bool:
+    return x[0] == kind
 
 
 def _identity(k: Any) -> Any:
     return k
-
-
-def _without(x: tuple[bytes, tuple[Left, int | None]]) -> list[Left]:
-    left, kept = x[1]
-    n = left.n - (kept or 0)
-    return [replace(left, n=n)] if n > 0 else []
-
-
-def _again(x: tuple[bytes, tuple[int, Left | None]]) -> list[Extra]:
-    """What is in quarantine more often than it is left."""
-    text, (kept, left) = x
-    held = min(kept, left.n) if left else 0
-    return (
-        [Extra(kept - held, shown(text.decode(errors="replace")), "quarantine", held)] if kept > held else []
-    )

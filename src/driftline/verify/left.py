@@ -63,6 +63,22 @@ def order(x: Left) -> Any:
     return x.place.file, x.place.start, x.place.line
 
 
+def not_quarantined(x: tuple[bytes, tuple[Left, int | None]]) -> list[Left]:
+    """What is left of records, beside how many stand in quarantine."""
+    left, kept = x[1]
+    n = left.n - (kept or 0)
+    return [replace(left, n=n)] if n > 0 else []
+
+
+def quarantined_again(x: tuple[bytes, tuple[int, Left | None]]) -> list[Extra]:
+    """What is in quarantine more often than it is left."""
+    text, (kept, left) = x
+    held = min(kept, left.n) if left else 0
+    return (
+        [Extra(kept - held, shown(text.decode(errors="replace")), "quarantine", held)] if kept > held else []
+    )
+
+
 def apart(meeting: Meeting, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[Difference]:
     """Where the row does not hold the record."""
     return differences(meeting.record, row, record, meeting.how)
