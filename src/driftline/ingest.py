@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 from py4j.protocol import Py4JError
@@ -15,30 +13,28 @@ from pyspark.errors import PySparkException
 
 from driftline import quarantine
 from driftline.accept import accepted
+from driftline.batch import Batch, Planned
 from driftline.capture.token import BatchIsInError, Token
-from driftline.core.closed import closed
-from driftline.core.metadata import with_own
+from driftline.core.changes import AddColumn
 from driftline.core.plan import plan
 from driftline.core.record import of_batch
 from driftline.core.routes import Plan, Settings
-from driftline.core.types import Path, Schema, Struct
+from driftline.core.types import Path, Struct
 from driftline.engine import configured
 from driftline.errors import DataError
 from driftline.failure import explained
 from driftline.formats.base import CommitConflict, State, Table, Transaction
 from driftline.observe.observation import Observation
 from driftline.report.result import Result, result
+from driftline.retry import Progress, Retry, commit
 from driftline.rewrite import check_readable, lossy_rewrites, rewrites, rewritten_rows
 from driftline.route.columns import LOST
-from driftline.settings import as_properties, from_properties
+from driftline.settings import as_properties
 from driftline.source.base import Guessing, Source
-from driftline.source.files import Stamp, changed, stamps
+from driftline.source.files import changed, stamps
 
-ATTEMPTS = 10  # of planning, where others change the table's schema or settings meanwhile
-COMMITS = 50  # of what is planned and written, where others only add to the table
-_WAIT = 0.05  # seconds, more at each try and not the same for two writers
-
-Progress = Callable[[str], None]
+_OFTEN = 2  # conflicts of one batch
+_ROOM = 1000  # ids of columns
 
 
 def ingest(
@@ -49,100 +45,69 @@ def ingest(
     dry_run: bool = False,
     token: Token | None = None,
     progress: Progress = lambda _: None,
+    endless: bool = False,
 ) -> Result:
     """Takes one batch into the table; with ``dry_run`` only plans it.
 
-    All or nothing: after an error the table is as it was. Planned anew, up to `ATTEMPTS` times, where another
-    writer changed the table meanwhile. Raises DataError where the data or the table says no.
+    All or nothing: after an error the table is as it was. Where another writer changes the table meanwhile, it is tried
+    again for `retry.PATIENCE` seconds, ``endless`` without end. Raises DataError where the data or the table says no.
 
     ``token``: the batch is a micro-batch of a capture, and enters the table once, however often it is brought;
     raises BatchIsInError where it is there.
-    ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed.
+    ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed; and of each
+    wait for other writers, with the reason.
     """
     properties = as_properties(settings or {})
     batch = uuid.uuid4().hex if token is None else token.batch
     files = stamps(getattr(source, "files", ()))
+    retry = Retry(table.name, progress, endless)
     with configured(table.spark, source.conf):
-        return _ingest(_Batch(table, source, batch, properties, token, progress, files), dry_run=dry_run)
+        return _ingest(
+            Batch(table, source, batch, properties, token, progress, retry, files), dry_run=dry_run
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """What is the same at each try. ``properties``: settings that come with it; ``files``: as they were before."""
-
-    table: Table
-    source: Source
-    id: str
-    properties: Mapping[str, str]
-    token: Token | None
-    progress: Progress
-    files: Mapping[str, Stamp]
-
-    @property
-    def marks(self) -> dict[str, str]:
-        """The table properties that the batch sets."""
-        return {
-            **self.properties,
-            "driftline.batch": self.id,
-            **(self.token.properties if self.token is not None else {}),
-        }
-
-    def check(self, state: State) -> None:
-        if self.token is not None:
-            self.token.check(self.table.name, state.uuid, state.properties)
-
-
-def _ingest(batch: _Batch, *, dry_run: bool) -> Result:
+def _ingest(batch: Batch, *, dry_run: bool) -> Result:
     table, source = batch.table, batch.source
-    tried, cause = False, None
-    hint: str | None
-    for attempt in range(ATTEMPTS):
-        state = table.load()
-        batch.check(state)
-        if attempt == 0 and batch.token is not None and batch.token.tried:
-            tried = quarantine.forget(table, batch.token)
-        wanted = from_properties({**state.properties, **batch.properties})
+    tried, first = False, True
+    while True:
         try:
-            guessed = None if dry_run or attempt else _guessed(batch, state, wanted)
+            state = batch.load()
+            if first and batch.token is not None and batch.token.tried:
+                tried = quarantine.forget(table, batch.token)
+            wanted = batch.settings(state)
+            guessed = None if dry_run or not first else _guessed(batch, state, wanted)
+            first = False
             if guessed is not None:
                 batch.progress("writing")
                 with suppress(_Misguess):
-                    return _write(batch, state, *guessed, wanted, tried=tried, guessed=True)
-            seen, planned = accepted(
-                source, _open(table, state), wanted, batch.progress, partial(_lossy, table)
-            )
-            if seen.tally.records:
-                planned = with_own(planned, getattr(source, "columns", ()))
+                    return _write(guessed, tried=tried, guessed=True)
+            schema = batch.open(state)
+            seen, planned = accepted(source, schema, wanted, batch.progress, partial(_lossy, table))
+            planned = batch.with_own(planned, seen)
             if dry_run:
                 return result(table.name, batch.id, seen, planned, 0, 0, None)
             batch.progress("writing")
-            return _write(batch, state, seen, planned, wanted, tried=tried)
+            return _write(Planned(batch, state, schema, seen, planned, wanted), tried=tried)
         except CommitConflict as conflict:
-            last, hint = str(conflict), "other writers keep changing this table: try again"
-            _wait(attempt)
+            batch.retry.wait(conflict)
         except (_Misread, PySparkException, Py4JError, OSError) as error:
-            (last, hint), cause = _explained(batch, error), error
+            what, hint = _explained(batch, error)
             if not (_misread(error) and source.be_careful()):
-                break
-    raise DataError(f"{table.name}: {last}", hint) from cause
-
-
-def _open(table: Table, state: State) -> Schema:
-    """The table's schema as the batch is planned for it."""
-    return closed(state.schema, table.fillable(state.schema))
+                raise DataError(f"{table.name}: {what}", hint) from error
 
 
 class _Misguess(Exception):
     """The batch turned out to be otherwise than its first lines."""
 
 
-def _guessed(batch: _Batch, state: State, settings: Settings) -> tuple[Observation, Plan] | None:
+def _guessed(batch: Batch, state: State, settings: Settings) -> Planned | None:
     """What the batch is likely to be, and its plan, where the source can read by it in one go."""
     source = batch.source
     if not isinstance(source, Guessing):
         return None
     batch.progress("observing")
-    schema = _open(batch.table, state)
+    schema = batch.open(state)
     seen = source.guess(schema, settings)
     if seen is None:
         return None
@@ -151,57 +116,53 @@ def _guessed(batch: _Batch, state: State, settings: Settings) -> tuple[Observati
     if planned.conflicts or rewrites(planned.changes):
         return None
     possible = source.reading(planned, planned.schema.struct, settings) is not None
-    return (seen, planned) if possible else None
+    return Planned(batch, state, schema, seen, planned, settings) if possible else None
 
 
-def _confirmed(
-    batch: _Batch, state: State, guessed: Plan, struct: Struct, settings: Settings
-) -> tuple[Observation, Plan]:
+def _confirmed(guessed: Planned, struct: Struct) -> Planned:
     """What the batch was, and its plan, after it was read by the one that was guessed.
 
     Raises _Misguess where that plan would have made other columns, or other rows.
     """
-    source = batch.source
+    source, settings = guessed.batch.source, guessed.settings
     assert isinstance(source, Guessing)
-    schema = _open(batch.table, state)
-    seen = source.observe(schema, settings)
-    planned = plan(schema, seen.shape, settings)
-    if seen.tally.malformed or planned.conflicts or planned.schema != guessed.schema:
+    seen = source.observe(guessed.asked, settings)
+    planned = plan(guessed.batch.open(guessed.state), seen.shape, settings)
+    if seen.tally.malformed or planned.conflicts or planned.schema != guessed.plan.schema:
         raise _Misguess
-    wanted, was = (source.reading(p, struct, settings) for p in (planned, guessed))
+    wanted, was = (source.reading(p, struct, settings) for p in (planned, guessed.plan))
     if wanted is None or was is None or not wanted.makes_the_rows_of(was):
         raise _Misguess
-    return seen, planned
+    return replace(guessed, seen=seen, plan=planned)
 
 
-def _write(
-    batch: _Batch,
-    state: State,
-    seen: Observation,
-    planned: Plan,
-    settings: Settings,
-    *,
-    tried: bool,
-    guessed: bool = False,
-) -> Result:
+def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     """``tried``: the quarantine has had this batch before, by a try that did not end. ``guessed``: what was seen, and
     planned, is yet to be confirmed; raises _Misguess if it is not so."""
-    if not planned.schema.struct.fields:
-        return _no_columns(batch, seen, planned, settings)
+    batch = planned.batch
+    if not planned.plan.schema.struct.fields:
+        return _no_columns(batch, planned.seen, planned.plan, planned.settings)
     table, source = batch.table, batch.source
-    if batch.token is not None and not seen.tally.records + seen.tally.malformed:
-        return result(table.name, batch.id, seen, planned, 0, 0, None)
-    # Pinned, though it may only append: a resolve meanwhile leaves other columns, and the rows would go to the old ones.
-    transaction = table.transaction(state, planned.schema, pinned=True)
+    tally = planned.seen.tally
+    if batch.token is not None and not tally.records + tally.malformed:
+        return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
+    planned, transaction = _begun(planned)
     kept: quarantine.Staged | None = None
+
+    def now() -> State:
+        nonlocal planned
+        planned = planned.on(batch.load())
+        batch.progress("committing")
+        return planned.state
+
     try:
         if transaction.base is not None:
             batch.check(transaction.base)
-            transaction.evolve(planned.changes)
-        written = _append(transaction, batch, seen, planned, settings)
+            transaction.evolve(planned.plan.changes, _ids_after(planned))
+        written = _append(transaction, planned)
         if guessed:
-            seen, planned = _confirmed(batch, state, planned, transaction.row, settings)
-        tally = seen.tally
+            planned = _confirmed(planned, transaction.row)
+        tally = planned.seen.tally
         observed = tally.records + tally.malformed
         # Looking for what is no record reads the batch once more: only where observing has met some.
         rejected = source.rejected() if tally.malformed else None
@@ -211,12 +172,13 @@ def _write(
             raise _Misread(
                 f"{observed} records were observed, {written} were written and {quarantined} quarantined"
             )
-        transaction.set({**batch.marks, **of_batch(batch.id, planned.changes)})
+        transaction.set({**batch.marks, **of_batch(batch.id, planned.plan.changes)})
         # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
         if kept is not None and not transaction.include(kept.transaction):
             batch.progress("quarantining")
-            kept.commit()
-        transaction = _commit(batch, transaction)
+            kept.commit(batch.retry)
+        batch.progress("committing")
+        commit(transaction, now, batch.retry)
     except BaseException as error:
         transaction.abandon()
         if kept is not None and isinstance(error, BatchIsInError):
@@ -230,28 +192,46 @@ def _write(
     transaction.upkeep()
     if kept is not None:
         kept.transaction.upkeep()
-    return result(table.name, batch.id, seen, planned, written, quarantined, snapshot)
+    return result(table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
 
 
 class _Misread(Exception):
     """Spark read the records otherwise than they were observed."""
 
 
-def _append(
-    transaction: Transaction, batch: _Batch, seen: Observation, planned: Plan, settings: Settings
-) -> int:
-    rewritten, summary = rewrites(planned.changes), {"driftline.batch": batch.id}
+def _begun(planned: Planned) -> tuple[Planned, Transaction]:
+    """A transaction on the table as it is now, with the plan for that."""
+    batch, state = planned.batch, planned.state
+    while True:
+        try:
+            # Pinned, though it may only append: a resolve meanwhile leaves other columns, and the rows would go to the
+            # old ones.
+            return planned, batch.table.transaction(planned.state, planned.plan.schema, pinned=True)
+        except CommitConflict as conflict:
+            if state is not planned.state:
+                batch.retry.wait(conflict)
+            planned = planned.on(batch.load())
+
+
+def _ids_after(planned: Planned) -> int:
+    """Beyond which id the batch's new columns are: where others add columns all the time, these leave them room, and the
+    files that are written stay right."""
+    adds = any(isinstance(change, AddColumn) for change in planned.plan.changes)
+    return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
+
+
+def _append(transaction: Transaction, planned: Planned) -> int:
+    batch, settings, summary = planned.batch, planned.settings, {"driftline.batch": planned.batch.id}
+    rewritten = rewrites(planned.plan.changes)
     struct = transaction.schema.struct if rewritten else transaction.row
-    rows = batch.source.rows(planned, struct, settings)
+    rows = batch.source.rows(planned.plan, struct, settings)
     if rewritten:
-        check_readable(batch.table, planned.before)
+        check_readable(batch.table, planned.plan.before)
         old = batch.table.read()
         there = old.count()
-        return (
-            transaction.replace(rewritten_rows(old, planned.before, struct, settings).union(rows), summary)
-            - there
-        )
-    return transaction.append(rows, summary) if seen.tally.records else 0
+        before = rewritten_rows(old, planned.plan.before, struct, settings)
+        return transaction.replace(before.union(rows), summary) - there
+    return transaction.append(rows, summary) if planned.seen.tally.records else 0
 
 
 def _lossy(table: Table, planned: Plan) -> list[Path]:
@@ -265,25 +245,7 @@ def _lossy(table: Table, planned: Plan) -> list[Path]:
     return needed + lossy_rewrites(table.read(), planned.before, planned.changes)
 
 
-def _commit(batch: _Batch, transaction: Transaction) -> Transaction:
-    """Commits, again where others have added to the table meanwhile; returns what was committed."""
-    for attempt in range(COMMITS):
-        batch.progress("committing")
-        try:
-            transaction.commit()
-            return transaction
-        except CommitConflict:
-            _wait(attempt)
-            batch.check(batch.table.load())
-            transaction = transaction.again()
-    raise CommitConflict(f"{batch.table.name}: others committed {COMMITS} times meanwhile")
-
-
-def _wait(attempt: int) -> None:
-    time.sleep(random.uniform(0, _WAIT * min(attempt + 1, 20)))  # noqa: S311  no secret
-
-
-def _no_columns(batch: _Batch, seen: Observation, planned: Plan, settings: Settings) -> Result:
+def _no_columns(batch: Batch, seen: Observation, planned: Plan, settings: Settings) -> Result:
     """A table cannot be made without a column: the records wait in quarantine (2.4)."""
     quarantined = 0
     if seen.tally.records + seen.tally.malformed:
@@ -293,13 +255,13 @@ def _no_columns(batch: _Batch, seen: Observation, planned: Plan, settings: Setti
         assert rejected is not None
         kept = quarantine.stage(batch.table, rejected, batch.id, batch.token)
         batch.progress("quarantining")
-        kept.commit()
+        kept.commit(batch.retry)
         quarantined = kept.rows
         batch.progress("committed")
     return result(batch.table.name, batch.id, seen, planned, 0, quarantined, None)
 
 
-def _explained(batch: _Batch, error: BaseException) -> tuple[str, str | None]:
+def _explained(batch: Batch, error: BaseException) -> tuple[str, str | None]:
     """What became of the batch, and what to do."""
     if change := changed(batch.files):
         return change, "nothing of the batch is in: try again once its files are whole"

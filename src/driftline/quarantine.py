@@ -9,6 +9,7 @@ from driftline.capture.token import Token
 from driftline.core.changes import AddColumn
 from driftline.core.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.base import Table, Transaction
+from driftline.retry import Retry, commit
 from driftline.source.base import REJECTED
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class Staged:
     rows: int
     batch: str
 
-    def commit(self) -> None:
-        self.transaction.commit()
+    def commit(self, retry: Retry) -> None:
+        commit(self.transaction, self.table.load, retry)
 
     def undo(self) -> None:
         """Takes them out again: the batch that they belong to has failed."""

@@ -16,20 +16,20 @@ from pyspark.errors import PySparkException
 
 from driftline import quarantine
 from driftline.capture.token import BatchIsInError
-from driftline.errors import DataError, UsageError, no_table
+from driftline.errors import UsageError, no_table
 from driftline.formats.base import CommitConflict, Table
 from driftline.ingest import ingest
 from driftline.kept import Kept
 from driftline.quarantine import REPLAY
 from driftline.report.result import Result
 from driftline.resolve import CHANGED
+from driftline.retry import Retry
 from driftline.route.sql import name
 from driftline.source.quarantined import Quarantined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ATTEMPTS = 10
 LISTED = 100  # groups
 _SAMPLE = 500  # characters of a record
 
@@ -202,7 +202,7 @@ def replay(
 
     What is refused again is in quarantine once more, for the reason of now.
     """
-    kept = None if _there(table) is None else _marked(table)
+    kept = None if _there(table) is None else _marked(table, progress)
     if kept is None:
         return Replay(table.name)
     results = []
@@ -219,24 +219,24 @@ def replay(
     return Replay(table.name, tuple(results), stay, held)
 
 
-def _marked(table: Table) -> Kept | None:
+def _marked(table: Table, progress: Callable[[str], None]) -> Kept | None:
     """Gives the records that wait, and are in no replay yet, the number of the next one. Nothing is in the table by that."""
-    for _ in range(ATTEMPTS):
+    retry = Retry(quarantine.of(table).name, progress)
+    while True:
         kept = Kept.of(table)
         if kept is None:
             return None
         try:
             _mark(kept)
         except CommitConflict as conflict:
-            last: Exception = conflict
+            retry.wait(conflict)
             continue
         except PySparkException as error:
             if CHANGED not in str(error):
                 raise
-            last = error
+            retry.wait(CommitConflict("it has changed meanwhile"))
             continue
         return Kept.of(table)
-    raise DataError(f"{table.name}: {last}", "captures keep adding to the quarantine: try again")
 
 
 def _mark(kept: Kept) -> None:
@@ -253,6 +253,7 @@ def _mark(kept: Kept) -> None:
             transaction.evolve(quarantine.missing(kept.state.schema))
             transaction.replace(rows.withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})")), {})
             transaction.commit()
+            transaction.upkeep()
     except BaseException:
         transaction.abandon()
         raise

@@ -23,6 +23,7 @@ from driftline.engine import PLAIN, configured
 from driftline.errors import DataError, UsageError, no_table
 from driftline.failure import explained
 from driftline.formats.base import CommitConflict, State, Table
+from driftline.retry import Retry
 from driftline.rewrite import check_readable
 from driftline.route.fold import Fold
 from driftline.route.lost import Folding
@@ -31,7 +32,6 @@ from driftline.settings import PREFIX, from_properties
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ATTEMPTS = 10
 SAMPLES = 10
 CHANGED = "TABLE_CHANGE_AFTER_ANALYSIS"  # Spark looks at a table once more before it reads it
 _SAMPLE = 200  # characters
@@ -105,7 +105,8 @@ def resolve(
         wanted, type_ = parse_path(path), parse_type(to)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    for _ in range(ATTEMPTS):
+    retry = Retry(table.name, progress)
+    while True:
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
@@ -113,16 +114,12 @@ def resolve(
             try:
                 return _resolve(table, state, wanted, type_, progress, dry_run=dry_run, drop_rest=drop_rest)
             except CommitConflict as conflict:
-                last = conflict
+                retry.wait(conflict)
             except PySparkException as error:
                 if CHANGED not in str(error):
                     what, hint = explained(error)
                     raise DataError(f"{table.name}: {dotted(wanted)}: {what}", hint) from error
-                last = CommitConflict("its columns have changed meanwhile")
-    raise DataError(
-        f"{table.name}: {last}",
-        "other writers keep changing this table: try again, with the captures into it stopped for so long",
-    )
+                retry.wait(CommitConflict("its columns have changed meanwhile"))
 
 
 def _resolve(
@@ -182,6 +179,7 @@ def _resolve(
         if transaction is not None:
             transaction.abandon()
         raise
+    transaction.upkeep()
     return _told(looked, plan, after, rest, transaction.snapshot)
 
 

@@ -19,12 +19,11 @@ from driftline.errors import DataError
 from driftline.formats.iceberg import CommitConflict, IcebergTable
 from driftline.formats.iceberg.alteration import Draft
 from driftline.formats.iceberg.versions import Versions
+from driftline.retry import Retry
 from driftline.route.sql import name, variable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,8 @@ def undo(table: IcebergTable, *, to: int | None = None, yes: bool = False) -> Un
 
     ``yes``: also where that hides values. Raises UsageError, DataError with the reason; nothing is changed then.
     """
-    for _ in range(ATTEMPTS):
+    retry = Retry(table.name)
+    while True:
         alteration = table.alteration()
         past = table.versions()
         now = alteration.before
@@ -102,14 +102,13 @@ def undo(table: IcebergTable, *, to: int | None = None, yes: bool = False) -> Un
         try:
             draft.commit()
         except CommitConflict as conflict:
-            last = conflict
+            retry.wait(conflict)
             continue
         made = draft.definition
         changes = diff(now.schema, made.schema)
         return Undone(
             table.name, what, changes, hidden, back, plan.stays, tuple(_layout(now, made)), made.schema.id
         )
-    raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")
 
 
 def _just_resolved(table: IcebergTable, past: Versions) -> bool:

@@ -140,6 +140,7 @@ def test_writers_that_never_stop(table: Table, monkeypatch: pytest.MonkeyPatch) 
         raise CommitConflict("someone was faster")
 
     monkeypatch.setattr(Draft, "commit", conflict)
+    monkeypatch.setattr("driftline.retry.PATIENCE", 0.2)
     with pytest.raises(DataError, match="other writers keep changing this table"):
         alter(table, "ADD COLUMN n int")
 

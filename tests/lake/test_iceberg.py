@@ -9,7 +9,6 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-import driftline.ingest as road
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.formats.iceberg import Transaction
 from driftline.lake import Lake, Table
@@ -165,20 +164,6 @@ def test_a_catalog_that_is_none(spark: SparkSession, tmp_path: Path) -> None:
         Lake.attach(spark, catalog="nowhere").table("db.t").ingest(lines(tmp_path, '{"a": 1}'))
     with pytest.raises(UsageError, match=r"namespace\.table"):
         Lake.attach(spark, catalog="lake").table("t")
-
-
-def test_planning_gives_up_when_others_never_stop(
-    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from driftline.formats.iceberg import CommitConflict
-
-    def conflict(self: Transaction) -> None:
-        raise CommitConflict("someone was faster")
-
-    monkeypatch.setattr(Transaction, "commit", conflict)
-    monkeypatch.setattr(road, "ATTEMPTS", 2)
-    with pytest.raises(DataError, match="other writers keep changing this table"):
-        table.ingest(lines(tmp_path, '{"a": 1}'))
 
 
 def test_a_value_that_no_column_takes_fails_the_batch(

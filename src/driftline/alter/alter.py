@@ -10,11 +10,10 @@ from driftline.alter.notes import notes
 from driftline.alter.request import Request
 from driftline.core import record
 from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolved
-from driftline.errors import DataError, UsageError
+from driftline.errors import UsageError
 from driftline.formats.iceberg import CommitConflict, IcebergTable
+from driftline.retry import Retry
 from driftline.settings import from_properties
-
-ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,8 @@ def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: 
     """
     if (name := request.new_name) is not None:
         return _renamed(table, request, name, catalog)
-    for _ in range(ATTEMPTS):
+    retry = Retry(table.name)
+    while True:
         alteration = table.alteration()
         before = alteration.before
         settings = from_properties(before.properties)
@@ -72,12 +72,11 @@ def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: 
         try:
             draft.commit()
         except CommitConflict as conflict:
-            last = conflict
+            retry.wait(conflict)
             continue
         made = draft.definition
         told = (*notes(before.schema, made.schema, columns, settings), *draft.warnings)
         return Altered(table.name, changes, columns, told, made.schema.id, made.format_version)
-    raise DataError(f"{table.name}: {last}", "other writers keep changing this table: try again")
 
 
 def _renamed(table: IcebergTable, request: Request, name: str, catalog: str) -> Altered:

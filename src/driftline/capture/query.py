@@ -21,8 +21,9 @@ from driftline.capture.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.failure import explained
 from driftline.formats.base import Table
-from driftline.ingest import Progress, ingest
+from driftline.ingest import ingest
 from driftline.report.result import Result
+from driftline.retry import WAITING, Progress
 from driftline.source.base import Source
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ class _Runner:
                 settings=capture.settings,
                 token=token,
                 progress=lambda phase: self._progress(phase, epoch),
+                endless=True,
             )
         except BatchIsInError:
             flow.close(epoch)
@@ -246,5 +248,7 @@ class _Runner:
 
     def _progress(self, phase: str, epoch: int) -> None:
         self.capture.progress(phase)
+        if phase.startswith(WAITING) and self.stopping:
+            raise _Stopped
         if phase in ("quarantining", "committing"):
             self.flow.check(epoch)

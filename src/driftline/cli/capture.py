@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import re
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +27,7 @@ from driftline.cli.options import (
 )
 from driftline.cli.scope import Scope
 from driftline.errors import UsageError
+from driftline.retry import WAITING
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TICK = 0.1  # seconds
+_PATIENCE = 10.0  # seconds between two lines of a log on a wait
 
 
 def capture(
@@ -136,9 +139,14 @@ class _Shown:
     lag: int | None = None
     told: set[str] = field(default_factory=set)
     _phase: str = ""
+    _wait: str = ""
+    _due: float = 0.0  # when a log is told of the wait
 
     def phase(self, text: str) -> None:
         self._phase = text
+        if text.startswith(WAITING):
+            self._due = self._due if self._wait else time.monotonic() + _PATIENCE
+            self._wait = text
 
     def until_it_ends(self, query: CaptureQuery) -> None:
         """Shows each batch, then what came together. Raises what ended the query."""
@@ -166,7 +174,10 @@ class _Shown:
                 except queue.Empty:
                     if ended:
                         return None
-                progress.phase(f"{self.name}: {self._phase or 'looking for more'}")
+                if self._wait and time.monotonic() >= self._due:
+                    self._due = time.monotonic() + _PATIENCE
+                    progress.notice(f"{self.name}: {self._wait}")
+                progress.phase(f"{self.name}: {self._wait or self._phase or 'looking for more'}")
 
     def _show(self, batch: Batch) -> None:
         from driftline.cli.terminal import put, show
@@ -176,7 +187,7 @@ class _Shown:
         more = (1, result.rows_read, result.rows_quarantined, len(result.changes))
         self.counts = [a + b for a, b in zip(self.counts, more, strict=True)]
         self.lag = batch.lag
-        self._phase = ""
+        self._phase = self._wait = ""
         if self.json:
             put(batch.to_dict())
         else:

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 
 class CommitConflict(Exception):
-    """Someone else changed the table meanwhile: load it again and plan anew."""
+    """Someone else changed the table meanwhile: load it again."""
+
+
+class Moved(CommitConflict):
+    """And so that what was planned or written is no longer right: plan anew."""
 
 
 # Properties of single batches: no settings of the table.
-_OF_BATCHES = ("driftline.batch", "driftline.expired")
+_OF_BATCHES = ("driftline.batch", "driftline.expired", "driftline.thinned")
 _CAPTURE = "driftline.capture."
 
 
@@ -70,8 +74,8 @@ class Transaction(Protocol):
         """The snapshot that the transaction makes, as far as it is known."""
         ...
 
-    def evolve(self, changes: Iterable[Change]) -> None:
-        """Applies the changes. Raises DataError where the format refuses one."""
+    def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
+        """Applies the changes; new columns get ids beyond ``after``. Raises DataError where the format refuses one."""
         ...
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
@@ -96,10 +100,9 @@ class Transaction(Protocol):
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
         ...
 
-    def again(self) -> Self:
-        """After a conflict: the same changes and rows on the table as it is now, not written anew.
-
-        Raises CommitConflict where the batch must be planned anew.
+    def again(self, now: State) -> None:
+        """After a conflict: takes the same changes and rows, not written anew, to the table as it is ``now``, for which
+        the same was planned. Raises Moved where the rows are not right there; CommitConflict where it is no longer so.
         """
         ...
 

@@ -37,7 +37,9 @@ from driftline.core.types import Struct, children, dotted
 from driftline.errors import DataError, DriftlineError, UsageError
 
 VERSION = "format-version"
-OURS = frozenset({"driftline.batch", "driftline.change", "driftline.changes", "driftline.expired"})
+OURS = frozenset(
+    {"driftline.batch", "driftline.change", "driftline.changes", "driftline.expired", "driftline.thinned"}
+)
 RESERVED = OURS | {
     "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms",
     "current-schema", "default-partition-spec", "default-sort-order", "provider", "location", "sort-order",

@@ -12,9 +12,10 @@ from pyspark.errors import PySparkException
 
 from driftline.core.changes import Change
 from driftline.core.changes.apply import Draft
+from driftline.core.changes.refit import extends, refits
 from driftline.core.types import Default, Expression, Schema, Struct
 from driftline.errors import DataError, SetupError
-from driftline.formats.base import CommitConflict
+from driftline.formats.base import Moved, State
 from driftline.formats.ducklake.catalog import UnknownError
 from driftline.formats.ducklake.commit import commit
 from driftline.formats.ducklake.evaluate import values_of, with_values
@@ -52,6 +53,8 @@ class DuckLakeTransaction:
         self.snapshot: int | None = None
         self._wanted = Wanted(table.name, base, schema, folder, pinned, keys)
         self._summary: Mapping[str, str] = {}
+        self._changes: list[Change] = []
+        self._after = 0
         self._said: list[str] = []
         self._folders: list[str] = []
         self._with: list[DuckLakeTransaction] = []
@@ -70,13 +73,14 @@ class DuckLakeTransaction:
         """The struct of the rows that `append` takes."""
         return self.schema.struct
 
-    def evolve(self, changes: Iterable[Change]) -> None:
-        """Applies the changes. Raises DataError where DuckLake has no such column."""
-        base = self.base
-        now = self._wanted.schema
-        draft = Draft(now, base.last_id if base is not None else now.highest_id())
+    def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
+        """Applies the changes; new columns get ids beyond ``after``. Raises DataError where DuckLake has no such column."""
+        base, now = self.base, self._wanted.schema
+        self._after = after
+        draft = Draft(now, max(after, base.last_id if base is not None else now.highest_id()))
         for change in changes:
             draft.make(change)
+            self._changes.append(change)
             self._said.append(f"{change.action} {'.'.join(change.path)}")
         self._wanted.schema = draft.schema
 
@@ -152,22 +156,26 @@ class DuckLakeTransaction:
             f"{self.table.name}: the catalog did not commit: {error}", hint="try again"
         ) from error
 
-    def again(self) -> DuckLakeTransaction:
-        """After a conflict: the same changes and files on the table as it is now.
+    def again(self, now: State) -> None:
+        """After a conflict: takes the same changes and files to the table as it is ``now``, for which the same was planned.
 
-        Raises CommitConflict where the batch must be planned anew.
+        Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
         """
-        now = self.table.load()
-        if self.base is None or self._wanted.replaces or not self.base.fits(now):
-            raise CommitConflict(f"{self.table.name} has changed since the batch was planned")
         wanted = self._wanted
-        other = DuckLakeTransaction(
-            self.table, now, wanted.schema, wanted.folder, wanted.keys, pinned=wanted.pinned
-        )
-        other._wanted.files, other._wanted.properties = self._wanted.files, self._wanted.properties
-        other._summary, other._said, other._folders = self._summary, self._said, self._folders
-        other._with = [part.again() for part in self._with]
-        return other
+        if self.base is None or wanted.replaces or not now.exists:
+            raise Moved(f"{self.table.name} has changed since the batch was planned")
+        other = self.table.transaction(now)
+        other.evolve(self._changes, self._after)
+        if other._wanted.keys.partition_id != wanted.keys.partition_id:
+            raise Moved(f"{self.table.name} was partitioned otherwise since the batch was written")
+        written, fresh = wanted.schema, other._wanted.schema
+        # The files' mapping has the names of the columns.
+        if not (refits(written, fresh) and extends(written, fresh)):
+            raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
+        for part in self._with:
+            part.again(part.table.load())
+        self.base = wanted.base = other.base
+        wanted.schema = fresh
 
     def abandon(self) -> None:
         """Deletes the files that were written; the table was never touched. Nothing once it is committed."""

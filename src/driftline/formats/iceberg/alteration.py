@@ -24,6 +24,7 @@ from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.nulls import nulls
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import frame_of, partial, unreadable, warnings
+from driftline.formats.iceberg.upkeep import upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -153,6 +154,7 @@ class Draft:
             self._base.commit(self._from, self._draft.current())
         except Py4JJavaError as error:
             raise failure(error, self.table.name) from error
+        upkeep(self.table, self._base.current())
 
 
 def _by_ids_of(made: Definition, after: Definition) -> Definition:

@@ -12,9 +12,10 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.core import changelog, record
 from driftline.core.changes import Change
+from driftline.core.changes.refit import refits
 from driftline.core.types import Schema, Struct
 from driftline.errors import DataError, SetupError
-from driftline.formats.base import CommitConflict, State
+from driftline.formats.base import Moved, State
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.metrics import metrics_of_all
@@ -46,6 +47,7 @@ class Transaction:
         self._java = java
         self._jvm: Any = table.spark._jvm
         self._changes: tuple[Change, ...] = ()
+        self._after = 0
         self._told: dict[str, str] = {}  # the properties as they were given
         self._properties: dict[str, str] = {}  # and as they were set
         self._summary: Mapping[str, str] = {}
@@ -73,9 +75,14 @@ class Transaction:
         snapshot = self._java.table().currentSnapshot()
         return None if snapshot is None else int(snapshot.snapshotId())
 
-    def evolve(self, changes: Iterable[Change]) -> None:
-        """Applies the changes as one schema update."""
-        self._changes = tuple(changes)
+    def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
+        """Applies the changes as one schema update; new columns get ids beyond ``after``."""
+        self._changes, self._after = tuple(changes), after
+        operations = self._java.table().operations()
+        now = operations.current()
+        if now.lastColumnId() < after:
+            builder = java_type(self._jvm, "org.apache.iceberg.TableMetadata").buildFrom(now)
+            operations.commit(now, builder.setCurrentSchema(now.schema(), after).build())
         update_schema(self._jvm, self._java, self._changes, self.table.name)
         if self._changes and self.base is not None:
             self.set(metrics_of_all(self.schema, self.base.properties))
@@ -194,23 +201,24 @@ class Transaction:
                 raise failure(error, self.table.name) from error
         self.committed = True
 
-    def again(self) -> Transaction:
-        """After a conflict: the same changes, with the files that are written, on the table as it is now.
+    def again(self, now: State) -> None:
+        """After a conflict: takes the same changes, with the files that are written, to the table as it is ``now``, for
+        which the same was planned.
 
-        Raises CommitConflict where the batch must be planned anew.
+        Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
         """
-        now = self.table.load()
-        if self.base is None or self._replaced or not self.base.fits(now):
-            raise CommitConflict(f"{self.table.name} has changed since the batch was planned")
+        if self.base is None or self._replaced or not now.exists:
+            raise Moved(f"{self.table.name} has changed since the batch was planned")
         other = self.table.transaction(now, pinned=self._pinned)
-        other.evolve(self._changes)
-        if other.schema.struct != self.schema.struct:
-            raise CommitConflict(f"the columns of {self.table.name} have changed since the batch was written")
+        other.evolve(self._changes, self._after)
+        if not refits(self.schema, other.schema):
+            raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
         other._written, other._summary = self._written, self._summary
         if self._written:
             other._append_files()
         other.set(self._told)
-        return other
+        self.base, self._java, self._properties = other.base, other._java, other._properties
+        self.__dict__.pop("schema", None)
 
     def abandon(self) -> None:
         """Deletes the files that were written, unless they are the table's, or may be."""
@@ -225,7 +233,7 @@ class Transaction:
 
     def upkeep(self) -> None:
         """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
-        upkeep(self.table, self._java.table())
+        upkeep(self.table, self._java.table().operations().current())
 
     def undo(self) -> bool:
         """Takes the files of a committed transaction out of the table again; False where they are no longer there."""

@@ -1,8 +1,7 @@
 """What a table's metadata need no longer: the snapshots of batches long past, and schemas that nothing refers to.
 
 Each commit writes all of a table's metadata anew, so a table that is fed every minute would become slower with each batch.
-A snapshot goes only where driftline appended it, nothing refers to it, and the next one appended too: then that one has
-all its data files, so that none becomes unreachable, and none is ever deleted here.
+Which snapshots go is `core/retention.py`'s to say; no data file becomes unreachable by it, and none is ever deleted here.
 """
 
 from __future__ import annotations
@@ -10,24 +9,21 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from driftline.core import changelog
-from driftline.core.record import BATCH, EXPIRED
+from driftline.core import changelog, retention
+from driftline.core.record import EXPIRED
+from driftline.core.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema_json import from_json
 from driftline.formats.iceberg.gateway import items, java_type
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
 
-KEEP = 100  # snapshots of the main branch, where the table does not say
 SCHEMAS = 100
 _MANY_COLUMNS = 50_000  # over all schemas that are kept
-_FEW = 10  # nothing is done for less
-MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
-MAX_AGE = "history.expire.max-snapshot-age-ms"
 GC = "gc.enabled"
 
 
@@ -39,17 +35,18 @@ class Dispensable:
     schemas: tuple[int, ...] = ()
 
 
-def upkeep(table: IcebergTable, java: Any) -> None:
-    """Lets go of them, where there are so many that it is worth a commit. ``java``: the table as a transaction left it.
+def upkeep(table: IcebergTable, current: Any) -> None:
+    """Lets go of them, where there are so many that it is worth a commit. ``current``: Java's metadata of the table, as a
+    commit left them.
 
-    Never fails: what one batch cannot do, for others commit at the same time, a later one does.
+    Never fails: what one commit cannot do, for others commit at the same time, a later one does.
     """
     try:
-        if _may_be_due(java.operations().current()):
+        if _may_be_due(current):
             _let_go(table)
     except (
         Exception
-    ) as error:  # the batch is in: whatever a catalog or a store throws, the next one may have more luck
+    ) as error:  # the commit is in: whatever a catalog or a store throws, the next may have more luck
         logging.getLogger(__name__).debug("upkeep of %s: %s", table.name, error)
 
 
@@ -58,53 +55,14 @@ def dispensable(metadata: Mapping[str, Any], now: int) -> Dispensable:
     properties = metadata.get("properties", {})
     if properties.get(GC, "true").lower() != "true":
         return Dispensable()
-    snapshots = _snapshots(metadata, properties, now)
+    thinned = max(FEW, _MANY_COLUMNS // max(metadata["last-column-id"], 1))
+    snapshots = retention.dispensable(metadata, now, thinned)
     return Dispensable(snapshots, _schemas(metadata, frozenset(snapshots)))
-
-
-def _snapshots(metadata: Mapping[str, Any], properties: Mapping[str, str], now: int) -> tuple[int, ...]:
-    """The oldest of the main branch, down to as many as it keeps."""
-    keep = max(1, int(properties.get(MIN_SNAPSHOTS, KEEP)))
-    latest = now - int(properties.get(MAX_AGE, 0))
-    chain = _main(metadata)
-    held = _held(metadata, {s["snapshot-id"] for s in chain})
-    found = tuple(
-        s["snapshot-id"]
-        for child, s in zip(chain[keep - 1 :], chain[keep:], strict=False)
-        if s["timestamp-ms"] <= latest
-        and s["snapshot-id"] not in held
-        and BATCH in s.get("summary", {})
-        and _only_adds(s)
-        and _only_adds(child)
-    )
-    return found if len(found) >= max(keep, _FEW) else ()
-
-
-def _only_adds(snapshot: Mapping[str, Any]) -> bool:
-    return bool(snapshot.get("summary", {}).get("operation") == "append")
-
-
-def _main(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The current snapshot and those before it, as far as they are there."""
-    by_id = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
-    chain, at = [], metadata.get("current-snapshot-id")
-    while at in by_id:
-        chain.append(by_id[at])
-        at = chain[-1].get("parent-snapshot-id")
-    return chain
-
-
-def _held(metadata: Mapping[str, Any], main: set[int]) -> set[int]:
-    """What branches and tags name, what snapshots beside the main branch were made from, what has statistics."""
-    named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
-    beside = {s.get("parent-snapshot-id") for s in metadata["snapshots"] if s["snapshot-id"] not in main}
-    kinds = ("statistics", "partition-statistics")
-    return named | beside | {s["snapshot-id"] for kind in kinds for s in metadata.get(kind, ())}
 
 
 def _allowed(columns: int) -> int:
     """How many changes keep their schemas: fewer in a wide table, whose schemas are large."""
-    return min(SCHEMAS, max(_FEW, _MANY_COLUMNS // max(columns, 1)))
+    return min(SCHEMAS, max(FEW, _MANY_COLUMNS // max(columns, 1)))
 
 
 def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ...]:
@@ -116,7 +74,7 @@ def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ..
     needed |= {s.get("schema-id") for s in metadata.get("snapshots", ()) if s["snapshot-id"] not in gone}
     for change in changelog.read(metadata.get("properties", {}))[-allowed:]:
         needed |= {ids.schema for ids in (change.step.before, change.step.after) if ids is not None}
-    worth = max(_FEW, allowed // 2)
+    worth = max(FEW, allowed // 2)
     if sum(s["schema-id"] not in needed for s in metadata["schemas"]) < worth:
         return ()
     columns = {s["schema-id"]: {f.id for _, f in from_json(s).walk()} for s in metadata["schemas"]}
@@ -137,41 +95,65 @@ def _with_widest(needed: Iterable[int | None], columns: Mapping[int, set[int]]) 
 
 def _may_be_due(metadata: Any) -> bool:
     """A first look, which costs next to nothing."""
-    keep = max(1, int(metadata.propertyAsInt(MIN_SNAPSHOTS, KEEP)))
-    many = int(metadata.snapshots().size()) >= keep + max(keep, _FEW)
+    main, said = metadata.ref("main"), metadata.property(MIN_SNAPSHOTS, None)
+    least = retention.least_of_main(
+        None if main is None else main.minSnapshotsToKeep(), {} if said is None else {MIN_SNAPSHOTS: said}
+    )
+    thinned = metadata.property(BEHIND, "").count(" ")
+    many = int(metadata.snapshots().size()) >= least + thinned + retention.worth(least)
     return many or int(metadata.schemas().size()) > 2 * _allowed(int(metadata.lastColumnId()))
 
 
 def _let_go(table: IcebergTable) -> None:
-    java, jvm = table.java(), table.spark._jvm
-    operations = java.operations()
+    jvm = table.spark._jvm
+    operations = table.java().operations()
     base = operations.current()
-    told = json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(base))
-    found = dispensable(told, time.time_ns() // 1_000_000)
+    metadata = json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(base))
+    found = dispensable(metadata, time.time_ns() // 1_000_000)
     if found == Dispensable():
         return
-    gone = _list(jvm, [base.snapshot(id_) for id_ in found.snapshots])
     builder = java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(base)
-    if found.snapshots:
-        expired = int(told["properties"].get(EXPIRED, 0)) + len(found.snapshots)
-        builder.removeSnapshots(gone).setProperties({EXPIRED: str(expired)})
+    gone = [base.snapshot(id_) for id_ in found.snapshots]
+    if gone:
+        builder.removeSnapshots(_list(jvm, gone)).setProperties(_properties(metadata, found.snapshots))
     if found.schemas:
         ids = java_type(jvm, "java.util.HashSet")(_list(jvm, found.schemas))
         java_type(jvm, "org.apache.iceberg.MetadataUpdate$RemoveSchemas")(ids).applyTo(builder)
     operations.commit(base, builder.build())
-    if found.snapshots:
-        _delete_manifests(jvm, operations, gone)
+    if gone:
+        _delete_manifests(jvm, operations, gone, _far(metadata, found.snapshots))
 
 
-def _delete_manifests(jvm: Any, operations: Any, gone: Any) -> None:
+def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
+    """What tells of the snapshots that are gone: how many batches are no longer in one line, and what is behind gaps."""
+    branch = retention.main(metadata)
+    left = [s for s in branch if s["snapshot-id"] not in gone]
+    batches = [sum(map(retention.appends, line[: retention.first_gap(line) + 1])) for line in (branch, left)]
+    expired = int(metadata["properties"].get(EXPIRED, 0)) + batches[0] - batches[1]
+    behind = retention.behind(left)
+    return {EXPIRED: str(expired)} | ({BEHIND: behind} if behind or BEHIND in metadata["properties"] else {})
+
+
+def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:
+    """Snapshots of the main branch that share no manifest with one that is gone unless a nearer one has it too: each
+    snapshot has manifests of the one before it, and new ones."""
+    ids = [s["snapshot-id"] for s in retention.main(metadata)]
+    at_rim = [
+        id_ in gone or any(near in gone for near in ids[max(0, i - 1) : i + 2]) for i, id_ in enumerate(ids)
+    ]
+    return {id_ for id_, near in zip(ids, at_rim, strict=True) if not near}
+
+
+def _delete_manifests(jvm: Any, operations: Any, gone: list[Any], far: Collection[int]) -> None:
     """Deletes the manifest lists of snapshots that are gone, and the manifests that none of the others has."""
     io = operations.io()
     manifests = java_type(jvm, "java.util.HashSet")()
-    for snapshot in items(gone):
+    for snapshot in gone:
         manifests.addAll(snapshot.allManifests(io))
     for snapshot in items(operations.refresh().snapshots()):
-        manifests.removeAll(snapshot.allManifests(io))
-    lists = [snapshot.manifestListLocation() for snapshot in items(gone)]
+        if int(snapshot.snapshotId()) not in far:
+            manifests.removeAll(snapshot.allManifests(io))
+    lists = [snapshot.manifestListLocation() for snapshot in gone]
     paths = [*(manifest.path() for manifest in items(manifests)), *filter(None, lists)]
     java_type(jvm, "org.apache.iceberg.CatalogUtil").deleteFiles(io, _list(jvm, paths), "manifest")
 

@@ -1,0 +1,70 @@
+"""Trying again where other writers are faster: one rule for all that commits."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from driftline.errors import DataError
+from driftline.formats.base import CommitConflict, Moved, State, Transaction
+
+PATIENCE = 300.0  # seconds, of all but captures
+WAITING = "waiting: "
+
+Progress = Callable[[str], None]
+
+_FIRST, _MOST = 0.05, 1.0  # seconds of a pause, at most, after the first and after many conflicts
+_EAGER = 5.0  # seconds of waiting after which the pauses are half as long
+
+
+@dataclass(slots=True)
+class Retry:
+    """The conflicts of one piece of work on the table ``name``. ``progress`` is told of each wait, and may end it by an
+    error of its own; ``endless``: nothing else does."""
+
+    name: str
+    progress: Progress = lambda _: None
+    endless: bool = False
+    conflicts: int = 0
+    since: float | None = None
+
+    def wait(self, conflict: Exception) -> None:
+        """Pauses before the next try; raises DataError where patience is at an end.
+
+        Pauses are random, so that two do not meet again, and grow with the first conflicts. Whoever has waited long
+        makes shorter ones, and so gets its turn before those that have just come.
+        """
+        now = time.monotonic()
+        self.since = now if self.since is None else self.since
+        self.conflicts += 1
+        waited = now - self.since
+        times = "once" if self.conflicts == 1 else f"{self.conflicts} times"
+        if not self.endless and waited >= PATIENCE:
+            raise DataError(
+                f"{self.name}: {conflict}: others changed it {times} in {waited:.0f} s",
+                "other writers keep changing this table: try again when they pause",
+            ) from conflict
+        self.progress(f"{WAITING}others changed {self.name} {times} in {waited:.0f} s")
+        longest = min(_MOST, _FIRST * self.conflicts) / (1 + waited / _EAGER)
+        time.sleep(random.uniform(0, longest))  # noqa: S311  no secret
+
+
+def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> None:
+    """Commits what a transaction has written, again and again where others are faster.
+
+    ``now``: loads the table, for which the same must be planned. Raises Moved where the rows are not right for it.
+    """
+    conflict = False
+    while True:
+        try:
+            if conflict:
+                transaction.again(now())
+            transaction.commit()
+            return
+        except Moved:
+            raise
+        except CommitConflict as error:
+            conflict = True
+            retry.wait(error)

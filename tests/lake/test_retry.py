@@ -1,0 +1,211 @@
+"""Others change the table all the time: a capture goes on for as long as it takes, and every record is in once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline import ingest as road
+from driftline import retry
+from driftline.capture.token import BatchIsInError, Token
+from driftline.errors import DataError
+from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake import DuckLakeTransaction
+from driftline.formats.iceberg import Transaction
+from driftline.lake import Lake, Table
+from driftline.report.result import Result
+from driftline.source import open_source
+
+KINDS: list[Any] = [Transaction, DuckLakeTransaction]
+
+
+@pytest.fixture
+def table(either: Lake, table_name: str) -> Table:
+    """A table of each format."""
+    return either.table(table_name)
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_MOST", 0.001)
+
+
+def bring(
+    table: Table,
+    folder: Path,
+    epoch: int,
+    *lines: str,
+    progress: Callable[[str], None] = lambda _: None,
+    **more: Any,
+) -> Result:
+    """One micro-batch of a capture."""
+    file = folder / f"{epoch}.jsonl"
+    file.write_text("\n".join(lines))
+    source = open_source(table.lake.spark, file)
+    token = Token("orders", "stream-1", epoch)
+    return road.ingest(table.format, source, token=token, progress=progress, **{"endless": True, **more})
+
+
+def ids(table: Table) -> list[Any]:
+    return sorted(row.id for row in table.read().select("id").collect())
+
+
+def busy(patch: pytest.MonkeyPatch, times: int, act: Callable[[int], None] = lambda _: None) -> list[int]:
+    """Has so many commits of whoever comes find that somebody was faster, who did ``act``; gives what is to come."""
+    left = list(range(times))
+    for kind in KINDS:
+
+        def commit(self: Any, *, commit: Callable[[Any], None] = kind.commit) -> None:
+            if left:
+                act(left.pop(0))
+                raise CommitConflict("someone was faster")
+            commit(self)
+
+        patch.setattr(kind, "commit", commit)
+    return left
+
+
+def written(patch: pytest.MonkeyPatch) -> list[None]:
+    calls: list[None] = []
+    for kind in KINDS:
+
+        def append(self: Any, *args: Any, append: Callable[..., int] = kind.append) -> int:
+            calls.append(None)
+            return append(self, *args)
+
+        patch.setattr(kind, "append", append)
+    return calls
+
+
+def test_a_capture_goes_on_however_often_others_are_faster(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = 60
+    bring(table, tmp_path, 0, '{"id": 0}', "no record")
+    phases: list[str] = []
+    with monkeypatch.context() as patch:
+        calls, left = written(patch), busy(patch, times)
+        bring(table, tmp_path, 1, '{"id": 1, "new": 1}', "no record", progress=phases.append)
+        assert (len(calls), left) == (2, []), "the rows and the rejects, once each"
+    assert ids(table) == [0, 1]
+    waits = [phase for phase in phases if phase.startswith("waiting: ")]
+    assert len(waits) == times
+    assert waits[-1].startswith(f"waiting: others changed {table.name} {times} times in ")
+    with pytest.raises(BatchIsInError):
+        bring(table, tmp_path, 1, '{"id": 1}')
+
+
+def test_what_others_alter_beside_the_batch_costs_a_commit_and_no_writing(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = table.lake
+    bring(table, tmp_path, 0, '{"id": 0, "a": "x"}')
+
+    def alter(i: int) -> None:
+        what = f"ADD COLUMN c{i} int" if i % 2 else f"SET TBLPROPERTIES ('other.key' = '{i}')"
+        lake.alter(f"ALTER TABLE {table.name} {what}")
+
+    with monkeypatch.context() as patch:
+        calls, left = written(patch), busy(patch, 12, alter)
+        bring(table, tmp_path, 1, '{"id": 1, "a": "y"}')
+        assert (len(calls), left) == (1, [])
+    assert ids(table) == [0, 1]
+    assert table.read().where("a = 'y' and c1 is null and c11 is null").count() == 1
+
+
+MOVES = {
+    "RENAME COLUMN a TO z": ("id, z", [(0, "x"), (1, "y")]),
+    "DROP COLUMN a": ("id, a", [(0, None), (1, "y")]),
+    "SET TBLPROPERTIES ('driftline.hints.a' = 'binary')": (
+        "id, a, a_binary",
+        [(0, "x", None), (1, "y", b"y")],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_what_others_alter_in_its_way_has_it_planned_anew(
+    table: Table, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, rows = MOVES[what]
+    bring(table, tmp_path, 0, '{"id": 0, "a": "x"}')
+    with monkeypatch.context() as patch:
+        calls = written(patch)
+        busy(patch, 1, lambda _: table.lake.alter(f"ALTER TABLE {table.name} {what}") and None)
+        bring(table, tmp_path, 1, '{"id": 1, "a": "y"}')
+        assert len(calls) == 2
+    found = table.read().orderBy("id")
+    if "hints" not in what:
+        assert [tuple(row) for row in found.selectExpr(*columns.split(", ")).collect()] == rows
+    assert ids(table) == [0, 1]
+
+
+def test_a_batch_of_a_person_gives_up_in_time(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring(table, tmp_path, 0, '{"id": 0}')
+    busy(monkeypatch, 10_000)
+    monkeypatch.setattr(retry, "PATIENCE", 0.2)
+    with pytest.raises(DataError, match=r"others changed it \d+ times in") as told:
+        bring(table, tmp_path, 1, '{"id": 1}', endless=False)
+    assert "other writers keep changing this table" in str(told.value.hint)
+    assert ids(table) == [0]
+
+
+def test_an_alter_every_third_of_a_second_and_two_captures(
+    table: Table, spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = table.lake
+    end = time.monotonic() + 8
+    bring(table, tmp_path, 0, '{"id": -1, "a": "x"}')
+
+    def mine() -> Table:
+        session = spark.newSession()
+        return (
+            Lake(session, "lake", lake.ducklake) if lake.ducklake else Lake.attach(session, catalog="lake")
+        ).table(table.name)
+
+    count = {"a": 0, "b": 0}
+
+    def capture(name: str) -> None:
+        other = mine()
+        while time.monotonic() < end:
+            epoch = count[name]
+            file = tmp_path / f"{name}-{epoch}.jsonl"
+            file.write_text(json.dumps({"id": epoch, "a": name, f"of_{name}": epoch}))
+            token = Token(name, "stream", epoch)
+            road.ingest(other.format, open_source(other.lake.spark, file), token=token, endless=True)
+            count[name] += 1
+
+    errors: list[BaseException] = []
+
+    def run(what: Callable[[], None]) -> Callable[[], None]:
+        def guarded() -> None:
+            try:
+                what()
+            except BaseException as error:
+                errors.append(error)
+
+        return guarded
+
+    threads = [threading.Thread(target=run(lambda name=name: capture(name))) for name in count]  # type: ignore[misc]
+    for thread in threads:
+        thread.start()
+    others, i = mine(), 0
+    while any(thread.is_alive() for thread in threads) and time.monotonic() < end + 30:
+        others.lake.alter(f"ALTER TABLE {table.name} ADD COLUMN c{i} int")
+        i += 1
+        time.sleep(0.3)
+    for thread in threads:
+        thread.join(60)
+    assert not errors
+    assert min(count.values()) >= 1, "both go on"
+    for name, batches in count.items():
+        assert sorted(row.id for row in table.read().where(f"a = '{name}'").collect()) == list(range(batches))
