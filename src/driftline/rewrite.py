@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from driftline.core.changes import Change, RewriteColumn
-from driftline.core.routes import ColumnRoute, Conflict, FieldRoute, RecordRoute, Settings, facet_of
-from driftline.core.shape import FieldShape, Place, Seen
-from driftline.core.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
+from driftline.core.routes import Conflict, Settings, by_name, facet_of
+from driftline.core.types import Map, Path, Primitive, Schema, Struct, dotted, peel
 from driftline.errors import DataError
 from driftline.route import select, typed_source
 from driftline.route.sql import name
@@ -43,7 +42,7 @@ def check_readable(table: Table, schema: Schema) -> None:
 
 def rewritten_rows(table: DataFrame, before: Schema, after: Struct, settings: Settings) -> DataFrame:
     """The table's rows as rows of the new struct."""
-    columns = select(after, _same(before.struct, after), typed_source(before.struct), settings)
+    columns = select(after, by_name(before.struct, after), typed_source(before.struct), settings)
     return table.selectExpr(
         *(f"{sql} as {name(f.name)}" for sql, f in zip(columns, after.fields, strict=True))
     )
@@ -69,25 +68,3 @@ def _inexact(before: Schema, change: RewriteColumn) -> Conflict:
         assert isinstance(wider, Map)
         path, was, becomes = (*path, "value"), inner.value, wider.value
     return Conflict(path, "", facet_of(was), "", inexact=facet_of(becomes))
-
-
-def _same(old: Struct, new: Struct) -> RecordRoute:
-    """Each column into the one of its name."""
-    fields = []
-    for f in old.fields:
-        column = new.get(f.name)
-        assert column is not None, f.name
-        shape = FieldShape(Place(), {facet_of(f.type): Seen(Place(), typed=True)})
-        fields.append(FieldRoute(f.name, shape, (_into(f.name, f.type, column.type),)))
-    return RecordRoute(tuple(fields))
-
-
-def _into(column: str, old: Type, new: Type) -> ColumnRoute:
-    record = value = None
-    match peel(old)[1], peel(new)[1]:
-        case Struct() as was, Struct() as becomes:
-            record = _same(was, becomes)
-        case Map() as was, Map() as becomes:
-            shape = FieldShape(Place(), {facet_of(was.value): Seen(Place(), typed=True)})
-            value = FieldRoute("value", shape, (_into("value", was.value, becomes.value),))
-    return ColumnRoute(column, new, (facet_of(old),), record, value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from driftline.core.changes import Change
 from driftline.core.contract import Contract
 from driftline.core.naming import MARK
-from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place
+from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, Seen
 from driftline.core.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
 from driftline.errors import DataError
 
@@ -128,3 +128,25 @@ def facet_of(type_: Type) -> Facet:
             return Facet(dim, inner)
         case _:
             raise DataError(f"a map with keys of type {inner} cannot be filled")
+
+
+def by_name(old: Struct, new: Struct) -> RecordRoute:
+    """The route that takes each column of a struct into the one of its name."""
+    fields = []
+    for f in old.fields:
+        column = new.get(f.name)
+        assert column is not None, f.name
+        shape = FieldShape(Place(), {facet_of(f.type): Seen(Place(), typed=True)})
+        fields.append(FieldRoute(f.name, shape, (_into(f.name, f.type, column.type),)))
+    return RecordRoute(tuple(fields))
+
+
+def _into(column: str, old: Type, new: Type) -> ColumnRoute:
+    record = value = None
+    match peel(old)[1], peel(new)[1]:
+        case Struct() as was, Struct() as becomes:
+            record = by_name(was, becomes)
+        case Map() as was, Map() as becomes:
+            shape = FieldShape(Place(), {facet_of(was.value): Seen(Place(), typed=True)})
+            value = FieldRoute("value", shape, (_into("value", was.value, becomes.value),))
+    return ColumnRoute(column, new, (facet_of(old),), record, value)

@@ -6,6 +6,7 @@ import math
 import re
 import struct
 from collections.abc import Collection
+from decimal import Context, Decimal
 from functools import cache
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, DOUBLE, FLOAT, INT, L
 
 EXACT = 2**53  # a double holds every integer up to here
 _FAR = 10**9  # an exponent beyond every type's
+_DIGITS = Context(prec=38)
 
 Text = TypeVar("Text", str, bytes)
 
@@ -75,6 +77,34 @@ def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
     if natural == NUMBER_TEXT and "e" in text.lower():
         return natural  # Spark cannot tell whether it is exact
     return next((t for t in decimals if _holds(t, digits, power)), natural)
+
+
+def is_single(text: str) -> bool:
+    """Whether a float column has the number, which is a long or a double by `base_of`.
+
+    >>> [is_single(n) for n in ("0.1", "16777217", "0.123456789")]
+    [True, False, False]
+    """
+    digits, power = _written(text)
+    if not _whole(text):
+        return _is_single(float(text), digits, power)
+    value = int(text)
+    return _is_single(float(value), digits, power, exact=_float(value) == value)
+
+
+def decimal_of(text: str, t: Primitive) -> Decimal | None:
+    """The number as a value of the decimal type ``t``; None where that does not hold it exactly.
+
+    >>> from driftline.core.types import decimal
+    >>> decimal_of("1e3", decimal(9, 2)), decimal_of("0.125", decimal(9, 2))
+    (Decimal('1000.00'), None)
+    """
+    digits, power = _written(text)
+    if not _holds(t, digits, power):
+        return None
+    scale = t.args[1]
+    unscaled = int(digits) * 10 ** (power + scale) if digits else 0
+    return Decimal(-unscaled if text.startswith("-") else unscaled).scaleb(-scale, _DIGITS)
 
 
 def _is_single(value: float, digits: str, power: int, *, exact: bool | None = None) -> bool:

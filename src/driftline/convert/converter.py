@@ -1,0 +1,162 @@
+"""Records as rows of a table: a plan's routes carried out on Arrow arrays (seed rule 8, section 5 of the rules).
+
+A value goes to every column whose type it fits, at the column's dimension or a larger one; what a record brought must be in
+some column, or the batch fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.convert.arrays import ArrowRecords
+from driftline.convert.defaults import default_of
+from driftline.convert.objects import JsonRecords
+from driftline.convert.types import arrow_field, arrow_schema, arrow_type
+from driftline.convert.values import Records, Values
+from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute, Settings
+from driftline.core.types import (
+    LONG,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Field,
+    Map,
+    Path,
+    Primitive,
+    Struct,
+    Type,
+    dotted,
+    peel,
+)
+
+_MOMENTS = (TIMESTAMP, TIMESTAMP_NTZ)
+
+
+class Lost(Exception):
+    """No column holds a value of a record: observing and converting disagree, and the batch must not be written."""
+
+    def __init__(self, path: Path, value: object) -> None:
+        super().__init__(f"{dotted(path)}: no column takes the value {value!r}")
+        self.path, self.value = path, value
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """Fills the columns of ``struct`` from records, by the ``route`` of a plan.
+
+    >>> from driftline.core.plan import plan
+    >>> from driftline.core.types import Schema
+    """
+
+    struct: Struct
+    route: RecordRoute
+    settings: Settings
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows: the table's columns with their field ids."""
+        return arrow_schema(self.struct)
+
+    def of_json(self, records: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
+        """Parsed JSON objects as rows. ``records``: as `driftline.observe.parse.parse` gives them, one a row.
+
+        Raises Lost for a value that no column takes.
+        """
+        return self._rows(JsonRecords(records, self.settings.dates))
+
+    def of_arrow(self, batch: pa.RecordBatch, struct: Struct, *, json: bool) -> pa.RecordBatch:
+        """Arrow columns as rows. ``struct``: the types of the columns, by key. ``json``: they were parsed from JSON, so
+        that numbers are of one kind, and strings too.
+
+        Raises Lost for a value that no column takes.
+        """
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        return self._rows(ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates))
+
+    def _rows(self, records: Records) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(_columns(self.struct, self.route, records, ()), schema=self.schema)
+
+
+def _columns(struct: Struct, route: RecordRoute, records: Records, path: Path) -> list[pa.Array]:
+    """The fields of a struct, in their order."""
+    by_name = {column.name: column for column in struct.fields}
+    filled: dict[str, pa.Array] = {}
+    for field in route.fields:
+        columns = [by_name[way.name] for way in field.columns]
+        values = records.values(field) if columns else None
+        if values is not None:
+            made = _fill([c.type for c in columns], field.columns, field, values, (*path, field.key))
+            for column, array in zip(columns, made, strict=True):
+                filled[column.name] = _or_default(array, column, values)
+    return [
+        filled[column.name] if column.name in filled else default_of(column, records.count)
+        for column in struct.fields
+    ]
+
+
+def _or_default(made: pa.Array, column: Field, values: Values) -> pa.Array:
+    """The column's default where there is no value: an explicit null is none, as everywhere."""
+    if column.write_default is None:
+        return made
+    return pc.if_else(values.missing(), default_of(column, 1)[0], made)
+
+
+def _fill(
+    types: Sequence[Type], ways: Sequence[ColumnRoute], field: FieldRoute, values: Values, path: Path
+) -> list[pa.Array]:
+    """The columns of one field."""
+    maps = {i: way for i, way in enumerate(ways) if isinstance(peel(types[i])[1], Map)}
+    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path)
+    held = None
+    for i, (type_, way) in enumerate(zip(types, ways, strict=True)):
+        inner = peel(type_)[1]
+        if i not in leaves:
+            leaves[i] = _leaves(inner, way, values, path)
+        keeps = leaves[i] if inner not in _MOMENTS else _leaves(inner, _without_longs(way), values, path)
+        valid = keeps.is_valid().to_numpy(zero_copy_only=False)
+        held = valid if held is None else held | valid
+    lost = values.lost(held if held is not None else np.zeros(0, np.bool_))
+    if lost is not None:
+        raise Lost(path, lost)
+    return [values.placed(leaves[i], arrow_type(type_)) for i, type_ in enumerate(types)]
+
+
+def _leaves(inner: Type, way: ColumnRoute, values: Values, path: Path) -> pa.Array:
+    """The leaves of a field's values in a column of the type ``inner``, its lists aside."""
+    if isinstance(inner, Primitive):
+        return values.primitives(inner, way)
+    assert isinstance(inner, Struct), inner
+    records, numbers = values.records(way)
+    made = _columns(inner, way.record or RecordRoute(), records, path)
+    fields = [arrow_field(f) for f in inner.fields]
+    return values.scattered(pa.StructArray.from_arrays(made, fields=fields), numbers)
+
+
+def _without_longs(way: ColumnRoute) -> ColumnRoute:
+    """A number is routed to a timestamp column, too, but that does not keep it (seed rule 10)."""
+    return replace(way, takes=tuple(f for f in way.takes if f.base != LONG))
+
+
+def _maps(
+    types: Mapping[int, Type], ways: Mapping[int, ColumnRoute], values: Values, path: Path
+) -> dict[int, pa.Array]:
+    """The map columns of a field: each value of a map stands in every column that it fits, under its key."""
+    below = {i: way.value for i, way in ways.items() if way.value is not None}
+    if not below:
+        return {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in ways}
+    first = next(iter(below.values()))
+    columns = tuple(way.columns[0] for way in below.values())
+    inner = [types[i].value for i in below]  # type: ignore[union-attr]
+    together = FieldRoute(first.key, first.shape, columns)
+    found = values.maps(together)
+    made = _fill(inner, columns, together, found.values, (*path, "value"))
+    out = {}
+    for i, items in zip(below, made, strict=True):
+        type_ = arrow_type(types[i])
+        array = pa.MapArray.from_arrays(found.offsets, found.keys, items, type=type_)
+        out[i] = values.scattered(array, found.numbers)
+    return out

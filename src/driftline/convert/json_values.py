@@ -1,0 +1,73 @@
+"""Values of JSON, which has one kind of number and one of text, as values of a column's type: exact, or None.
+
+A number is judged by its text, as observing judges it (rule 2.1, and "JSON has one kind of number" in section 3).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from driftline.convert.kernels import EXACT, convert
+from driftline.convert.types import arrow_type
+from driftline.core.shape import NUMBER_TEXT, Base
+from driftline.core.types import BINARY, DOUBLE, LONG, STRING, UUID, Primitive
+from driftline.observe.numbers import base_of, decimal_of, is_single
+
+TEXT = ("string", "date", "timestamp", "timestamp_ntz", "time", "uuid")
+_MOMENTS = ("timestamp", "timestamp_ntz")
+_NARROW = ("int", "float", "decimal")  # types that a column has only if somebody declared it
+
+
+def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
+    """Whether a column that takes the types ``bases`` is offered a number whose type by rule 2.1 is ``natural``.
+
+    A column of a declared number type takes whatever is exact in it.
+    """
+    if any(isinstance(b, Primitive) and b.name in _NARROW for b in bases):
+        return True
+    return (STRING if natural == NUMBER_TEXT else natural) in bases
+
+
+def numbers_as(texts: Sequence[str], target: Primitive, unit: str | None) -> pa.Array:
+    """JSON numbers, as written, in a column of type ``target``: exact, or null."""
+    if target.name in _MOMENTS:
+        longs = pa.array([_number(text, LONG) for text in texts], pa.int64())
+        return convert(longs, LONG, target, unit)
+    return pa.array([_number(text, target) for text in texts], arrow_type(target))
+
+
+def _number(text: str, target: Primitive) -> Any:
+    natural = base_of(text)
+    match target.name:
+        case "string":
+            return text
+        case "binary":
+            return None
+        case "int" | "long":
+            whole = int(text) if natural == LONG else None
+            return whole if whole is not None and (target == LONG or -(2**31) <= whole < 2**31) else None
+        case "double":
+            exact = natural == DOUBLE or (natural == LONG and -EXACT <= int(text) <= EXACT)
+            return float(text) if exact else None
+        case "float":
+            return float(text) if natural in (LONG, DOUBLE) and is_single(text) else None
+        case "decimal":
+            return decimal_of(text, target)
+        case _:
+            return None
+
+
+def texts_as(texts: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    """JSON strings that are all of the type ``source`` (rule 2.2), in a column of type ``target``."""
+    if source == STRING or target in (STRING, BINARY):
+        return convert(texts, STRING, target, unit)
+    if source == UUID:
+        found = texts.to_pylist()
+        values = pa.array([None if t is None else uuid.UUID(t).bytes for t in found], arrow_type(UUID))
+    else:
+        values = texts.cast(arrow_type(source))
+    return convert(values, source, target, unit)

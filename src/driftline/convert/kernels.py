@@ -1,0 +1,240 @@
+"""Whole columns of one type as columns of another: each value exact, or null.
+
+The pairs are those of `driftline.core.conversions.FITS` and ``ROUTES_TOO``, and those of the `widen` policy's matrix; how a
+value is written is section 3 of the rules. Nothing here depends on a time zone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from driftline.convert.types import arrow_type
+from driftline.core.types import LONG, TIMESTAMP_NTZ, Primitive
+
+EXACT = 2**53  # a double holds every integer up to here
+MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds of an epoch unit
+_FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+_DAY_MICROS = 86_400_000_000
+
+Kernel = Callable[[pa.Array, Primitive, Primitive, "str | None"], pa.Array]
+
+
+def convert(values: pa.Array, source: Primitive, target: Primitive, unit: str | None = None) -> pa.Array:
+    """``values`` of type ``source`` as ``target``; null where the value is not exact there.
+
+    ``unit``: the epoch unit ("s", "ms", "us", "ns") of instants as numbers; None where it was not set.
+
+    >>> from driftline.core.types import DOUBLE
+    >>> convert(pa.array([2**53, 2**53 + 1]), LONG, DOUBLE).to_pylist()
+    [9007199254740992.0, None]
+    """
+    if source == target:
+        return values.cast(arrow_type(target))
+    return _KERNELS[source.name, target.name](values, source, target, unit)
+
+
+def converts(source: Primitive, target: Primitive) -> bool:
+    """Whether there is a conversion at all."""
+    return source == target or (source.name, target.name) in _KERNELS
+
+
+def _cast(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    return values.cast(arrow_type(target))
+
+
+def _where(values: pa.Array, exact: pa.Array) -> pa.Array:
+    """The values where ``exact`` holds, else null."""
+    return pc.if_else(exact, values, pa.scalar(None, values.type))
+
+
+def _within(values: pa.Array, low: int, high: int) -> pa.Array:
+    return pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+
+
+def _boolean_decimal(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    one, zero = (pa.scalar(Decimal(n), arrow_type(target)) for n in (1, 0))
+    return pc.if_else(values, one, zero)
+
+
+def _boolean_number(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    return values.cast(pa.int8()).cast(arrow_type(target))
+
+
+def _integer_decimal(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    precision, scale = target.args
+    whole = precision - scale
+    if whole < 19:
+        values = _where(values, _within(values, 1 - 10**whole, 10**whole - 1))
+    return values.cast(pa.decimal256(19 + scale, scale)).cast(arrow_type(target))
+
+
+def _long_int(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    return _where(values, _within(values, -(2**31), 2**31 - 1)).cast(pa.int32())
+
+
+def _long_double(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    return _where(values, _within(values, -EXACT, EXACT)).cast(pa.float64())
+
+
+def _integer_float(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    singles = numbers.astype(np.float32)
+    doubles = singles.astype(np.float64)
+    exact = np.abs(doubles) < 2.0**63
+    exact &= np.where(exact, doubles, 0).astype(np.int64) == numbers
+    return pa.array(singles, pa.float32(), mask=~exact | _nulls(values))
+
+
+def _nulls(values: pa.Array) -> NDArray[np.bool_]:
+    nulls: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
+    return nulls
+
+
+# Instants as numbers, and back
+
+
+def _micros(values: pa.Array, source: Primitive) -> pa.Array:
+    """Dates and timestamps in microseconds since 1970."""
+    if source.name == "date":
+        return pc.multiply(values.cast(pa.int32()).cast(pa.int64()), _DAY_MICROS)
+    return values.cast(pa.int64())
+
+
+def _epoch_long(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    micros = _micros(values, source)
+    unit = unit or "ms"
+    if unit == "ns":
+        far = 2**63 // 1000
+        return pc.multiply(_where(micros, _within(micros, -far, far - 1)), 1000)
+    count = _floor_divide(micros, MICROS[unit])
+    return _where(count, pc.equal(pc.multiply(count, MICROS[unit]), micros))
+
+
+def _epoch_double(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    return _long_double(_epoch_long(values, source, LONG, unit), LONG, target, unit)
+
+
+def _date_timestamp(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    return _micros(values, source).cast(arrow_type(target))
+
+
+def _long_timestamp(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    """By the epoch unit, else by magnitude (seed rule 10); null outside the years 1 to 9999."""
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    per_unit = {name: (_FIRST_MICROS // size, _LAST_MICROS // size) for name, size in MICROS.items()}
+    size = np.abs(numbers.astype(np.float64))
+    units = {
+        "s": size < 1e11,
+        "ms": (size >= 1e11) & (size < 1e14),
+        "us": (size >= 1e14) & (size < 1e17),
+        "ns": size >= 1e17,
+    }
+    micros, valid = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.bool_)
+    for name in units if unit is None else (unit,):
+        counted = units[name] if unit is None else np.ones(len(numbers), np.bool_)
+        if name == "ns":
+            micros, valid = np.where(counted, numbers // 1000, micros), valid | counted
+            continue
+        low, high = per_unit[name]
+        counted = counted & (numbers >= low) & (numbers <= high)
+        micros = np.where(counted, numbers * np.where(counted, MICROS[name], 0), micros)
+        valid |= counted
+    valid &= (micros >= _FIRST_MICROS) & (micros <= _LAST_MICROS) & ~_nulls(values)
+    return pa.array(micros, pa.int64(), mask=~valid).cast(arrow_type(target))
+
+
+def _floor_divide(values: pa.Array, by: int) -> pa.Array:
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(numbers // by, pa.int64(), mask=_nulls(values))
+
+
+# Values as text
+
+
+def _moment_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    text = values.cast(arrow_type(TIMESTAMP_NTZ)).cast(pa.string())
+    text = _without_zeros(pc.replace_substring(text, " ", "T", max_replacements=1))
+    return pc.binary_join_element_wise(text, "Z", "") if source.name == "timestamp" else text
+
+
+def _time_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    return _without_zeros(values.cast(pa.string()))
+
+
+def _without_zeros(text: pa.Array) -> pa.Array:
+    """Without the zeros that end a fraction of a second, and without a point that nothing follows."""
+    text = pc.replace_substring_regex(text, r"(\.[0-9]*?)0+$", r"\1")
+    return pc.replace_substring_regex(text, r"\.$", "")
+
+
+def _decimal_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    # Arrow writes small decimals with an exponent.
+    return pa.array([None if d is None else _plain(d) for d in values.to_pylist()], pa.string())
+
+
+def _plain(number: Decimal) -> str:
+    text = format(number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _float_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    """The shortest text that reads back as the number; a whole one ends in ``.0``."""
+    text = values.cast(pa.string())
+    whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
+    text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+    text = pc.replace_substring_regex(text, r"^-?nan$", "NaN")
+    return pc.replace_substring_regex(text, r"inf$", "Infinity")
+
+
+def _uuid_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    found = values.to_pylist()
+    return pa.array([None if v is None else str(uuid.UUID(bytes=v)) for v in found], pa.string())
+
+
+def _binary_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_utf8(v) for v in values.to_pylist()], pa.string())
+
+
+def _utf8(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+_MOMENTS = ("date", "timestamp", "timestamp_ntz")
+_KERNELS: dict[tuple[str, str], Kernel] = {
+    **{("boolean", number): _boolean_number for number in ("int", "long", "float", "double")},
+    ("boolean", "decimal"): _boolean_decimal,
+    **{(source, "string"): _cast for source in ("boolean", "int", "long", "date")},
+    **{(source, "string"): _float_string for source in ("float", "double")},
+    ("int", "long"): _cast,
+    ("int", "double"): _cast,
+    ("float", "double"): _cast,
+    **{(source, "decimal"): _integer_decimal for source in ("int", "long")},
+    **{(source, "float"): _integer_float for source in ("int", "long")},
+    ("long", "int"): _long_int,
+    ("long", "double"): _long_double,
+    **{("long", moment): _long_timestamp for moment in ("timestamp", "timestamp_ntz")},
+    ("decimal", "decimal"): _cast,
+    ("decimal", "string"): _decimal_string,
+    **{("date", moment): _date_timestamp for moment in ("timestamp", "timestamp_ntz")},
+    **{(moment, "long"): _epoch_long for moment in _MOMENTS},
+    **{(moment, "double"): _epoch_double for moment in _MOMENTS},
+    **{(moment, "string"): _moment_string for moment in ("timestamp", "timestamp_ntz")},
+    ("time", "string"): _time_string,
+    ("uuid", "string"): _uuid_string,
+    ("fixed", "binary"): _cast,
+    ("string", "binary"): _cast,
+    ("binary", "string"): _binary_string,
+}

@@ -1,0 +1,162 @@
+"""Lists: a field's values taken apart into leaves, and put together at a column's dimension (section 5 of the rules).
+
+A value's dimension is that of its deepest leaf. A value of a smaller dimension is wrapped whole, a shallower element where
+it stands; lists keep their positions, and a list none of whose values fits is null as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in place of each leaf
+
+
+@dataclass(slots=True)
+class Shredded:
+    """Values of one field. ``dims``: of each value; None where it holds no leaf but ``{}``. ``leaf_dims``: of the value
+    that each leaf is part of. ``hollow``: the leaves that are ``{}``, which have no dimension."""
+
+    trees: list[Tree] = field(default_factory=list)
+    dims: list[int | None] = field(default_factory=list)
+    leaves: list[object] = field(default_factory=list)
+    leaf_dims: list[int | None] = field(default_factory=list)
+    hollow: set[int] = field(default_factory=set)
+
+    def add(self, value: object) -> None:
+        first = len(self.leaves)
+        tree = self._tree(value)
+        dim = self.dimension(tree)
+        self.trees.append(tree)
+        self.dims.append(dim)
+        self.leaf_dims += [dim] * (len(self.leaves) - first)
+
+    def _tree(self, value: object) -> Tree:
+        if value is None:
+            return None
+        if type(value) is list:
+            return [self._tree(item) for item in value]
+        self.leaves.append(value)
+        number = len(self.leaves) - 1
+        if type(value) is dict and not value:
+            self.hollow.add(number)
+        return number
+
+    def dimension(self, tree: Tree) -> int | None:
+        if type(tree) is list:
+            depths = [depth for item in tree if (depth := self.dimension(item)) is not None]
+            return max(depths) + 1 if depths else None
+        return None if tree is None or tree in self.hollow else 0
+
+
+def shred(values: Iterable[object]) -> Shredded:
+    """The values of a field, taken apart.
+
+    >>> apart = shred([7, [1, [None, 2]], [[]]])
+    >>> apart.trees, apart.dims
+    ([0, [1, [None, 2]], [[]]], [0, 2, None])
+    """
+    out = Shredded()
+    for value in values:
+        out.add(value)
+    return out
+
+
+def place(shredded: Shredded, fits: Sequence[bool], dim: int) -> list[Tree]:
+    """Each value at a column's dimension ``dim``; ``fits``: which leaves the column holds.
+
+    >>> apart = shred([7, [1, [2]], ["c", [[]]], [["x"], [[]]]])
+    >>> place(apart, [type(leaf) is int for leaf in apart.leaves], 2)
+    [[[0]], [[1], [2]], None, None]
+    """
+    placing = _Placing(shredded, fits)
+    return [placing.value(tree, own, dim) for tree, own in zip(shredded.trees, shredded.dims, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placing:
+    shredded: Shredded
+    fits: Sequence[bool]
+
+    def value(self, tree: Tree, own: int | None, dim: int) -> Tree:
+        """A value of dimension ``own`` at dimension ``dim``."""
+        if own is None:
+            return self.empty(tree, dim)
+        if own > dim:
+            return None
+        placed = self.whole(tree, own)
+        return None if placed is None else _wrapped(placed, dim - own)
+
+    def whole(self, tree: Tree, dim: int) -> Tree:
+        """A value that is of dimension ``dim``."""
+        if not isinstance(tree, list):
+            return tree if tree is not None and self.fits[tree] else None
+        items = [self.value(item, self.shredded.dimension(item), dim - 1) for item in tree]
+        return items if any(item is not None for item in items) else None
+
+    def empty(self, tree: Tree, dim: int) -> Tree:
+        """A value without leaves, or with ``{}`` only: as it is, where there are lists enough around it."""
+        if isinstance(tree, list):
+            return [self.empty(item, dim - 1) for item in tree] if dim else None
+        return tree if tree is not None and not dim and self.fits[tree] else None
+
+
+def _wrapped(tree: Tree, times: int) -> Tree:
+    for _ in range(times):
+        tree = [tree]
+    return tree
+
+
+def assemble(trees: Sequence[Tree], leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Placed values as an array of ``type_``, whose leaves are those of the trees' numbers."""
+    numbered: pa.DataType = pa.int64()
+    inner = type_
+    while pa.types.is_list(inner):
+        numbered, inner = pa.list_(numbered), inner.value_type
+    return _with_leaves(pa.array(trees, numbered), leaves, type_)
+
+
+def _with_leaves(numbers: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+    if not pa.types.is_list(numbers.type):
+        return leaves.take(numbers)
+    inner = _with_leaves(numbers.values, leaves, type_.value_type)
+    return pa.Array.from_buffers(
+        type_, len(numbers), numbers.buffers()[:2], numbers.null_count, numbers.offset, [inner]
+    )
+
+
+def relist(lists: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The lists with other leaves in the same places; ``leaves`` as `flattened` gives them."""
+    if not pa.types.is_list(type_):
+        return leaves
+    inner = relist(lists.flatten(), leaves, type_.value_type)
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
+    nulls = lists.is_null() if lists.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner, type=type_, mask=nulls)
+
+
+def flattened(lists: pa.Array) -> pa.Array:
+    """The leaves of lists of uniform depth."""
+    while pa.types.is_list(lists.type):
+        lists = lists.flatten()
+    return lists
+
+
+def numbered(lists: pa.Array) -> Shredded:
+    """Lists of uniform depth, taken apart; a leaf that is null is none."""
+    leaves = flattened(lists)
+    valid = leaves.is_valid().to_numpy(zero_copy_only=False)
+    numbers = pa.array(np.arange(len(leaves)), pa.int64(), mask=~valid)
+    type_: pa.DataType = pa.int64()
+    depth, outer = 0, lists.type
+    while pa.types.is_list(outer):
+        type_, outer, depth = pa.list_(type_), outer.value_type, depth + 1
+    out = Shredded(relist(lists, numbers, type_).to_pylist(), leaves=[None] * len(leaves))
+    out.dims = [out.dimension(tree) for tree in out.trees]
+    out.leaf_dims = [depth] * len(leaves)
+    return out

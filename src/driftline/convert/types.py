@@ -1,0 +1,67 @@
+"""The Arrow types of a table's columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from driftline.core.types import Field, List, Map, Primitive, Struct, Type
+
+FIELD_ID = b"PARQUET:field_id"
+
+_PLAIN = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "string": pa.string(),
+    "uuid": pa.binary(16),
+    "binary": pa.binary(),
+    "unknown": pa.null(),
+}
+
+
+def arrow_schema(struct: Struct) -> pa.Schema:
+    """The Arrow schema of a table's columns; each field carries its field id as Parquet's writers expect it.
+
+    >>> from driftline.core.types import LONG
+    >>> arrow_schema(Struct((Field("a", LONG, id=3),))).field("a").metadata
+    {b'PARQUET:field_id': b'3'}
+    """
+    return pa.schema([arrow_field(f) for f in struct.fields])
+
+
+def arrow_field(field: Field) -> pa.Field:
+    """A column, or a field of a struct, as an Arrow field that may be null unless it is required."""
+    return _field(field.name, field.type, field.id, field.required)
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The Arrow type that holds a column's values.
+
+    >>> arrow_type(List(Primitive("timestamp")))
+    ListType(list<element: timestamp[us, tz=UTC]>)
+
+    Raises KeyError for a type that nothing converts to.
+    """
+    match type_:
+        case Struct(fields):
+            return pa.struct([arrow_field(f) for f in fields])
+        case List(element, element_id, required):
+            return pa.list_(_field("element", element, element_id, required))
+        case Map(key, value, key_id, value_id, required):
+            return pa.map_(_field("key", key, key_id, True), _field("value", value, value_id, required))
+        case Primitive("decimal", (precision, scale)):
+            return pa.decimal128(precision, scale)
+        case Primitive("fixed", (length,)):
+            return pa.binary(length)
+        case _:
+            return _PLAIN[type_.name]
+
+
+def _field(name: str, type_: Type, id_: int, required: bool) -> pa.Field:
+    return pa.field(name, arrow_type(type_), not required, {FIELD_ID: str(id_)} if id_ else None)

@@ -1,0 +1,89 @@
+"""What converting asks of a batch: records by field, a field's values as leaves in lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from driftline.core.routes import ColumnRoute, FieldRoute
+from driftline.core.shape import Base
+from driftline.core.types import Primitive
+
+Bases = Mapping["int | None", frozenset[Base]]  # what a column takes, by the dimension of the value
+Numbers = Sequence[int] | NDArray[Any]  # which leaves
+
+
+class Records(Protocol):
+    """Some records. ``count``: how many."""
+
+    @property
+    def count(self) -> int: ...
+
+    def values(self, route: FieldRoute) -> Values | None:
+        """The values of one field, one a record; None where no record has the field."""
+
+
+class Maps(NamedTuple):
+    """Leaves that are maps: their ``offsets`` in ``keys`` and ``values``, and which leaves they are."""
+
+    offsets: pa.Array
+    keys: pa.Array
+    values: Values
+    numbers: Numbers
+
+
+class Values(Protocol):
+    """The values of one field. A leaf is a value without its lists; leaves are numbered."""
+
+    def primitives(self, target: Primitive, way: ColumnRoute) -> pa.Array:
+        """Each leaf in a column of type ``target``; null where the column does not take it, or not exactly."""
+
+    def records(self, way: ColumnRoute) -> tuple[Records, Numbers]:
+        """The leaves that are records and that the column takes, and which they are."""
+
+    def maps(self, route: FieldRoute) -> Maps:
+        """The leaves that are maps; ``route``: how their values are routed."""
+
+    def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
+        """Leaves of these numbers in their places among all; null for the others."""
+
+    def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+        """The values with these leaves, in lists as deep as the column's type."""
+
+    def missing(self) -> pa.Array:
+        """Which values are null, or not there."""
+
+    def lost(self, held: NDArray[np.bool_]) -> object | None:
+        """A leaf of the field that no column holds, if there is one; ``held``: which leaves some column holds."""
+
+
+def bases_of(way: ColumnRoute) -> Bases:
+    """What a column takes, by the dimension of the value."""
+    out: dict[int | None, frozenset[Base]] = {}
+    for facet in way.takes:
+        out[facet.dim] = out.get(facet.dim, frozenset()) | {facet.base}
+    return out
+
+
+def primitives_of(route: FieldRoute) -> frozenset[Primitive]:
+    """The types of a field's columns inside their lists, records and maps aside."""
+    return frozenset(c.facet.base for c in route.columns if isinstance(c.facet.base, Primitive))
+
+
+def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.DataType) -> pa.Array:
+    """An array of ``count`` leaves from parts, each with the numbers of its leaves; null where no part has one."""
+    if not parts:
+        return pa.nulls(count, type_)
+    if len(parts) == 1 and len(parts[0][0]) == count:
+        return parts[0][1]
+    index = np.full(count, -1, np.int64)
+    start = 0
+    for numbers, leaves in parts:
+        index[np.asarray(numbers, np.int64)] = np.arange(start, start + len(leaves))
+        start += len(leaves)
+    whole = pa.concat_arrays([leaves for _, leaves in parts])
+    return whole.take(pa.array(index, pa.int64(), mask=index < 0))

@@ -1,0 +1,152 @@
+"""Every case of tests/rules, without an engine: observed, planned and converted in memory."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from driftline.accept import accepted
+from driftline.convert import Converter, Lost, arrow_schema
+from driftline.core.changes import AddColumn, apply
+from driftline.core.judge import Judge
+from driftline.core.routes import Conflict, Plan, Settings, by_name
+from driftline.core.type_text import parse_type
+from driftline.core.types import Path, Schema, Struct
+from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import Observation
+from driftline.observe.parse import Malformed, parse
+from driftline.observe.walk import expect
+from driftline.rewrite import rewrites
+from driftline.settings import as_properties, from_properties
+from rule_cases import Case, cases, columns, text
+
+
+@dataclass
+class Lines:
+    """A batch of JSON lines in memory, as a source."""
+
+    lines: Sequence[bytes]
+    judge: Judge | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def observe(self, schema: Schema, settings: Settings) -> Observation:
+        observer = JsonObserver(expect(schema, settings), settings, self.judge)
+        observer.feed(self.lines, "batch", 1)
+        return observer.result()
+
+    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+        self.judge = judge
+
+    def records(self, schema: Schema, settings: Settings) -> tuple[list[dict[str, object]], list[str]]:
+        """What is accepted, and why the rest is not."""
+        observer = JsonObserver(expect(schema, settings), settings, self.judge)
+        records, reasons = [], []
+        for number, line in enumerate(self.lines, 1):
+            if not line.strip():
+                continue
+            try:
+                record = parse(line)
+            except Malformed as error:
+                reasons.append(str(error))
+                continue
+            why = observer.look(line, "batch", number) if self.judge else None
+            if why is None:
+                records.append(record)
+            else:
+                reasons.append(why if isinstance(why, str) else why.why)
+        return records, reasons
+
+
+@dataclass
+class Table:
+    """A table in memory: its schema, and rows as Arrow."""
+
+    schema: Schema
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+
+    def ingest(self, source: Lines, settings: Settings) -> list[str]:
+        """Takes the batch; returns why records were not taken."""
+        _, planned = accepted(source, self.schema, settings, lambda _: None, self.lossy)  # type: ignore[arg-type]
+        records, reasons = source.records(self.schema, settings)
+        if not planned.schema.struct.fields:
+            return [*reasons, *["no columns yet"] * len(records)]
+        made = Converter(planned.schema.struct, planned.route, settings).of_json(records)
+        if planned.changes:
+            self.rows = [self.rewritten(rows, planned, settings) for rows in self.rows]
+        self.schema, self.rows = planned.schema, [*self.rows, made]
+        return reasons
+
+    def rewritten(self, rows: pa.RecordBatch, planned: Plan, settings: Settings) -> pa.RecordBatch:
+        """The old rows in the new schema: what the format does in metadata, and what it takes a rewrite for."""
+        before, after = planned.before.struct, planned.schema.struct
+        return Converter(after, by_name(before, after), settings).of_arrow(rows, before, json=False)
+
+    def lossy(self, planned: Plan) -> list[Path]:
+        out = []
+        for change in rewrites(planned.changes):
+            try:
+                for rows in self.rows:
+                    self.rewritten(rows, planned, Settings())
+            except Lost:
+                out.append(change.path)
+        return out
+
+
+@pytest.mark.parametrize("case", cases())
+def test_rule(case: Case) -> None:
+    settings = from_properties(as_properties(case.settings))
+    table = Table(declared(case.declared) if case.declared else Schema())
+    reasons: list[str] = []
+    for batch in case.batches:
+        source = Lines([line.encode("utf-8", "surrogateescape") for line in batch])
+        reasons += table.ingest(source, settings)
+    assert columns(table.schema.struct) == case.sections["schema"]
+    if "rows" in case.sections:
+        types = arrow_schema(table.schema.struct)
+        rows = [row for batch in table.rows for row in batch.to_pylist(maps_as_pydicts="strict")]
+        stored = [text(shown(row, types)) for row in rows]
+        expected = [text(json.loads(line, parse_float=Decimal)) for line in case.sections["rows"]]
+        assert sorted(stored) == sorted(expected)
+    if "quarantine" in case.sections:
+        assert len(reasons) == len(case.sections["quarantine"])
+        for why in case.sections["quarantine"]:
+            assert any(why in reason for reason in reasons), (why, reasons)
+
+
+def declared(ddl: str) -> Schema:
+    """A schema of these columns, as Spark's DDL has them."""
+    required = set(re.findall(r"(\w+) \w+ not null", ddl))
+    struct = parse_type(f"struct<{ddl.replace(' not null', '')}>")
+    assert isinstance(struct, Struct)
+    return apply(Schema(), [AddColumn((), replace(f, required=f.name in required)) for f in struct.fields])
+
+
+def shown(value: Any, type_: Any) -> Any:
+    """A value as the fixtures write it: without what is null in a record."""
+    match value:
+        case dict() if isinstance(type_, pa.Schema | pa.StructType):
+            return {k: shown(v, type_.field(k).type) for k, v in value.items() if v is not None}
+        case dict():
+            return {k: shown(v, type_.item_type) for k, v in value.items()}
+        case list():
+            return [shown(v, type_.value_type) for v in value]
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case date() | time():
+            return value.isoformat()
+        case float():
+            return Decimal(str(np.float32(value)) if pa.types.is_float32(type_) else repr(value))
+        case bytes():
+            return b64encode(value).decode()
+        case _:
+            return value
