@@ -87,7 +87,7 @@ def _integer_float(values: pa.Array, source: Primitive, target: Primitive, unit:
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     singles = numbers.astype(np.float32)
     doubles = singles.astype(np.float64)
-    exact = np.abs(doubles) < 2.0**63
+    exact = (doubles >= -(2.0**63)) & (doubles < 2.0**63)
     exact &= np.where(exact, doubles, 0).astype(np.int64) == numbers
     return pa.array(singles, pa.float32(), mask=~exact | _nulls(values))
 

@@ -213,7 +213,7 @@ class Walker:
             return
         parts = _Parts()
         parts.add(value, 0, bool(known.required_keys))
-        dim, ragged = max(parts.leaves, default=0), len(parts.leaves) > 1
+        dim, ragged = parts.dimension(), len(parts.leaves) > 1
         for leaves in parts.leaves.values():
             for leaf in leaves:
                 self._leaf(leaf, dim, ragged, value, seen, known, position)
@@ -301,6 +301,11 @@ class _Parts:
         self.leaves: dict[int, list[object]] = {}
         self.empty_list = 0
         self.empty_records: set[int] = set()
+
+    def dimension(self) -> int:
+        """The depth of the deepest leaf; ``{}`` decides only where there is no other."""
+        valued = [depth for depth, leaves in self.leaves.items() if any(leaf != {} for leaf in leaves)]
+        return max(valued or self.leaves, default=0)
 
     def add(self, value: object, depth: int, whole: bool) -> None:
         """``whole``: ``{}`` is an object like others, as it lacks what is required."""
