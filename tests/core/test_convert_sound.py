@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,10 +11,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.test_observe_sound import SCHEMAS, batches, observed
-from driftline.convert import Converter
+from driftline.convert import Converter, arrow_type
 from driftline.core.plan import plan
 from driftline.core.routes import Plan, Settings
-from driftline.core.types import List, Map, Primitive, Schema, Struct, Type
+from driftline.core.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Field,
+    List,
+    Map,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    decimal,
+)
+from driftline.observe.arrow import ArrowObserver
 from driftline.observe.parse import Malformed, parse
 from driftline.observe.walk import expect
 from driftline.verify.files import parse as parse_apart
@@ -80,3 +101,69 @@ def _plain(value: Any, type_: Type) -> Any:
             return UUID(bytes=value)
         case _:
             return value
+
+
+# Typed columns: a value of each type, among them those that other types do not hold.
+MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)) | st.datetimes(datetime(1969, 12, 31)).map(
+    lambda m: m.replace(microsecond=0)
+)
+TYPED: dict[Primitive, st.SearchStrategy[Any]] = {
+    BOOLEAN: st.booleans(),
+    INT: st.integers(-(2**31), 2**31 - 1),
+    LONG: st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1),
+    FLOAT: st.floats(width=32, allow_nan=False),
+    DOUBLE: st.floats(allow_nan=False),
+    decimal(9, 2): st.decimals(-1000, 1000, places=2),
+    decimal(38, 18): st.decimals(-(10**19), 10**19, places=18),
+    DATE: st.dates(),
+    TIMESTAMP: MOMENTS.map(lambda m: m.replace(tzinfo=UTC)),
+    TIMESTAMP_NTZ: MOMENTS,
+    STRING: st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+    BINARY: st.binary(max_size=4),
+}
+COLUMN_TYPES = st.recursive(
+    st.sampled_from([*TYPED]),
+    lambda inner: st.one_of(
+        inner.map(List),
+        inner.map(lambda t: Map(STRING, t)),
+        st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=2).map(
+            lambda fields: Struct(tuple(Field(k, t) for k, t in fields.items()))
+        ),
+    ),
+    max_leaves=3,
+)
+
+
+def values_of(type_: Type) -> st.SearchStrategy[Any]:
+    match type_:
+        case Struct(fields):
+            some = st.fixed_dictionaries({f.name: values_of(f.type) for f in fields})
+        case List(element):
+            some = st.lists(values_of(element), max_size=3)
+        case Map(value=value):
+            keys = TYPED[STRING].filter(bool)
+            some = st.dictionaries(keys, values_of(value), max_size=2).map(lambda m: list(m.items()))
+        case _:
+            some = TYPED[type_]  # type: ignore[index]
+    return st.none() | some
+
+
+@given(st.data(), st.lists(COLUMN_TYPES, min_size=1, max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
+    """Batches in which one field has another type each time, into one table."""
+    table = Schema()
+    for type_ in types:
+        struct = Struct((Field("f", type_),))
+        values = data.draw(st.lists(values_of(type_), max_size=5))
+        batch = pa.record_batch([pa.array(values, arrow_type(type_))], ["f"])
+        observer = ArrowObserver(struct, expect(table), "batch")
+        observer.feed(batch)
+        planned = plan(table, observer.result().shape)
+        assert not planned.conflicts
+        table = planned.schema
+        rows = Converter(table.struct, planned.route, Settings()).of_arrow(batch, struct, json=False)
+        rows.validate(full=True)
+        columns = Record.of(table.struct)
+        for row, record in zip(plain(rows, table.struct), plain(batch, struct), strict=True):
+            assert differences(columns, row, record, Reading()) == []

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from driftline.convert.json_values import TEXT, takes_number, texts_as
@@ -106,12 +105,10 @@ class ArrowValues:
         valid = self._leaves.is_valid()
         numbers = np.flatnonzero(valid.to_numpy(zero_copy_only=False))
         leaves = self._leaves.filter(valid)
-        lengths = pc.list_value_length(leaves).to_numpy(zero_copy_only=False)
-        offsets = np.zeros(len(leaves) + 1, np.int32)
-        np.cumsum(lengths, out=offsets[1:])
-        entries = slice(leaves.offsets[0].as_py(), leaves.offsets[-1].as_py()) if len(leaves) else slice(0, 0)
+        offsets = leaves.offsets.to_numpy()
+        entries = slice(int(offsets[0]), int(offsets[-1]))
         values = ArrowValues(leaves.items[entries], self._inner.value, route, self._json, self._dates)
-        return Maps(pa.array(offsets), leaves.keys[entries], values, numbers)
+        return Maps(pa.array(offsets - offsets[0]), leaves.keys[entries], values, numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
         return scattered(len(self._leaves), [(numbers, leaves)], leaves.type)

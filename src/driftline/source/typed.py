@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.exclude import without_excluded
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings
-from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen, merge_all
+from driftline.core.shape import Facet, FieldShape, Place, RecordShape, merge_all
 from driftline.core.types import (
     Field,
     List,
@@ -22,10 +22,10 @@ from driftline.core.types import (
     Type,
     decimal,
     dotted,
-    peel,
 )
 from driftline.engine import PLAIN
 from driftline.errors import UsageError
+from driftline.observe.arrow import VOID, shape_of
 from driftline.observe.observation import Observation, Tally
 from driftline.route import select, typed_source
 from driftline.route.sql import name
@@ -55,7 +55,6 @@ _TYPES = {
     "timestamp_ntz": "timestamp_ntz",
     "variant": "variant",
 }
-_VOID = Primitive("void")
 
 
 @dataclass(slots=True)
@@ -133,43 +132,13 @@ def _core(type_: DataType, path: tuple[str, ...]) -> Type:
         case "decimal":
             return decimal(spark.precision, spark.scale)
         case "void":
-            return _VOID
+            return VOID
         case _ if kind in _TYPES:
             return Primitive(_TYPES[kind])
         case _:
             raise UsageError(
                 f"{dotted(path)}: type {kind} has no place in a table", hint="cast it, or drop the column"
             )
-
-
-def shape_of(struct: Struct, place: Place) -> RecordShape:
-    """The facets that a schema declares; a declared column counts even when it holds only nulls."""
-    out = RecordShape()
-    for i, f in enumerate(struct.fields):
-        if f.name:
-            out.fields[f.name] = _field_shape(f.type, Place(place.source, place.line, i))
-    return out
-
-
-def _field_shape(type_: Type, place: Place) -> FieldShape:
-    dim, inner = peel(type_)
-    shape = FieldShape(place)
-    seen = Seen(place, typed=True)
-    match inner:
-        case Struct():
-            if inner.fields:
-                seen.record = shape_of(inner, place)
-                shape.add(Facet(dim, RECORD), seen)
-            else:
-                shape.empty_record = True
-        case Map(key=Primitive() as key):
-            seen.value = _field_shape(inner.value, place)
-            shape.add(Facet(dim, MapOf(key)), seen)
-        case Primitive() if inner != _VOID:
-            shape.add(Facet(dim, inner), seen)
-        case _:
-            shape.empty_lists = dim
-    return shape
 
 
 def _as_json(label: str, frame: DataFrame, reason: str) -> DataFrame:

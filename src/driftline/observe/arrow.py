@@ -1,0 +1,159 @@
+"""Observing Arrow columns: the facets come from the types that are declared (rules 2.3), the marks from every value."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.types import Map, Primitive, Struct, Type, peel
+from driftline.observe.numbers import EXACT
+from driftline.observe.observation import Observation, Tally
+from driftline.observe.sample import sample
+from driftline.observe.walk import UNKNOWN, Expect
+
+VOID = Primitive("void")
+_DAY = 86_400_000_000  # microseconds
+_NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
+
+
+class ArrowObserver:
+    """Observes batches of columns against what a table has (``known``).
+
+    ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column counts even
+    when it holds only nulls.
+    """
+
+    def __init__(self, struct: Struct, known: Expect, source: str) -> None:
+        self._struct, self._known = struct, known
+        self._shape = shape_of(struct, Place(source))
+        self._dropped: Counter[str] = Counter()
+        self._records = 0
+
+    def feed(self, batch: pa.RecordBatch) -> None:
+        """Observes some rows, whose columns are those of the struct."""
+        self._records += batch.num_rows
+        for f, column in zip(self._struct.fields, batch.columns, strict=True):
+            if not f.name:
+                self._dropped['""'] += len(column) - column.null_count
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        _mark_record(arrays, self._struct, self._shape, self._known)
+
+    def result(self) -> Observation:
+        """What was observed so far."""
+        return Observation(self._shape, Tally(self._records, dropped_names=self._dropped))
+
+
+def shape_of(struct: Struct, place: Place) -> RecordShape:
+    """The facets that a schema declares.
+
+    >>> from driftline.core.types import LONG, Field, List
+    >>> shape = shape_of(Struct((Field("a", List(LONG)),)), Place("f"))
+    >>> [str(facet) for facet in shape.fields["a"].facets]
+    ['long[1]']
+    """
+    out = RecordShape()
+    for position, f in enumerate(struct.fields):
+        if f.name:
+            out.fields[f.name] = _field_shape(f.type, Place(place.source, place.line, position))
+    return out
+
+
+def _field_shape(type_: Type, place: Place) -> FieldShape:
+    dim, inner = peel(type_)
+    shape = FieldShape(place)
+    seen = Seen(place, typed=True)
+    match inner:
+        case Struct():
+            if inner.fields:
+                seen.record = shape_of(inner, place)
+                shape.add(Facet(dim, RECORD), seen)
+            else:
+                shape.empty_record = True
+        case Map(key=Primitive() as key):
+            seen.value = _field_shape(inner.value, place)
+            shape.add(Facet(dim, MapOf(key)), seen)
+        case Primitive() if inner != VOID:
+            shape.add(Facet(dim, inner), seen)
+        case _:
+            shape.empty_lists = dim
+    return shape
+
+
+def _mark_record(arrays: dict[str, pa.Array], struct: Struct, shape: RecordShape, known: Expect) -> None:
+    for f in struct.fields:
+        if f.name:
+            below = known.fields.get(f.name, UNKNOWN)
+            _mark_field(arrays[f.name], f.type, shape.fields[f.name], below)
+    for key in known.required_keys:
+        if key not in shape.fields:
+            shape.fields[key] = FieldShape(Place(), absent=True, missing=True)
+
+
+def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: Expect) -> None:
+    if known.required and values.null_count:
+        shape.missing = True
+    dim, inner = peel(type_)
+    leaves = values
+    for _ in range(dim):
+        leaves = leaves.flatten()
+    leaves = leaves.drop_null()
+    match inner:
+        case Struct(fields) if fields:
+            record = shape.facets[Facet(dim, RECORD)].record
+            assert record is not None
+            _mark_record({f.name: leaves.field(f.name) for f in fields}, inner, record, known)
+        case Map(key=Primitive() as key):
+            value = shape.facets[Facet(dim, MapOf(key))].value
+            assert value is not None
+            if len(leaves):
+                entries = slice(leaves.offsets[0].as_py(), leaves.offsets[-1].as_py())
+                _mark_field(leaves.items[entries], inner.value, value, known.value or UNKNOWN)
+        case Primitive() if inner != VOID and len(leaves):
+            _mark(leaves, inner, shape.facets[Facet(dim, inner)])
+
+
+def _mark(leaves: pa.Array, type_: Primitive, seen: Seen) -> None:
+    """Marks what of a type's values other columns may not hold exactly."""
+    if not seen.sample:
+        seen.sample = sample(str(leaves[0].as_py()))
+    match type_.name:
+        case "int" | "long":
+            low, high = (bound.as_py() for bound in pc.min_max(leaves).values())
+            seen.wide = seen.wide or low < -EXACT or high > EXACT
+            seen.lossy = seen.lossy or (max(-low, high) > 2**24 and not _all_single(leaves))
+        case "binary":
+            seen.lossy = seen.lossy or not _all_text(leaves)
+        case "date" | "timestamp" | "timestamp_ntz":
+            micros = _micros(leaves, type_)
+            seen.far = seen.far or bool((micros < _NEAR[0]).any() or (micros > _NEAR[1]).any())
+            for digits, finer in ((6, 1_000), (3, 1_000_000)):
+                if seen.fraction < digits and bool((micros % finer != 0).any()):
+                    seen.fraction = digits
+
+
+def _micros(leaves: pa.Array, type_: Primitive) -> NDArray[np.int64]:
+    if type_.name == "date":
+        days: NDArray[np.int32] = leaves.cast(pa.int32()).to_numpy(zero_copy_only=False)
+        return days.astype(np.int64) * _DAY
+    micros: NDArray[np.int64] = leaves.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return micros
+
+
+def _all_single(leaves: pa.Array) -> bool:
+    """Whether a float of 4 bytes holds each of the integers: what is left without factors of two has 24 bits."""
+    numbers = leaves.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    numbers = numbers[numbers != 0]
+    return bool((np.abs(numbers // (numbers & -numbers)) < 2**24).all())
+
+
+def _all_text(leaves: pa.Array) -> bool:
+    try:
+        leaves.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
