@@ -7,11 +7,13 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.test_observe_sound import SCHEMAS, batches, observed
-from driftline.convert import Converter, arrow_type
+from driftline.convert import Converter, arrow_schema, arrow_type
+from driftline.convert.usual import limited, usual_struct
 from driftline.core.plan import plan
 from driftline.core.routes import Plan, Settings
 from driftline.core.types import (
@@ -35,6 +37,7 @@ from driftline.core.types import (
     decimal,
 )
 from driftline.observe.arrow import ArrowObserver
+from driftline.observe.json_lines import JsonObserver
 from driftline.observe.parse import Malformed, parse
 from driftline.observe.walk import expect
 from driftline.verify.files import parse as parse_apart
@@ -167,3 +170,34 @@ def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
         columns = Record.of(table.struct)
         for row, record in zip(plain(rows, table.struct), plain(batch, struct), strict=True):
             assert differences(columns, row, record, Reading()) == []
+
+
+@given(batches(), DATES)
+@settings(max_examples=150, deadline=None)
+def test_whole_columns_convert_as_single_values_do(lines: list[bytes], dates: str) -> None:
+    """Lines of the usual types, parsed by Arrow, give the rows that the same lines give one by one."""
+    wanted = Settings(dates=dates)
+    planned = planned_of(lines, Schema(), wanted)
+    if planned is None:
+        return
+    usual = usual_struct(planned.route)
+    observer = JsonObserver(expect(planned.schema, wanted), wanted, usual=lambda shape: limited(shape, usual))
+    others = set(observer.feed(lines, "batch", 1))
+    taken = [line for number, line in enumerate(lines) if number not in others and line.strip()]
+    try:
+        batches_ = read_json(b"\n".join(taken), usual)
+    except pa.ArrowInvalid:  # a key stands twice, say
+        return
+    converter = Converter(planned.schema.struct, planned.route, wanted)
+    rows = [row for b in batches_ for row in converter.of_arrow(b, usual, json=True).to_pylist()]
+    assert rows == converter.of_json([parse(line) for line in taken]).to_pylist()
+
+
+def read_json(text: bytes, usual: Struct) -> list[pa.RecordBatch]:
+    types = pa.schema([pa.field(f.name, f.type) for f in arrow_schema(usual)])
+    table = pyarrow.json.read_json(
+        pa.BufferReader(text),
+        pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        pyarrow.json.ParseOptions(explicit_schema=types, unexpected_field_behavior="ignore"),
+    )
+    return table.combine_chunks().to_batches()  # type: ignore[no-any-return]

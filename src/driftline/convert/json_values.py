@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pyarrow as pa
 
-from driftline.convert.kernels import EXACT, convert
+from driftline.convert.kernels import convert
 from driftline.convert.types import arrow_type
 from driftline.core.shape import NUMBER_TEXT, Base
 from driftline.core.types import BINARY, DOUBLE, LONG, STRING, UUID, Primitive
-from driftline.observe.numbers import base_of, decimal_of, is_single
+from driftline.observe.numbers import decimal_of, is_single
 
 TEXT = ("string", "date", "timestamp", "timestamp_ntz", "time", "uuid")
-_MOMENTS = ("timestamp", "timestamp_ntz")
 _NARROW = ("int", "float", "decimal")  # types that a column has only if somebody declared it
 
 
@@ -32,33 +30,24 @@ def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
     return (STRING if natural == NUMBER_TEXT else natural) in bases
 
 
-def numbers_as(texts: Sequence[str], target: Primitive, unit: str | None) -> pa.Array:
-    """JSON numbers, as written, in a column of type ``target``: exact, or null."""
-    if target.name in _MOMENTS:
-        longs = pa.array([_number(text, LONG) for text in texts], pa.int64())
-        return convert(longs, LONG, target, unit)
-    return pa.array([_number(text, target) for text in texts], arrow_type(target))
+def numbers_as(texts: Sequence[str], natural: Primitive, target: Primitive, unit: str | None) -> pa.Array:
+    """JSON numbers, as written, in a column of type ``target``: exact, or null.
 
-
-def _number(text: str, target: Primitive) -> Any:
-    natural = base_of(text)
+    ``natural``: the type of all of them by rule 2.1.
+    """
     match target.name:
         case "string":
-            return text
-        case "binary":
-            return None
-        case "int" | "long":
-            whole = int(text) if natural == LONG else None
-            return whole if whole is not None and (target == LONG or -(2**31) <= whole < 2**31) else None
-        case "double":
-            exact = natural == DOUBLE or (natural == LONG and -EXACT <= int(text) <= EXACT)
-            return float(text) if exact else None
-        case "float":
-            return float(text) if natural in (LONG, DOUBLE) and is_single(text) else None
+            return pa.array(texts, pa.string())
+        case "double" if natural == DOUBLE:
+            return pa.array(list(map(float, texts)), pa.float64())
+        case "int" | "long" | "double" | "timestamp" | "timestamp_ntz" if natural == LONG:
+            return convert(pa.array(list(map(int, texts)), pa.int64()), LONG, target, unit)
+        case "float" if natural in (LONG, DOUBLE):
+            return pa.array([float(text) if is_single(text) else None for text in texts], pa.float32())
         case "decimal":
-            return decimal_of(text, target)
+            return pa.array([decimal_of(text, target) for text in texts], arrow_type(target))
         case _:
-            return None
+            return pa.nulls(len(texts), arrow_type(target))
 
 
 def texts_as(texts: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:

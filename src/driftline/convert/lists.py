@@ -6,8 +6,9 @@ it stands; lists keep their positions, and a list none of whose values fits is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,13 +20,15 @@ Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in p
 @dataclass(slots=True)
 class Shredded:
     """Values of one field. ``dims``: of each value; None where it holds no leaf but ``{}``. ``leaf_dims``: of the value
-    that each leaf is part of. ``hollow``: the leaves that are ``{}``, which have no dimension."""
+    that each leaf is part of. ``hollow``: the leaves that are ``{}``, which have no dimension. ``flat``: no value is a
+    list, so that each leaf is a value."""
 
     trees: list[Tree] = field(default_factory=list)
     dims: list[int | None] = field(default_factory=list)
     leaves: list[object] = field(default_factory=list)
     leaf_dims: list[int | None] = field(default_factory=list)
     hollow: set[int] = field(default_factory=set)
+    flat: bool = False
 
     def add(self, value: object) -> None:
         first = len(self.leaves)
@@ -53,7 +56,7 @@ class Shredded:
         return None if tree is None or tree in self.hollow else 0
 
 
-def shred(values: Iterable[object]) -> Shredded:
+def shred(values: Sequence[object]) -> Shredded:
     """The values of a field, taken apart.
 
     >>> apart = shred([7, [1, [None, 2]], [[]]])
@@ -61,6 +64,14 @@ def shred(values: Iterable[object]) -> Shredded:
     ([0, [1, [None, 2]], [[]]], [0, 2, None])
     """
     out = Shredded()
+    if list not in set(map(type, values)):
+        out.flat = True
+        out.leaves = [value for value in values if value is not None]
+        out.hollow = {n for n, leaf in enumerate(out.leaves) if type(leaf) is dict and not leaf}
+        out.leaf_dims = [0] * len(out.leaves)
+        numbers = count()
+        out.trees = [None if value is None else next(numbers) for value in values]
+        return out
     for value in values:
         out.add(value)
     return out
@@ -73,6 +84,14 @@ def place(shredded: Shredded, fits: Sequence[bool], dim: int) -> list[Tree]:
     >>> place(apart, [type(leaf) is int for leaf in apart.leaves], 2)
     [[[0]], [[1], [2]], None, None]
     """
+    if shredded.flat:
+        trees: list[Any] = [
+            tree
+            if isinstance(tree, int) and fits[tree] and (not dim or tree not in shredded.hollow)
+            else None
+            for tree in shredded.trees
+        ]
+        return [None if tree is None else _wrapped(tree, dim) for tree in trees] if dim else trees
     placing = _Placing(shredded, fits)
     return [placing.value(tree, own, dim) for tree, own in zip(shredded.trees, shredded.dims, strict=True)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered
 from driftline.core.routes import ColumnRoute, FieldRoute
 from driftline.core.shape import RECORD, Base, MapOf
-from driftline.core.types import BOOLEAN, STRING, Primitive
+from driftline.core.types import BINARY, BOOLEAN, LONG, STRING, Primitive
 from driftline.observe.dates import declared_string_base
 from driftline.observe.numbers import base_of
 from driftline.observe.parse import Number
@@ -48,46 +49,47 @@ class JsonValues:
         self._values, self._dates = values, dates
         self._apart = shred(values)
         self._booleans: list[int] = []
-        self._numbers: list[tuple[int, Primitive]] = []
+        self._numbers: dict[Primitive, list[int]] = {}
         self._texts: dict[Primitive, list[int]] = {}
         self._objects: list[int] = []
         self._facets = route.shape.facets
         declared = primitives_of(route)
         for number, leaf in enumerate(self._apart.leaves):
-            if type(leaf) is dict:
+            kind = type(leaf)
+            if kind is Number:
+                base = LONG if len(leaf) <= 18 and leaf.isdigit() else base_of(leaf)  # type: ignore[attr-defined, arg-type]
+                self._numbers.setdefault(base, []).append(number)
+            elif kind is str:
+                self._texts.setdefault(declared_string_base(leaf, declared, dates), []).append(number)  # type: ignore[arg-type]
+            elif kind is dict:
                 self._objects.append(number)
-            elif type(leaf) is bool:
-                self._booleans.append(number)
-            elif type(leaf) is Number:
-                self._numbers.append((number, base_of(leaf)))
             else:
-                assert isinstance(leaf, str)
-                self._texts.setdefault(declared_string_base(leaf, declared, dates), []).append(number)
+                assert kind is bool, kind
+                self._booleans.append(number)
 
     def primitives(self, target: Primitive, way: ColumnRoute) -> pa.Array:
-        bases = bases_of(way)
-        dims, leaves = self._apart.leaf_dims, self._apart.leaves
-        parts: list[tuple[Sequence[int], pa.Array]] = []
-
-        def add(numbers: Sequence[int], made: pa.Array) -> None:
-            if numbers:
-                parts.append((numbers, made))
-
-        if converts(BOOLEAN, target):
-            taken = [n for n in self._booleans if BOOLEAN in bases.get(dims[n], _NONE)]
-            add(taken, convert(pa.array([leaves[n] for n in taken], pa.bool_()), BOOLEAN, target))
-        taken = [n for n, base in self._numbers if takes_number(bases.get(dims[n], _NONE), base)]
-        add(taken, numbers_as([str(leaves[n]) for n in taken], target, way.unit))
+        bases, leaves = bases_of(way), self._apart.leaves
+        parts: list[tuple[Numbers, pa.Array]] = []
+        if BOOLEAN in {b for some in bases.values() for b in some} and converts(BOOLEAN, target):
+            taken = self._at(self._booleans, {d for d, some in bases.items() if BOOLEAN in some})
+            parts.append((taken, convert(pa.array([leaves[n] for n in taken], pa.bool_()), BOOLEAN, target)))
+        for base, numbers in self._numbers.items():
+            taken = self._at(numbers, {d for d, some in bases.items() if takes_number(some, base)})
+            texts: list[str] = [leaves[n] for n in taken]  # type: ignore[misc]
+            parts.append((taken, numbers_as(texts, base, target, way.unit)))
         for base, numbers in self._texts.items():
-            if target.name in ("string", "binary"):
-                taken = [n for n in numbers if _text_among(bases.get(dims[n], _NONE))]
-            elif base != STRING and converts(base, target):
-                taken = [n for n in numbers if base in bases.get(dims[n], _NONE)]
-            else:
-                continue
-            texts = pa.array([leaves[n] for n in taken], pa.string())
-            add(taken, texts_as(texts, base, target, way.unit))
-        return scattered(len(leaves), parts, arrow_type(target))
+            taken = self._at(numbers, {d for d, some in bases.items() if _takes_text(target, some, base)})
+            strings = pa.array([leaves[n] for n in taken], pa.string())
+            if taken:
+                parts.append((taken, texts_as(strings, base, target, way.unit)))
+        return scattered(len(leaves), [part for part in parts if len(part[0])], arrow_type(target))
+
+    def _at(self, numbers: list[int], dims: AbstractSet[int | None]) -> list[int]:
+        """The leaves of values of these dimensions."""
+        if self._apart.flat or not dims:
+            return numbers if 0 in dims else []
+        leaf_dims = self._apart.leaf_dims
+        return [n for n in numbers if leaf_dims[n] in dims]
 
     def records(self, way: ColumnRoute) -> tuple[JsonRecords, Numbers]:
         bases, apart = bases_of(way), self._apart
@@ -129,5 +131,8 @@ class JsonValues:
         return any(f.dim == dim and f.base in (RECORD, _MAP) for f in self._facets)
 
 
-def _text_among(bases: frozenset[Base]) -> bool:
-    return any(isinstance(b, Primitive) and b.name in TEXT for b in bases)
+def _takes_text(target: Primitive, bases: frozenset[Base], base: Primitive) -> bool:
+    """Whether a column of type ``target`` that takes the types ``bases`` takes strings that are of type ``base``."""
+    if target in (STRING, BINARY):
+        return any(isinstance(b, Primitive) and b.name in TEXT for b in bases)
+    return base != STRING and base in bases and converts(base, target)

@@ -1,0 +1,119 @@
+"""The usual type of each field of a JSON batch: what Arrow's parser reads whole columns as.
+
+Of a field that drifted it is the type that came first; records that hold another are read one by one. A field whose values
+Arrow cannot read, or not with the text that a column needs, has no usual type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from driftline.convert.json_values import TEXT
+from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.shape import RECORD, Base, Facet, FieldShape, RecordShape, Seen
+from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, Field, Primitive, Struct, Type, peel, wrap
+
+DEEPEST = 60  # levels of lists and structs that Arrow's parser takes
+
+
+def usual_struct(route: RecordRoute) -> Struct:
+    """The fields that Arrow reads as whole columns, by key, with the type of each."""
+    return _struct([route], 0)
+
+
+def _struct(routes: Sequence[RecordRoute], depth: int) -> Struct:
+    by_key: dict[str, list[FieldRoute]] = {}
+    for route in routes:
+        for f in route.fields:
+            by_key.setdefault(f.key, []).append(f)
+    types = {key: _type(fields, depth + 1) for key, fields in by_key.items()}
+    return Struct(tuple(Field(key, type_) for key, type_ in types.items() if type_ is not None))
+
+
+def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
+    """``routes``: those of one field; several where several columns hold the records around it."""
+    columns = [c for r in routes for c in r.columns]
+    seen = {facet: s for r in routes for facet, s in r.shape.facets.items()}
+    facet = _first(seen, routes)
+    if facet is None or depth + facet.dim > DEEPEST:
+        return None
+    if facet.base == RECORD:
+        struct = _struct([c.record for c in columns if c.record is not None], depth + facet.dim)
+        return wrap(struct, facet.dim) if struct.fields else None
+    base = _parsed_as(facet, seen, columns)
+    return None if base is None else wrap(base, facet.dim)
+
+
+def _first(seen: dict[Facet, Seen], routes: Sequence[FieldRoute]) -> Facet | None:
+    """The facet that came first, if the parser takes no value of another one for it."""
+    if not seen:
+        return None
+    first = min(seen, key=lambda f: (seen[f].place, str(f)))
+    if seen[first].ragged:
+        return None
+    if first.base == RECORD:
+        # The parser takes {} for any record; and records of several dimensions have a column each.
+        hollow = first.dim and any(r.shape.empty_record for r in routes)
+        others = any(f.base == RECORD and f.dim != first.dim for f in seen)
+        return None if hollow or others else first
+    return first
+
+
+def _parsed_as(facet: Facet, seen: dict[Facet, Seen], columns: Sequence[ColumnRoute]) -> Primitive | None:
+    base = facet.base
+    if not isinstance(base, Primitive):
+        return None
+    if base.name in TEXT:
+        return (
+            None
+            if any(s.digits for f, s in seen.items() if f.base == STRING and f.dim == facet.dim)
+            else STRING
+        )
+    numbers = {f.base for f in seen if f.dim == facet.dim} & {LONG, DOUBLE}
+    if numbers == {LONG, DOUBLE}:
+        # One double column takes both; else the parser would take whole numbers for fractions.
+        together = all(c.facet.base == DOUBLE for c in columns if c.takes)
+        return DOUBLE if together else LONG if base == LONG else None
+    as_text = any(c.facet.base == STRING and Facet(facet.dim, DOUBLE) in c.takes for c in columns)
+    if base == DOUBLE and as_text:
+        return None  # a text column needs the number as it was written
+    return base if base in (BOOLEAN, LONG, DOUBLE) else None
+
+
+def limited(shape: RecordShape, usual: Struct) -> RecordShape:
+    """What of a shape has the usual types."""
+    types = {f.name: f.type for f in usual.fields}
+    out = RecordShape()
+    for key, field in shape.fields.items():
+        if key in types:
+            out.fields[key] = _limited(field, types[key])
+        elif not field.facets and not field.empty_lists and not field.empty_record:
+            out.fields[key] = field  # null and nothing else
+    return out
+
+
+def _limited(field: FieldShape, type_: Type) -> FieldShape:
+    dim, inner = peel(type_)
+    struct = inner if isinstance(inner, Struct) else None
+    facets = {
+        facet: seen
+        if seen.record is None or struct is None
+        else replace(seen, record=limited(seen.record, struct))
+        for facet, seen in field.facets.items()
+        if facet.dim == dim and not seen.ragged and _fits(facet.base, inner)
+    }
+    return replace(
+        field,
+        facets=facets,
+        empty_lists=min(field.empty_lists, dim),
+        empty_record=field.empty_record and struct is not None and not dim,
+    )
+
+
+def _fits(base: Base, usual: Type) -> bool:
+    if isinstance(usual, Struct):
+        return base == RECORD
+    if usual == STRING:
+        return isinstance(base, Primitive) and base.name in TEXT
+    return base == usual or (usual == DOUBLE and base == LONG)
