@@ -1,0 +1,67 @@
+"""Files that tasks wrote, as Iceberg's data files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from driftline.core.types import List, Map, Primitive, Schema, Type, children
+from driftline.formats.iceberg.gateway import java_type
+from driftline.write import WrittenFile
+from driftline.write.metrics import Metrics
+
+
+def data_file(jvm: Any, spec: Any, file: WrittenFile, sort_order: int = 0) -> Any:
+    """Java's data file of an unpartitioned table. ``spec``: the table's partition spec, as Java has it;
+    ``sort_order``: the id of the order in which the file's rows are."""
+    parser = java_type(jvm, "org.apache.iceberg.ContentFileParser")
+    specs = jvm.java.util.HashMap()
+    specs.put(spec.specId(), spec)
+    node = (
+        java_type(jvm, "org.apache.iceberg.util.JsonUtil")
+        .mapper()
+        .readTree(_json(file, spec.specId(), sort_order))
+    )
+    return parser.fromJson(node, specs)
+
+
+def modes_of(jvm: Any, table: Any, schema: Schema) -> dict[int, str]:
+    """Which metrics the table wants of each leaf column, by its id: ``none``, ``counts``, ``truncate(n)`` or ``full``."""
+    config = java_type(jvm, "org.apache.iceberg.MetricsConfig").forTable(table)
+    out: dict[int, str] = {}
+
+    def visit(type_: Type, name: str, id_: int) -> None:
+        if isinstance(type_, Primitive):
+            out[id_] = str(config.columnMode(name).toString())
+        for f in children(type_):
+            visit(f.type, f"{name}.{f.name}" if name else f.name, f.id)
+
+    visit(schema.struct, "", 0)
+    return out
+
+
+def _json(file: WrittenFile, spec: int, sort_order: int) -> str:
+    metrics = file.metrics
+    return json.dumps(
+        {
+            "spec-id": spec,
+            "content": "data",
+            "file-path": file.path,
+            "file-format": "parquet",
+            "partition": [],
+            "file-size-in-bytes": file.size,
+            "record-count": file.rows,
+            "column-sizes": _by_id(metrics.sizes),
+            "value-counts": _by_id(metrics.values),
+            "null-value-counts": _by_id(metrics.nulls),
+            "nan-value-counts": _by_id(metrics.nans),
+            "lower-bounds": _by_id({id_: bound.hex().upper() for id_, bound in metrics.lower.items()}),
+            "upper-bounds": _by_id({id_: bound.hex().upper() for id_, bound in metrics.upper.items()}),
+            "split-offsets": list(file.split_offsets),
+            "sort-order-id": sort_order,
+        }
+    )
+
+
+def _by_id(values: dict[int, Any]) -> dict[str, list[Any]]:
+    return {"keys": list(values), "values": list(values.values())}

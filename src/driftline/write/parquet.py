@@ -1,0 +1,138 @@
+"""A Parquet file of a table, as Iceberg's settings want it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from driftline.convert.types import arrow_schema
+from driftline.core.schema_json import to_json
+from driftline.core.types import Schema
+from driftline.write.metrics import Metrics, MetricsCollector
+
+_PREFIX = "write.parquet."
+_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+
+
+@dataclass(frozen=True)
+class FileSettings:
+    """How files are written. Sizes are bytes; ``row_group`` bounds what is gathered in memory, too."""
+
+    codec: str = "zstd"
+    level: int | None = None
+    row_group: int = 128 * 2**20
+    page: int = 2**20
+    dictionary: int = 2 * 2**20
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], memory: int) -> FileSettings:
+        """The settings in a table's properties; ``memory``: the most that a row group may take of it."""
+
+        def size(name: str, default: int) -> int:
+            return int(properties.get(_PREFIX + name, default))
+
+        level = properties.get(_PREFIX + "compression-level")
+        return cls(
+            properties.get(_PREFIX + "compression-codec", cls.codec).lower(),
+            None if level is None else int(level),
+            min(size("row-group-size-bytes", cls.row_group), memory),
+            size("page-size-bytes", cls.page),
+            size("dict-size-bytes", cls.dictionary),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What a commit needs to know of a file. ``size``: bytes; ``split_offsets``: where its row groups begin."""
+
+    path: str
+    size: int
+    rows: int
+    split_offsets: tuple[int, ...] = ()
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+def write_file(
+    path: str,
+    target: Any,
+    batches: Iterable[pa.RecordBatch],
+    schema: Schema,
+    modes: Mapping[int, str],
+    settings: FileSettings,
+) -> WrittenFile | None:
+    """Writes rows of the table's ``schema`` into one file; None, and no file, where there are none.
+
+    ``path``: the file's name for the commit; ``target``: opens the file for writing, called once there is a row;
+    ``modes``: the metrics of each column by its id.
+    """
+    collector = MetricsCollector(schema.struct, modes)
+    writer: _Writer | None = None
+    for batch in batches:
+        if batch.num_rows:
+            writer = writer or _Writer(target(), schema, settings)
+            collector.feed(batch)
+            writer.write(batch)
+    if writer is None:
+        return None
+    size = writer.close()
+    footer = writer.footer
+    offsets = tuple(_start(footer.row_group(i)) for i in range(footer.num_row_groups))
+    return WrittenFile(path, size, footer.num_rows, offsets, collector.result(footer))
+
+
+class _Writer:
+    """Gathers batches to row groups: each write of its own would be one."""
+
+    def __init__(self, file: Any, schema: Schema, settings: FileSettings) -> None:
+        self._file, self._settings = file, settings
+        metadata = {"iceberg.schema": json.dumps(to_json(schema))}
+        self._writer = pq.ParquetWriter(
+            file,
+            arrow_schema(schema.struct).with_metadata(metadata),
+            compression=_CODECS.get(settings.codec, settings.codec),
+            compression_level=settings.level,
+            data_page_size=settings.page,
+            dictionary_pagesize_limit=settings.dictionary,
+            store_decimal_as_integer=True,
+            store_schema=False,
+        )
+        self._gathered: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._gathered.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= self._settings.row_group:
+            self._flush()
+
+    def close(self) -> int:
+        """Ends the file; returns its size in bytes."""
+        self._flush()
+        self._writer.close()
+        size = int(self._file.tell())
+        self._file.close()
+        return size
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        return self._writer.writer.metadata
+
+    def _flush(self) -> None:
+        if self._gathered:
+            table = pa.Table.from_batches(self._gathered)
+            self._writer.write_table(table, row_group_size=max(1, len(table)))
+            self._gathered, self._bytes = [], 0
+
+
+def _start(group: Any) -> int:
+    """Where a row group begins in its file."""
+    first = group.column(0)
+    pages = [first.data_page_offset]
+    if first.has_dictionary_page and first.dictionary_page_offset:
+        pages.append(first.dictionary_page_offset)
+    return int(min(pages))
