@@ -18,8 +18,8 @@ from driftline.capture.token import BatchIsInError, Token
 from driftline.core.changes import AddColumn
 from driftline.core.plan import plan
 from driftline.core.record import of_batch
-from driftline.core.routes import Plan, Settings
-from driftline.core.types import Path, Struct
+from driftline.core.routes import Plan, Settings, same_rows
+from driftline.core.types import Path
 from driftline.engine import configured
 from driftline.errors import DataError
 from driftline.failure import explained
@@ -115,23 +115,22 @@ def _guessed(batch: Batch, state: State, settings: Settings) -> Planned | None:
     planned = plan(schema, seen.shape, settings)
     if planned.conflicts or rewrites(planned.changes):
         return None
-    possible = source.reading(planned, planned.schema.struct, settings) is not None
-    return Planned(batch, state, schema, seen, planned, settings) if possible else None
+    if not source.suits(planned.schema.struct, settings):
+        return None
+    return Planned(batch, state, schema, seen, planned, settings)
 
 
-def _confirmed(guessed: Planned, struct: Struct) -> Planned:
+def _confirmed(guessed: Planned) -> Planned:
     """What the batch was, and its plan, after it was read by the one that was guessed.
 
     Raises _Misguess where that plan would have made other columns, or other rows.
     """
-    source, settings = guessed.batch.source, guessed.settings
-    assert isinstance(source, Guessing)
-    seen = source.observe(guessed.asked, settings)
+    settings = guessed.settings
+    seen = guessed.batch.source.observe(guessed.asked, settings)
     planned = plan(guessed.batch.open(guessed.state), seen.shape, settings)
     if seen.tally.malformed or planned.conflicts or planned.schema != guessed.plan.schema:
         raise _Misguess
-    wanted, was = (source.reading(p, struct, settings) for p in (planned, guessed.plan))
-    if wanted is None or was is None or not wanted.makes_the_rows_of(was):
+    if not same_rows(planned.route, guessed.plan.route):
         raise _Misguess
     return replace(guessed, seen=seen, plan=planned)
 
@@ -159,9 +158,11 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         if transaction.base is not None:
             batch.check(transaction.base)
             transaction.evolve(planned.plan.changes, _ids_after(planned))
-        written = _append(transaction, planned)
         if guessed:
-            planned = _confirmed(planned, transaction.row)
+            written = _in_one_go(transaction, planned)
+            planned = _confirmed(planned)
+        else:
+            written = _append(transaction, planned)
         tally = planned.seen.tally
         observed = tally.records + tally.malformed
         # Looking for what is no record reads the batch once more: only where observing has met some.
@@ -218,6 +219,17 @@ def _ids_after(planned: Planned) -> int:
     files that are written stay right."""
     adds = any(isinstance(change, AddColumn) for change in planned.plan.changes)
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
+
+
+def _in_one_go(transaction: Transaction, guessed: Planned) -> int:
+    """Rows made and written by the plan that was guessed, observed meanwhile."""
+    source, plan = guessed.batch.source, guessed.plan
+    assert isinstance(source, Guessing)
+    tasks = source.tasks(plan, transaction.schema.struct, guessed.settings)
+    written = transaction.write(tasks, {"driftline.batch": guessed.batch.id})
+    if written is None:
+        raise _Misguess
+    return written
 
 
 def _append(transaction: Transaction, planned: Planned) -> int:

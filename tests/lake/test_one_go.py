@@ -15,6 +15,7 @@ from driftline import Lake, accept, ingest
 from driftline.errors import DataError
 from driftline.observe import json_files as splits
 from driftline.source import json as json_source
+from driftline.write import frame
 from driftline.source.json import JsonFiles
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
@@ -98,13 +99,16 @@ def test_one_go_reads_once(
     small(0)
     for name, late in (("a", LATE["a drifted value, as there were"]), ("b", LATE["a key"])):
         (folder / f"{name}.jsonl").write_bytes(lines_of(late))
-    made = []
-    rows = JsonFiles.rows
-    monkeypatch.setattr(JsonFiles, "rows", lambda *args: made.append(args) or rows(*args))
+    roads: list[str] = []
+    for road in ("tasks", "rows"):
+        taken = getattr(JsonFiles, road)
+        monkeypatch.setattr(
+            JsonFiles, road, lambda *args, road=road, taken=taken: roads.append(road) or taken(*args)
+        )
     lake.table(table_name).ingest(folder / "a.jsonl")
-    assert len(made) == 1
+    assert roads == ["tasks"]
     lake.table(table_name).ingest(folder / "b.jsonl")
-    assert len(made) == 3
+    assert roads == ["tasks", "tasks", "rows"]
 
 
 @pytest.mark.parametrize("levels", [45, 70])
@@ -149,8 +153,7 @@ def test_without_pandas_spark_reads(
     small(0)
     file = folder / "in.jsonl"
     file.write_bytes(lines_of([]))
-    monkeypatch.setattr(json_source, "find_spec", lambda _: None)
-    monkeypatch.setattr(JsonFiles, "_in_one_go", lambda *_: pytest.fail("needs pandas"))
+    monkeypatch.setattr(frame, "find_spec", lambda _: None)
     assert lake.table(table_name).ingest(file).rows_written == 60
 
 

@@ -40,7 +40,7 @@ class Lost(Exception):
     """No column holds a value of a record: observing and converting disagree, and the batch must not be written."""
 
     def __init__(self, path: Path, value: object) -> None:
-        super().__init__(f"{dotted(path)}: no column takes the value {value!r}")
+        super().__init__(f"no column takes a value of the field {dotted(path)}: {value!r}")
         self.path, self.value = path, value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from driftline.core.types import Field, List, Map, Primitive, Struct, Type
+from driftline.core.types import Expression, Field, List, Map, Primitive, Schema, Struct, Type
 
 FIELD_ID = b"PARQUET:field_id"
 
@@ -61,6 +61,22 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.binary(length)
         case _:
             return _PLAIN[type_.name]
+
+
+DEEPEST = 50  # levels of lists, maps and structs: tasks are sent what describes them
+
+
+def convertible(struct: Struct) -> bool:
+    """Whether rows of these columns can be made: their types have values in Arrow, their defaults are values, and they
+    are not too deep."""
+    columns = list(Schema(struct).walk())
+    depth = max((len(path) for path, _ in columns), default=0)
+    return depth <= DEEPEST and all(_has_values(f) for _, f in columns)
+
+
+def _has_values(field: Field) -> bool:
+    known = not isinstance(field.type, Primitive) or field.type.name in (*_PLAIN, "decimal", "fixed")
+    return known and not isinstance(field.write_default, Expression)
 
 
 def _field(name: str, type_: Type, id_: int, required: bool) -> pa.Field:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import Change
 from driftline.core.contract import Contract
@@ -150,3 +150,36 @@ def _into(column: str, old: Type, new: Type) -> ColumnRoute:
             shape = FieldShape(Place(), {facet_of(was.value): Seen(Place(), typed=True)})
             value = FieldRoute("value", shape, (_into("value", was.value, becomes.value),))
     return ColumnRoute(column, new, (facet_of(old),), record, value)
+
+
+def lean(route: RecordRoute) -> RecordRoute:
+    """The route without what was seen below each facet, which is told by the routes below: small enough to be sent."""
+    return RecordRoute(tuple(_lean_field(f) for f in route.fields))
+
+
+def _lean_field(field: FieldRoute) -> FieldRoute:
+    facets = {facet: replace(seen, record=None, value=None) for facet, seen in field.shape.facets.items()}
+    columns = (
+        replace(
+            c,
+            record=None if c.record is None else lean(c.record),
+            value=None if c.value is None else _lean_field(c.value),
+        )
+        for c in field.columns
+    )
+    return FieldRoute(field.key, replace(field.shape, facets=facets), tuple(columns))
+
+
+def same_rows(one: RecordRoute, other: RecordRoute) -> bool:
+    """Whether two routes into the same columns make the same rows, whatever else was seen."""
+    return _ways(one) == _ways(other)
+
+
+def _ways(route: RecordRoute) -> frozenset[object]:
+    return frozenset((f.key, c.name, _way(c)) for f in route.fields for c in f.columns)
+
+
+def _way(column: ColumnRoute) -> object:
+    record = None if column.record is None else _ways(column.record)
+    value = None if column.value is None else frozenset(map(_way, column.value.columns))
+    return column.type, frozenset(column.takes), record, value, column.unit

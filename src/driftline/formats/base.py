@@ -13,6 +13,8 @@ from driftline.core.types import Schema, Struct
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.write import RowTasks
+
 
 class CommitConflict(Exception):
     """Someone else changed the table meanwhile: load it again."""
@@ -80,6 +82,11 @@ class Transaction(Protocol):
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
+        ...
+
+    def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int | None:
+        """Has tasks write their rows, which must have the table's columns; returns how many were written, None where the
+        table's rows cannot come that way, and nothing was written."""
         ...
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings
@@ -12,6 +12,8 @@ from driftline.observe.observation import Observation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from driftline.write import RowTasks
 
 # The columns in which a source gives what is not accepted; `driftline.quarantine` adds the batch and the time.
 REJECTED = (
@@ -68,7 +70,10 @@ class Guessing(Source, Protocol):
         """What a part of the batch is; None where it is better observed first."""
         ...
 
-    def reading(self, plan: Plan, struct: Struct, settings: Settings) -> Any:
-        """How `rows` reads by the plan; None where that is not in one go. Once the rows are read, `observe` tells what all
-        was, and the ``reading`` of its plan whether it ``makes_the_rows_of`` the one that was guessed."""
+    def suits(self, struct: Struct, settings: Settings) -> bool:
+        """Whether `tasks` can make rows of these columns, and it pays."""
+        ...
+
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """Tasks that make the rows by the plan. Once they have run, `observe` tells what all was."""
         ...

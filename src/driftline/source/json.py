@@ -1,7 +1,7 @@
 """Files of JSON: lines, or documents.
 
-Observed in Python tasks, read by Spark's own JSON reader. Much plain text goes in one go: observed while it is read, by
-a plan that its first lines gave. Where neither is enough (malformed lines, documents, numbers whose text matters) the
+Observed in Python tasks, read by Spark's own JSON reader. Much plain text goes in one go: observed, converted and written
+in the tasks, by a plan that its first lines gave. Where neither is enough (malformed lines, documents, numbers whose text matters) the
 lines come through Python once more, checked and tagged: the careful road.
 """
 
@@ -11,21 +11,22 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from driftline.convert import Converter
+from driftline.convert.types import convertible
+from driftline.convert.usual import usual_struct
 from driftline.core.exclude import excluded_paths
 from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Plan, Settings
+from driftline.core.routes import Conflict, Plan, Settings, lean
 from driftline.core.types import Schema, Struct, leaves
 from driftline.engine import FILES, literally
 from driftline.observe.json_files import Split, observe_split, read_split, splits_of
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
-from driftline.route import Source as Parsed
 from driftline.route import json_source, select
 from driftline.route.source import tags_needed
-from driftline.route.sql import canonical, name
+from driftline.source.json_tasks import JsonTasks, ObservedSplits
 from driftline.source.json_text import (
     LINES,
     Check,
@@ -33,13 +34,10 @@ from driftline.source.json_text import (
     checked,
     completed,
     ddl_of,
-    from_json,
     reader_options,
     rejected_lines,
     routed,
-    selected,
 )
-from driftline.source.one_go import OneGo, Told, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,24 +47,6 @@ _SMALL = 8 * 2**20  # bytes that are observed faster here than by starting a Pyt
 _MUCH = 2**20  # bytes for each column from which on one go pays
 # Bytes of the first split that a guess is made of, where the order of the columns is decided; and of so many others.
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How lines are read in one go: ``columns`` are SQL over what was parsed as ``usual``, ``others`` over the rest, parsed
-    as ``whole``."""
-
-    usual: Parsed
-    whole: Parsed
-    columns: tuple[str, ...]
-    others: tuple[str, ...]
-
-    def makes_the_rows_of(self, other: Reading) -> bool:
-        """Whether the other one would make the same rows."""
-        return self._said() == other._said()
-
-    def _said(self) -> tuple[object, ...]:
-        return self.usual, self.whole, *map(canonical, (*self.columns, *self.others))
 
 
 @dataclass(slots=True)
@@ -83,9 +63,8 @@ class JsonFiles:
     seen: Observation = field(default_factory=Observation)
     whole: Observation | None = None
     checked: DataFrame | None = None
-    go: OneGo | None = None
+    go: JsonTasks | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
-    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the first lines of some splits say, if that is worth it."""
@@ -100,23 +79,33 @@ class JsonFiles:
         self.seen = seen = merge_observations(part.shifted(head.start) for part, head in parts)
         return seen if seen.tally.records and not seen.tally.careful else None
 
-    def reading(self, plan: Plan, struct: Struct, settings: Settings) -> Reading | None:
-        """How one go reads by a plan; None where it cannot, or where it does not pay."""
-        if self.careful or self._size < _MUCH * leaves(struct) or any(s.whole for s in self.splits):
-            return None
-        if tags_needed(plan.route) or any(excluded_paths(settings.contract)):
-            return None
-        if find_spec("pandas") is None:  # without which pyspark has no mapInArrow
-            return None
-        usual, whole = json_source(plan.route, None, usual=True), json_source(plan.route, None)
-        if arrow_type(usual) is None:
-            return None
-        return Reading(
-            usual,
-            whole,
-            tuple(select(struct, plan.route, usual, settings)),
-            tuple(select(struct, plan.route, whole, settings, row=self._row)),
+    def suits(self, struct: Struct, settings: Settings) -> bool:
+        """Whether tasks can observe and convert in one go, and it pays."""
+        whole = (
+            self.careful
+            or any(split.whole for split in self.splits)
+            or any(excluded_paths(settings.contract))
         )
+        return not whole and self._size >= _MUCH * leaves(struct) and convertible(struct)
+
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> JsonTasks:
+        """Tasks that observe and convert in one go, by a plan that `guess` led to."""
+        context, route = self.spark.sparkContext, lean(plan.route)
+        last = set({split.path: i for i, split in enumerate(self.splits)}.values())
+        shares = _shared(self.splits, context.defaultParallelism)
+        sizes = [sum(split.length for _, split in share) for share in shares]
+        shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
+        self.go = JsonTasks(
+            shares,
+            sizes,
+            Converter(struct, route, settings),
+            self.seen,
+            usual_struct(route),
+            self.known,
+            settings,
+            context.accumulator({}, ObservedSplits()),
+        )
+        return self.go
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         asked = schema, settings
@@ -127,8 +116,6 @@ class JsonFiles:
         return whole
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        if (reading := self.reading(plan, struct, settings)) is not None:
-            return self._in_one_go(reading, struct, settings)
         tag = uuid.uuid4().hex if tags_needed(plan.route) else None
         parsed = json_source(plan.route, tag)
         if not (self.careful or tag):
@@ -155,10 +142,6 @@ class JsonFiles:
     def _size(self) -> int:
         return sum(split.length for split in self.splits)
 
-    @property
-    def _row(self) -> str:
-        return name(f"__row_{self.mark}")
-
     def _cut(self) -> list[Split]:
         """The files' splits, at least two a core where they can be cut so."""
         splits = [split for file in self.files for split in splits_of(file)]
@@ -176,28 +159,12 @@ class JsonFiles:
         by_place = dict(pair for part in parts for pair in part)
         return [by_place[i] for i in range(len(splits))]
 
-    def _in_one_go(self, reading: Reading, struct: Struct, settings: Settings) -> DataFrame:
-        context = self.spark.sparkContext
-        text, told = f"__text_{self.mark}", context.accumulator({}, Told())
-        last = set({split.path: i for i, split in enumerate(self.splits)}.values())
-        shares = [
-            [(i, split.to_end() if i in last else split) for i, split in share]
-            for share in _shared(self.splits, context.defaultParallelism)
-        ]
-        self.go = OneGo(shares, self.seen, reading.usual, text, self.known, settings, told)
-        other = f"if({name(text)} is null, null, {from_json(name(text), reading.whole)}) as {self._row}"
-        either = [
-            usual if usual == other else f"if({self._row} is null, {usual}, {other})"
-            for usual, other in zip(reading.columns, reading.others, strict=True)
-        ]
-        return selected(self.go.frame(self.spark).selectExpr("*", other), either, struct)
-
     def _told(self) -> Observation | None:
         """What was observed in one go, if all of it is there."""
         if self.go is None:
             return None
-        told, self.go.told.value = self.go.told.value, {}  # pyspark keeps an accumulator for ever
-        return self._numbered([told[i] for i in sorted(told)]) if len(told) == len(self.splits) else None
+        seen, self.go.observed.value = self.go.observed.value, {}  # pyspark keeps an accumulator for ever
+        return self._numbered([seen[i] for i in sorted(seen)]) if len(seen) == len(self.splits) else None
 
     def _numbered(self, seen: Sequence[Observation]) -> Observation:
         """One observation of all splits, each of which has its lines counted from 1."""

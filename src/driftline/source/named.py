@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings
@@ -15,6 +15,8 @@ from driftline.source.base import Guessing, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from driftline.write import RowTasks
 
 
 def named(source: Source, names: Mapping[str, str]) -> Source:
@@ -74,8 +76,12 @@ class Named:
         seen = self.source.guess(schema, settings)
         return None if seen is None else seen.placed(self._named)
 
-    def reading(self, plan: Plan, struct: Struct, settings: Settings) -> Any:
-        return self.source.reading(plan, struct, settings) if isinstance(self.source, Guessing) else None
+    def suits(self, struct: Struct, settings: Settings) -> bool:
+        return isinstance(self.source, Guessing) and self.source.suits(struct, settings)
+
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        assert isinstance(self.source, Guessing)
+        return self.source.tasks(plan, struct, settings)
 
     def _named(self, place: Place) -> Place:
         return replace(place, source=self.names.get(place.source, place.source))

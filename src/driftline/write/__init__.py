@@ -1,5 +1,6 @@
-"""Data files of a table, written in a task; what the commit needs to know of each comes back."""
+"""Data files of a table, written in tasks; what the commit needs to know of each comes back."""
 
-from driftline.write.parquet import FileSettings, WrittenFile, write_file
+from driftline.write.parquet import FileSettings, WrittenFile, write_files
+from driftline.write.tasks import FilePlan, RowTasks, write_in_tasks
 
-__all__ = ["FileSettings", "WrittenFile", "write_file"]
+__all__ = ["FilePlan", "FileSettings", "RowTasks", "WrittenFile", "write_files", "write_in_tasks"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import copysign
 from struct import pack
 from typing import Any, NamedTuple
 
@@ -120,7 +121,7 @@ class _Zeroed(float):
     __slots__ = ()
 
     def __lt__(self, other: Any) -> bool:
-        return (float(self), -np.signbit(self)) < (float(other), -np.signbit(other))
+        return (float(self), copysign(1, self)) < (float(other), copysign(1, other))
 
 
 def _wider(bounds: tuple[Any, Any] | None, low: Any, high: Any) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,43 +57,45 @@ class WrittenFile:
     metrics: Metrics = field(default_factory=Metrics)
 
 
-def write_file(
-    path: str,
-    target: Any,
+def write_files(
+    paths: Sequence[str],
+    create: Callable[[str], Any],
     batches: Iterable[pa.RecordBatch],
     schema: Schema,
     modes: Mapping[int, str],
     settings: FileSettings,
-) -> WrittenFile | None:
-    """Writes rows of the table's ``schema`` into one file; None, and no file, where there are none.
+    target: int,
+) -> Iterator[WrittenFile]:
+    """Writes rows of the table's ``schema`` into files of about ``target`` bytes; none where there are no rows.
 
-    ``path``: the file's name for the commit; ``target``: opens the file for writing, called once there is a row;
+    ``paths``: their names in order, of which the last takes whatever is left; ``create``: opens a file for writing;
     ``modes``: the metrics of each column by its id.
     """
-    collector = MetricsCollector(schema.struct, modes)
+    names = iter(paths)
     writer: _Writer | None = None
     for batch in batches:
         if batch.num_rows:
-            writer = writer or _Writer(target(), schema, settings)
-            collector.feed(batch)
+            if writer is None or (writer.size >= target and writer.path != paths[-1]):
+                if writer is not None:
+                    yield writer.close()
+                path = next(names)
+                writer = _Writer(path, create(path), schema, modes, settings)
             writer.write(batch)
-    if writer is None:
-        return None
-    size = writer.close()
-    footer = writer.footer
-    offsets = tuple(_start(footer.row_group(i)) for i in range(footer.num_row_groups))
-    return WrittenFile(path, size, footer.num_rows, offsets, collector.result(footer))
+    if writer is not None:
+        yield writer.close()
 
 
 class _Writer:
-    """Gathers batches to row groups: each write of its own would be one."""
+    """One file. Batches are gathered to row groups: each write of its own would be one."""
 
-    def __init__(self, file: Any, schema: Schema, settings: FileSettings) -> None:
-        self._file, self._settings = file, settings
-        metadata = {"iceberg.schema": json.dumps(to_json(schema))}
+    def __init__(
+        self, path: str, file: Any, schema: Schema, modes: Mapping[int, str], settings: FileSettings
+    ) -> None:
+        self.path, self._file, self._settings = path, file, settings
+        self._collector = MetricsCollector(schema.struct, modes)
         self._writer = pq.ParquetWriter(
             file,
-            arrow_schema(schema.struct).with_metadata(metadata),
+            arrow_schema(schema.struct).with_metadata({"iceberg.schema": json.dumps(to_json(schema))}),
             compression=_CODECS.get(settings.codec, settings.codec),
             compression_level=settings.level,
             data_page_size=settings.page,
@@ -104,23 +106,27 @@ class _Writer:
         self._gathered: list[pa.RecordBatch] = []
         self._bytes = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return int(self._file.tell())
+
     def write(self, batch: pa.RecordBatch) -> None:
+        self._collector.feed(batch)
         self._gathered.append(batch)
         self._bytes += batch.nbytes
         if self._bytes >= self._settings.row_group:
             self._flush()
 
-    def close(self) -> int:
-        """Ends the file; returns its size in bytes."""
+    def close(self) -> WrittenFile:
+        """Ends the file, and tells what a commit needs to know of it."""
         self._flush()
         self._writer.close()
-        size = int(self._file.tell())
+        size = self.size
         self._file.close()
-        return size
-
-    @property
-    def footer(self) -> pq.FileMetaData:
-        return self._writer.writer.metadata
+        footer = self._writer.writer.metadata
+        offsets = tuple(_start(footer.row_group(i)) for i in range(footer.num_row_groups))
+        return WrittenFile(self.path, size, footer.num_rows, offsets, self._collector.result(footer))
 
     def _flush(self) -> None:
         if self._gathered:

@@ -25,11 +25,13 @@ from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.write import write
 from driftline.route.sql import no_value
+from driftline.write.frame import frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.ducklake.table import DuckLakeTable
+    from driftline.write import RowTasks
 
 AUTHOR = "driftline"
 
@@ -107,6 +109,11 @@ class DuckLakeTransaction:
                     f"{self.table.name}: {no_value(f)}: DuckDB computes none that is the same for all rows",
                     hint=f"ALTER TABLE {self.table.name} ALTER COLUMN {f.name} DROP DEFAULT, or bring records that have a value for it",
                 ) from error
+
+    def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int | None:
+        """Writes the rows of the tasks, by Spark's writer; None where that cannot take them."""
+        rows = frame(self.table.spark, tasks, self.schema.struct)
+        return None if rows is None else self.append(rows, summary)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows in place of all that are there; returns how many."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from driftline.core.types import List, Map, Primitive, Schema, Type, children
+from driftline.core.types import Primitive, Schema, Type, children
 from driftline.formats.iceberg.gateway import java_type
 from driftline.write import WrittenFile
-from driftline.write.metrics import Metrics
 
 
 def data_file(jvm: Any, spec: Any, file: WrittenFile, sort_order: int = 0) -> Any:
