@@ -15,8 +15,8 @@ from driftline import Lake, accept, ingest
 from driftline.errors import DataError
 from driftline.observe import json_files as splits
 from driftline.source import json as json_source
-from driftline.write import frame
 from driftline.source.json import JsonFiles
+from driftline.write import frame
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
 LATE: dict[str, list[Any]] = {
