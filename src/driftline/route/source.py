@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.naming import caseless
 from driftline.core.routes import FieldRoute, RecordRoute
-from driftline.core.shape import RECORD, Base, Facet, MapOf
+from driftline.core.shape import RECORD, MapOf
 from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, List, Map, Primitive, Struct, Type, peel
 from driftline.route.sql import name, spark_type
 
@@ -62,26 +62,23 @@ class Source:
         return "array<" * (self.dim or 0) + self.base_ddl + ">" * (self.dim or 0)
 
 
-def json_source(route: RecordRoute, tag: str | None, *, usual: bool = False) -> Source:
-    """How JSON of this route is parsed. ``tag``: prefix of tagged numbers, None where none are.
-
-    ``usual``: a drifted field is parsed as its first type; records that have another are to be parsed apart.
-    """
-    return _record([route], tag, usual)
+def json_source(route: RecordRoute, tag: str | None) -> Source:
+    """How JSON of this route is parsed. ``tag``: prefix of tagged numbers, None where none are."""
+    return _record([route], tag)
 
 
-def _record(routes: Sequence[RecordRoute], tag: str | None, usual: bool) -> Source:
+def _record(routes: Sequence[RecordRoute], tag: str | None) -> Source:
     keys: dict[str, list[FieldRoute]] = {}
     for route in routes:
         for f in route.fields:
             keys.setdefault(f.key, []).append(f)
-    children = {key: _field(fields, tag, usual) for key, fields in keys.items()}
+    children = {key: _field(fields, tag) for key, fields in keys.items()}
     return Source(
         "record", fields={key: child for key, child in children.items() if child is not None}, tag=tag
     )
 
 
-def _field(routes: Sequence[FieldRoute], tag: str | None, usual: bool) -> Source | None:
+def _field(routes: Sequence[FieldRoute], tag: str | None) -> Source | None:
     columns = [c for r in routes for c in r.columns]
     facets = {f for r in routes for f in r.shape.facets}
     shapes = [r.shape for r in routes]
@@ -91,14 +88,12 @@ def _field(routes: Sequence[FieldRoute], tag: str | None, usual: bool) -> Source
         return Source("variant", None, tag=tag) if empties and holders else None
     dim = _uniform(routes)
     bases = {f.base for f in facets}
-    if usual and (dim is None or len(bases) > 1) and (first := _first(routes)) is not None:
-        dim, bases = first.dim, {f.base for f in facets if f.dim == first.dim and _kin(f.base, first.base)}
     if dim is None:
         return Source("variant", None, tag=tag)
     if bases == {RECORD}:
-        return replace(_record([c.record for c in columns if c.record is not None], tag, usual), dim=dim)
+        return replace(_record([c.record for c in columns if c.record is not None], tag), dim=dim)
     if len(bases) == 1 and isinstance(next(iter(bases)), MapOf):
-        value = _field([c.value for c in columns if c.value is not None], tag, usual)
+        value = _field([c.value for c in columns if c.value is not None], tag)
         return Source("map", dim, value=value or Source("variant", None, tag=tag), tag=tag)
     names = {b.name for b in bases if isinstance(b, Primitive)}
     if len(names) < len({str(b) for b in bases if not isinstance(b, Primitive)} | names):
@@ -117,28 +112,6 @@ def _field(routes: Sequence[FieldRoute], tag: str | None, usual: bool) -> Source
     ):
         return Source("typed", dim, DOUBLE)
     return Source("variant", dim, tag=tag)
-
-
-def _first(routes: Sequence[FieldRoute]) -> Facet | None:
-    """The facet that came first, if a parser takes no value of another one for it."""
-    seen = {facet: s for r in routes for facet, s in r.shape.facets.items()}
-    first = min(seen, key=lambda f: seen[f].place)
-    alone = (
-        first.base in (BOOLEAN, LONG)
-        or _kin(first.base, STRING)
-        # It takes whole numbers for fractions, and {} for any record.
-        or (first.base == DOUBLE and not any(f.base == LONG for f in seen))
-        or (first.base == RECORD and not (first.dim and any(r.shape.empty_record for r in routes)))
-    )
-    if first.base == RECORD and any(f.base == RECORD and f.dim != first.dim for f in seen):
-        return None  # each has a column of its own, and is wrapped in one other only
-    return first if alone and not seen[first].ragged else None
-
-
-def _kin(base: Base, other: Base) -> bool:
-    """Whether values of both are parsed as the same: strings are, whatever they say."""
-    texts = [isinstance(b, Primitive) and b.name in TEXT for b in (base, other)]
-    return base == other or all(texts)
 
 
 def _uniform(routes: Sequence[FieldRoute]) -> int | None:

@@ -44,7 +44,6 @@ _SPARK = {
 }
 
 _fresh = count()
-_VARIABLE = re.compile(r"`[^`]*`|'(?:[^'\\]|\\.)*'|\b[a-z]+[0-9]+\b")
 _NAME = re.compile(r"[a-z]+[0-9]+|`[^`]+`")
 
 
@@ -107,21 +106,6 @@ def no_value(column: Field) -> str:
 def variable(stem: str = "x") -> str:
     """A name for a lambda's argument that stands nowhere else."""
     return f"{stem}{next(_fresh)}"
-
-
-def canonical(sql: str) -> str:
-    """The SQL with the names of its variables in their order: the same for what differs in nothing else.
-
-    >>> canonical("transform(`x7`, x12 -> x12 + 1)")
-    'transform(`x7`, #0 -> #0 + 1)'
-    """
-    found: dict[str, str] = {}
-
-    def shown(match: re.Match[str]) -> str:
-        text = match[0]
-        return text if text[0] in "`'" else found.setdefault(text, f"#{len(found)}")
-
-    return _VARIABLE.sub(shown, sql)
 
 
 def bind(value: str, body: Callable[[str], str]) -> str:

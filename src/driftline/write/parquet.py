@@ -95,7 +95,7 @@ class _Writer:
         self._collector = MetricsCollector(schema.struct, modes)
         self._writer = pq.ParquetWriter(
             file,
-            arrow_schema(schema.struct).with_metadata({"iceberg.schema": json.dumps(to_json(schema))}),
+            arrow_schema(schema.struct),
             compression=_CODECS.get(settings.codec, settings.codec),
             compression_level=settings.level,
             data_page_size=settings.page,
@@ -103,6 +103,7 @@ class _Writer:
             store_decimal_as_integer=True,
             store_schema=False,
         )
+        self._writer.add_key_value_metadata({"iceberg.schema": json.dumps(to_json(schema))})
         self._gathered: list[pa.RecordBatch] = []
         self._bytes = 0
 

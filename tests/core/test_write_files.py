@@ -1,0 +1,125 @@
+"""Data files as tasks write them: what a commit is told of each, and how rows are cut into files and row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from driftline.convert import arrow_schema
+from driftline.core.type_text import parse_type
+from driftline.core.types import Schema, Struct
+from driftline.write import FileSettings, WrittenFile, write_files
+
+FULL, COUNTS, NONE, SHORT = "full", "counts", "none", "truncate(2)"
+
+
+def schema_of(columns: str) -> Schema:
+    """A schema with ids from 1 in the order of the text; nested fields follow all columns."""
+    from driftline.core.changes import AddColumn, apply
+
+    struct = parse_type(f"struct<{columns}>")
+    assert isinstance(struct, Struct)
+    return apply(Schema(), [AddColumn((), f) for f in struct.fields])
+
+
+def ids(schema: Schema) -> dict[str, int]:
+    return {".".join(path): f.id for path, f in schema.walk()}
+
+
+def written(
+    folder: Path, schema: Schema, batches: Iterable[list[dict[str, Any]]], mode: str = FULL, **sizes: int
+) -> list[WrittenFile]:
+    types = arrow_schema(schema.struct)
+    rows = [pa.RecordBatch.from_pylist(batch, schema=types) for batch in batches]
+    paths = [str(folder / f"{i}.parquet") for i in range(3)]
+    target = sizes.pop("target", 2**30)
+    modes = dict.fromkeys(ids(schema).values(), mode)
+    settings = FileSettings(**sizes)
+    return list(write_files(paths, lambda path: pa.OSFile(path, "wb"), rows, schema, modes, settings, target))
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "mode", "lower", "upper"),
+    [
+        ("boolean", [True, False], FULL, "00", "01"),
+        ("int", [3, -1], FULL, "ffffffff", "03000000"),
+        ("double", [0.0, -0.0], FULL, "0000000000000080", "0000000000000000"),
+        ("double", [float("nan")], FULL, None, None),
+        ("float", [float("nan"), 1.5], FULL, "0000c03f", "0000c03f"),
+        ("string", ["abc", "abd"], SHORT, b"ab".hex(), b"ac".hex()),
+        ("string", ["ab"], SHORT, b"ab".hex(), b"ab".hex()),
+        ("string", ["\U0010ffff" * 3], SHORT, ("\U0010ffff" * 2).encode().hex(), None),
+        ("string", ["a\ud7ffb"], SHORT, "a\ud7ff".encode().hex(), "a\ue000".encode().hex()),
+        ("string", ["x" * 5000, "y" * 9000], SHORT, b"xx".hex(), b"yz".hex()),
+        ("binary", [b"\xff\xff\xff"], SHORT, "ffff", None),
+        ("binary", [b"\x01\xff\x00"], SHORT, "01ff", "02"),
+        ("string", ["a"], COUNTS, None, None),
+        ("long", [None], FULL, None, None),
+    ],
+)
+def test_bounds(
+    tmp_path: Path, column: str, values: list[Any], mode: str, lower: str | None, upper: str | None
+) -> None:
+    rows = [{"a": value} for value in values]
+    (file,) = written(tmp_path, schema_of(f"a: {column}"), [rows], mode)
+    metrics = file.metrics
+    assert (metrics.lower.get(1), metrics.upper.get(1)) == tuple(
+        None if bound is None else bytes.fromhex(bound) for bound in (lower, upper)
+    )
+    assert metrics.values == {1: len(values)}
+    assert metrics.nulls == {1: values.count(None)}
+
+
+def test_columns_inside_lists_and_maps_have_sizes_alone(tmp_path: Path) -> None:
+    schema = schema_of("a: long, s: struct<b: double, l: list<long>>, m: map<string, double>")
+    at = ids(schema)
+    row = {"a": 1, "s": {"b": 2.0, "l": [3]}, "m": [("k", float("nan"))]}
+    (file,) = written(tmp_path, schema, [[row]])
+    leaves = {at[path] for path in ("a", "s.b", "s.l.element", "m.key", "m.value")}
+    assert file.metrics.sizes.keys() == leaves
+    assert file.metrics.values.keys() == file.metrics.lower.keys() == {at["a"], at["s.b"]}
+    assert file.metrics.nans == {at["s.b"]: 0}
+    (nothing,) = written(tmp_path, schema, [[row]], NONE)
+    assert not (nothing.metrics.sizes or nothing.metrics.values or nothing.metrics.nans)
+
+
+def test_batches_are_gathered_to_row_groups(tmp_path: Path) -> None:
+    batches = [[{"a": i}] for i in range(100)]
+    (file,) = written(tmp_path, schema_of("a: long"), batches)
+    assert pq.read_metadata(file.path).num_row_groups == 1
+    (file,) = written(tmp_path, schema_of("a: long"), batches, row_group=400)
+    footer = pq.read_metadata(file.path)
+    assert footer.num_row_groups == 2
+    assert len(file.split_offsets) == 2
+    assert file.split_offsets[0] == 4
+    assert file.rows == footer.num_rows == 100
+    assert file.size == Path(file.path).stat().st_size
+    assert file.metrics.lower[1] == bytes(8)
+    assert file.metrics.upper[1] == (99).to_bytes(8, "little")
+
+
+def test_a_file_ends_at_its_size_and_the_last_name_takes_the_rest(tmp_path: Path) -> None:
+    batches = [[{"a": i}] for i in range(10)]
+    files = written(tmp_path, schema_of("a: long"), batches, target=1, row_group=1)
+    assert [file.rows for file in files] == [1, 1, 8]
+    assert [row["a"] for file in files for row in pq.read_table(file.path).to_pylist()] == list(range(10))
+
+
+def test_no_rows_no_file(tmp_path: Path) -> None:
+    assert written(tmp_path, schema_of("a: long"), [[]]) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_carries_ids_and_schema(tmp_path: Path) -> None:
+    schema = schema_of("a: long, s: struct<b: string>")
+    (file,) = written(tmp_path, schema, [[{"a": 1, "s": {"b": "x"}}]])
+    parquet = pq.ParquetFile(file.path)
+    assert b"iceberg.schema" in parquet.metadata.metadata
+    assert parquet.schema_arrow.field("a").metadata[b"PARQUET:field_id"] == b"1"
+    inner = parquet.schema_arrow.field("s").type.field("b")
+    assert inner.metadata[b"PARQUET:field_id"] == str(ids(schema)["s.b"]).encode()
