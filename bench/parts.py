@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,8 @@ from driftline.engine import configured
 from driftline.observe.json_files import Split, blocks, observe_split
 from driftline.observe.walk import expect
 from driftline.source.json import JsonFiles
+from driftline.source.json_tasks import JsonTasks
+from driftline.write import FilePlan, FileSettings, write_in_tasks
 
 
 def lines(share: list[tuple[int, Split]]) -> int:
@@ -37,41 +40,40 @@ def decoded(share: list[tuple[int, Split]]) -> int:
     return sum(observe_split(known, Settings(), None, split).lines for _, split in share)
 
 
-def parsed(go: Any, number: int) -> int:
-    import pyarrow as pa
-
-    return sum(batch.num_rows for batch in go.read([pa.record_batch({"id": [number]})]))
-
-
-def steps(lake: Lake, folder: Path) -> dict[str, Callable[[], object]]:
+def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], object]]:
     """What is timed, by its name, in order."""
     spark, context = lake.spark, lake.spark.sparkContext
     source = JsonFiles(spark, sorted(map(str, folder.iterdir())))
     seen = source.guess(Schema(), Settings())
     assert seen is not None, "there are too few records for one go"
     planned = plan(Schema(), seen.shape)
-    rows = source.rows(planned, planned.schema.struct, Settings())
-    go = source.go
-    assert go is not None
+    go = source.tasks(planned, planned.schema.struct, Settings())
+    modes = {f.id: "truncate(16)" for _, f in planned.schema.walk()}
+    files = FilePlan(planned.schema, modes, FileSettings(), 2**30)
 
     def tasks(work: Callable[[Any], int], parts: list[Any]) -> int:
         return sum(context.parallelize(parts, len(parts)).map(work).collect())
 
-    def sink(frame: Any) -> None:
-        frame.write.format("noop").mode("overwrite").save()
+    def written() -> object:
+        return write_in_tasks(context, go, files, lambda name: str(scratch / name), uuid.uuid4().hex)
 
-    shares = list(go.splits)
+    shares = list(go.shares)
     tables = iter(range(10**6))
     return {
         "cut into lines, in Python tasks": partial(tasks, lines, shares),
         "decode: every type of every path": partial(tasks, decoded, shares),
-        "parse, by Arrow": partial(tasks, partial(parsed, go), list(range(len(shares)))),
-        "move to Spark": partial(sink, go.frame(spark)),
-        "route: instants, siblings, what drifts": partial(sink, rows),
-        "Parquet, commit: all of it": lambda: lake.table(f"bench.ours_{next(tables)}").ingest(folder),
+        "convert: rows of the table, in Arrow": partial(
+            tasks, partial(converted, go), list(range(len(shares)))
+        ),
+        "write Parquet files": written,
+        "commit: all of it": lambda: lake.table(f"bench.ours_{next(tables)}").ingest(folder),
         "plain Spark: infer the schema": lambda: spark.read.json(str(folder)),
         "plain Spark: all of it": lambda: plain_spark(lake, folder, f"bench.plain_{next(tables)}"),
     }
+
+
+def converted(go: JsonTasks, number: int) -> int:
+    return sum(batch.num_rows for batch in go.rows(number))
 
 
 def main() -> None:
@@ -85,7 +87,7 @@ def main() -> None:
         size = write(folder, args.records, args.drift)
         lake = Lake.open(Path(tmp, "lake"))
         with configured(lake.spark, JsonFiles(lake.spark, []).conf):
-            todo = steps(lake, folder)
+            todo = steps(lake, folder, Path(tmp, "files"))
             best: dict[str, float] = {}
             for _ in range(args.rounds):
                 for name, step in todo.items():
