@@ -72,19 +72,31 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def told(lake: Lake, table: str, file: Path) -> dict[str, Any]:
     """All that a batch did."""
     result = lake.table(table).ingest(file)
-    rows = lake.sql(f"select to_json(struct(*)) as row from lake.{table}").collect()
+    read = lake.table(table).read()
+    rows = read.selectExpr("to_json(struct(*)) as row").collect()
     report = result.to_dict()
     return {
         "rows": sorted(json.dumps(json.loads(row.row), sort_keys=True) for row in rows),
-        "schema": lake.sql(f"select * from lake.{table}").schema.jsonValue(),
+        "schema": read.schema.jsonValue(),
         "report": {key: report[key] for key in report if key not in ("table", "batch", "snapshot")},
     }
 
 
-@pytest.mark.parametrize("late", LATE)
+IN_BOTH = ("nothing", "a drifted value, as there were", "a key within", "a key twice", "no JSON")
+
+
+@pytest.mark.parametrize(
+    ("late", "format"), [*((late, "lake") for late in LATE), *((late, "ducklake") for late in IN_BOTH)]
+)
 def test_what_comes_late(
-    lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], late: str
+    request: pytest.FixtureRequest,
+    folder: Path,
+    table_name: str,
+    small: Callable[[int], None],
+    late: str,
+    format: str,  # noqa: A002
 ) -> None:
+    lake: Lake = request.getfixturevalue(format)
     file = folder / "in.jsonl"
     file.write_bytes(lines_of(LATE[late]))
     small(2**60)
