@@ -5,14 +5,12 @@
 
 A quarter of the commits is six to ten days old, the others came one a minute up to now. Three tables of the same commits:
 one for upkeep, one for `expire_snapshots` as it is called without arguments, one where that is to leave the last 100.
-The batch afterwards is the median of five, of one record each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,7 +22,6 @@ from driftline.formats.iceberg.upkeep import upkeep
 from driftline.lake import Table
 
 MINUTE, DAY = 60_000, 86_400_000  # milliseconds
-ROUNDS = 5
 
 
 def main() -> None:
@@ -37,15 +34,13 @@ def main() -> None:
         lake = Lake.open(Path(tmp, "lake"))
         lake.spark.conf.set("spark.sql.shuffle.partitions", "4")  # Spark's 200 would be all that is measured
         lake.table("bench.warm").ingest(lake.sql("select 1L as id"))
-        print(
-            f"| {commits:,} commits | seconds | snapshots | of the last day | metadata, kB | the next batch, ms |"
-        )
-        print("|---|--:|--:|--:|--:|--:|")
+        print(f"| {commits:,} commits | seconds | snapshots | of the last day | metadata, kB |")
+        print("|---|--:|--:|--:|--:|")
         for number, (title, work) in enumerate(CONTESTANTS.items()):
             table = made(lake, f"t{number}", commits)
             start = time.perf_counter()
             work(lake, table)
-            cells = [f"{time.perf_counter() - start:.2f}", *left(table), f"{batch(table):.0f}"]
+            cells = [f"{time.perf_counter() - start:.2f}", *left(table)]
             print(f"| {title} | {' | '.join(cells)} |", flush=True)
 
 
@@ -110,17 +105,6 @@ def left(table: Table) -> list[str]:
     times = [snapshot["timestamp-ms"] for snapshot in json.loads(text)["snapshots"]]
     since = time.time_ns() // 1_000_000 - DAY
     return [f"{len(times):,}", f"{sum(at >= since for at in times):,}", f"{len(text) / 1000:,.0f}"]
-
-
-def batch(table: Table) -> float:
-    """What a batch of one record takes, in milliseconds."""
-    took = []
-    for i in range(ROUNDS):
-        frame = table.lake.sql(f"select {i}L as id")
-        start = time.perf_counter()
-        table.ingest(frame)
-        took.append(time.perf_counter() - start)
-    return 1000 * statistics.median(took)
 
 
 if __name__ == "__main__":
