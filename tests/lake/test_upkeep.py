@@ -302,6 +302,7 @@ def test_history_and_undo_go_on(
 ) -> None:
     monkeypatch.setattr(upkeep, "SCHEMAS", 3)
     monkeypatch.setattr(upkeep, "FEW", 2)
+    monkeypatch.setattr("driftline.core.retention.FEW", 2)
     lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.metadata.previous-versions-max' = '1')")
     for i in range(8):
         table.ingest(spark.sql(f"select {i} as id, 'v' as c{i}"))
