@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
-from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.schema_json import to_json
@@ -196,6 +195,8 @@ class IcebergTable:
 
         Raises DataError where Spark cannot read a column's type.
         """
+        from pyspark.errors import UnsupportedOperationException  # `schema` runs where there is no pyspark
+
         try:
             if snapshot is not None:
                 return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
