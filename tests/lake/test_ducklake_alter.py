@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from driftline.core.changes import SetSortOrder, SortTerm
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.ducklake import Catalog
 from driftline.lake import Lake, Table
@@ -391,15 +392,15 @@ def test_a_sort_key_follows_its_column(lake: Lake, table: Table, tmp_path: Path)
     assert sort_keys(lake) == ['"a ""b"""', '"m"']
     written_by_duckdb(lake, table, tmp_path, '"a ""b"""')
     table.undo()
-    assert sort_keys(lake) == ["n", '"m"']
+    assert sort_keys(lake) == ['"n"', '"m"']
     written_by_duckdb(lake, table, tmp_path, "n")
     # Two names change places, and what is no key has no part in it.
     lake.alter(
         "ALTER TABLE s.t RENAME n TO tmp; ALTER TABLE s.t RENAME m TO n; ALTER TABLE s.t RENAME tmp TO m"
     )
-    assert sort_keys(lake) == ["m", "n"]
+    assert sort_keys(lake) == ['"m"', '"n"']
     lake.alter("ALTER TABLE s.t RENAME s.x TO y; ALTER TABLE s.t RENAME other TO another")
-    assert sort_keys(lake) == ["m", "n"]
+    assert sort_keys(lake) == ['"m"', '"n"']
     assert table.layout().sort == ("m desc", "n")
     written_by_duckdb(lake, table, tmp_path, "m")
 
@@ -412,17 +413,59 @@ def test_a_sort_expression_follows_its_columns(lake: Lake, table: Table, tmp_pat
         "ALTER TABLE lk.s.t SET SORTED BY (lower(k) DESC, id, K || 'k', struct_extract(s, 'x'))",
     )
     lake.alter("ALTER TABLE s.t RENAME k TO lower; ALTER TABLE s.t RENAME id TO n")
-    assert sort_keys(lake) == ["lower(lower)", "n", "(lower || 'k')", "struct_extract(s, 'x')"]
+    assert sort_keys(lake) == ['lower("lower")', '"n"', """("lower" || 'k')""", """struct_extract("s", 'x')"""]
     written_by_duckdb(lake, table, tmp_path, "n")
     for statement, path in (
         ("DROP COLUMN lower", "lower"),
         ("DROP COLUMN n", "n"),
         ("RENAME s.x TO y", "s.x"),
     ):
-        with pytest.raises(DataError, match=f"{path} cannot be .*: the sort expression .* is made of"):
+        with pytest.raises(DataError, match=f"{path} cannot be .*: the sort (expression .*|order) is made of"):
             lake.alter(f"ALTER TABLE s.t {statement}")
     with pytest.raises(DataError, match="lower cannot be folded: the sort expression"):
         table.resolve("k", "long", dry_run=True)
+
+
+def test_sorted_by_expressions(lake: Lake, table: Table, tmp_path: Path) -> None:
+    declare(table, "a bigint, name string, at timestamp, other bigint, s struct<x: bigint>")
+    lake.alter("ALTER TABLE s.t ADD COLUMN b string; ALTER TABLE s.t SET SORTED BY (lower(NAME) || B DESC, year(at), a); "
+               "ALTER TABLE s.t RENAME b TO `c d`")  # fmt: skip
+    assert sort_keys(lake) == ["""(lower("name") || "c d")""", 'year("at")', '"a"']
+    assert table.layout().sort == ("(lower(name) || c d) desc", "year(at)", "a")
+    table.ingest(lines(tmp_path, {"a": 1, "name": "B", "at": "2026-01-02T00:00:00Z"}, {"a": 2, "name": "a"}))
+    written_by_duckdb(lake, table, tmp_path, "a")
+    assert not lake.alter("ALTER TABLE s.t SET SORTED BY (lower(name) || `c d` DESC, year(at), a)").changes
+    lake.alter("ALTER TABLE s.t RENAME name TO n; ALTER TABLE s.t SET SORTED BY (a % 10 NULLS LAST, lower(n))")
+    assert table.layout().to_dict()["sort"] == ["(a % 10) nulls last", "lower(n)"]
+    last = table.history().entries[-1].to_dict()
+    assert (last["sort_before"][0], last["sort"]) == (
+        "(lower(name) || c d) desc",
+        ["(a % 10) nulls last", "lower(n)"],
+    )
+    written_by_duckdb(lake, table, tmp_path, "a")
+    table.undo()
+    assert table.layout().sort == ("(lower(name) || c d) desc", "year(at)", "a")
+    for statement, why in (
+        ("DROP COLUMN name", "name cannot be dropped: the sort expression .* is made of it"),
+        ("SET SORTED BY ((SELECT max(a) FROM t))", "has a subquery in it"),
+        ("SET SORTED BY (sum(a))", "has the aggregate function sum in it"),
+        ("SET SORTED BY (row_number() OVER (ORDER BY a))", "has a window function in it"),
+        ("SET SORTED BY (lower(nam))", "there is no column nam"),
+        ("SET SORTED BY (a + s.x)", "s.x is not one"),
+        ("SET SORTED BY (a FROM s.t)", "is not one expression"),
+        ("SET SORTED BY (a b)", "is not one expression"),
+        ("SET SORTED BY (a +)", "DuckDB cannot read the expression a +"),
+        ("SET SORTED BY (random())", "names no column"),
+        ("SET SORTED BY (lower(s))", "DuckDB cannot sort by lower"),
+        ("SET SORTED BY (bucket(8, a))", "DuckDB cannot sort by bucket"),
+    ):
+        with pytest.raises(DriftlineError, match=why):
+            lake.alter(f"ALTER TABLE s.t {statement}")
+    several = SetSortOrder((SortTerm("a, name"),))
+    with pytest.raises(DriftlineError, match="is not one expression"):
+        table.alter(several)
+    lake.alter("ALTER TABLE s.t RESET SORTED BY; ALTER TABLE s.t DROP COLUMN name")
+    assert not sort_keys(lake)
 
 
 def folders(lake: Lake) -> set[Path]:

@@ -61,7 +61,12 @@ def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: 
         settings = from_properties(before.properties)
         try:
             after, changes = evolved(
-                before, request.changes, mark=settings.mark, upgrade=upgrade, nulls_of=alteration.nulls
+                before,
+                request.changes,
+                mark=settings.mark,
+                upgrade=upgrade,
+                nulls_of=alteration.nulls,
+                parts_of=alteration.parts_of,
             )
         except Refused as refused:
             raise request.explained(refused) from None

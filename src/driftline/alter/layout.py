@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from driftline.alter.reader import Reader
 from driftline.core.changes.values import SetDistribution, SetSortOrder, SortTerm, TableChange, Term
 from driftline.core.layout import COUNTED, IDENTITY, TAKES, TIMES, Transform
 from driftline.core.types import dotted
-from driftline.core.words import Kind
+from driftline.core.words import Kind, quoted
+from driftline.errors import UsageError
 
 # Other names that Iceberg's Spark functions have for them.
 _ALIASES = {f"{name}s": name for name in TIMES} | {"date": "day", "date_hour": "hour"}
@@ -77,7 +79,40 @@ class LayoutReader(Reader):
             yield SetDistribution("range")
 
     def sort_term(self) -> SortTerm:
-        term = self.term("; by another expression a DuckLake is sorted with DuckDB's own SET SORTED BY")
+        return self.directed(self.term("; a DuckLake is sorted by other expressions with SET SORTED BY (…)"))
+
+    def sort_expression(self) -> SortTerm:
+        """A sort term in brackets: what is no column nor a transform of one is an expression of DuckDB's, as it stands."""
+        begin = self.at
+        with suppress(UsageError):
+            term = self.term()
+            if self.ends():
+                return self.directed(term)
+        self.at = begin
+        return self.directed(self.expression())
+
+    def expression(self) -> str:
+        """The text up to what ends it, names in backticks as DuckDB quotes them."""
+        text, begin, depth = "", self.tokens[self.at].start, 0
+        while depth or not self.ends():
+            token = self.tokens[self.at]
+            if token.kind is Kind.end:
+                self.stop(") is missing at the end")
+            if token.kind is Kind.quoted:
+                text += self.sql[begin : token.start] + quoted(token.value)
+                begin = token.stop
+            elif token.kind in (Kind.symbol, Kind.other):
+                depth += (token.value in "([{") - (token.value in ")]}")
+            self.at += 1
+        if begin == self.tokens[self.at].start and not text:
+            self.stop(f"a column or an expression is missing {self.here()}")
+        return text + self.sql[begin : max(begin, self.last.stop)]
+
+    def ends(self) -> bool:
+        return any(self.sees(word) for word in (",", ")", ";", "ASC", "DESC", "NULLS"))
+
+    def directed(self, term: Term | str) -> SortTerm:
+        """The term with its direction."""
         descending = self.got("DESC")
         if not descending:
             self.got("ASC")

@@ -125,7 +125,7 @@ class _Parser(ColumnReader, LayoutReader):
             yield SetPartitioning(), begin
         elif self.got("SET", "SORTED", "BY"):
             self.need("(")
-            yield SetSortOrder(self.enclosed(self.sort_term)), begin
+            yield SetSortOrder(self.enclosed(self.sort_expression)), begin
         elif self.got("RESET", "SORTED", "BY"):
             yield SetSortOrder(), begin
         elif self.got("WRITE"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driftline.core.layout import PartitionField, SortField
-from driftline.core.types import Field, Path, Schema, Struct
+from driftline.core.layout import PartitionField, SortExpression, SortKey
+from driftline.core.types import Field, Path, Schema, Struct, dotted
 
 DISTRIBUTION = "write.distribution-mode"
 
@@ -25,40 +25,40 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A table without its rows. ``last_column`` is the highest id that any of its columns ever had.
-
-    ``sort_expressions``: by the id of each column that they name, those of DuckDB's by which the table is sorted, where
-    ``sort`` cannot tell it.
-    """
+    """A table without its rows. ``last_column`` is the highest id that any of its columns ever had."""
 
     schema: Schema = field(default_factory=Schema)
     partition: tuple[PartitionField, ...] = ()
-    sort: tuple[SortField, ...] = ()
+    sort: tuple[SortKey, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     format_version: int = 2
     last_column: int = 0
-    sort_expressions: Mapping[int, str] = field(default_factory=dict)
 
     def path_of(self, column: int) -> Path | None:
         """Where the column of this id is."""
         return next((path for path, f in self.schema.walk() if f.id == column), None)
 
+    def name_of(self, column: int) -> str:
+        """The column's path in words; its id where it is gone."""
+        return dotted(self.path_of(column) or (f"#{column}",))
+
     def column_uses(self) -> dict[int, Use]:
         """What needs each column, by its id: it can be neither dropped nor replaced meanwhile."""
-        expressions = {
-            column: Use(f"the sort expression {text} is made of it", "RESET SORTED BY in DuckDB")
-            for column, text in self.sort_expressions.items()
-        }
         identifiers = dict.fromkeys(
             self.schema.identifiers, Use("it is an identifier field", "DROP IDENTIFIER FIELDS")
         )
-        sort = {f.source: Use("the sort order is made of it", "WRITE UNORDERED") for f in self.sort}
+        sort = {column: self._sort_use(key) for key in self.sort for column in key.columns}
         partition = {
             f.source: Use(f"the partition field {f.name} is made of it", f"DROP PARTITION FIELD {f.name}")
             for f in self.partition
             if f.transform.name != "void"
         }
-        return expressions | identifiers | sort | partition
+        return identifiers | sort | partition
+
+    def _sort_use(self, key: SortKey) -> Use:
+        if isinstance(key, SortExpression):
+            return Use(f"the sort expression {key.text(self.name_of)} is made of it", "RESET SORTED BY")
+        return Use("the sort order is made of it", "WRITE UNORDERED")
 
     def use_of(self, column: Field) -> Use | None:
         """What needs the column, or a field inside it."""

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from driftline.core.changes import ColumnChange, DropColumn, WidenColumn, details, diff
+from driftline.core.changes.text import direction
 from driftline.core.definition import Definition
-from driftline.core.layout import PartitionField, SortField
+from driftline.core.layout import PartitionField, SortExpression, SortKey
 from driftline.core.record import Record, Rule
 from driftline.core.schema_json import type_name
 from driftline.core.types import Schema, dotted
@@ -124,17 +125,18 @@ def partition_text(version: Version) -> list[str]:
 
 def sort_text(version: Version) -> list[str]:
     """The sort order, as SQL has it."""
-    return [sort_field(version.definition, f) for f in version.definition.sort]
+    return [sort_key(version.definition, key) for key in version.definition.sort]
 
 
 def partition_field(of: Definition, f: PartitionField) -> str:
-    column = dotted(of.path_of(f.source) or (f"#{f.source}",))
+    column = of.name_of(f.source)
     shown = f.transform.of(column)
     return shown if f.name == f.transform.field_name(column) else f"{shown} as {f.name}"
 
 
-def sort_field(of: Definition, f: SortField) -> str:
-    way = " desc" if f.descending else ""
-    usual = f.nulls_first is not f.descending
-    nulls = "" if usual else f" nulls {'first' if f.nulls_first else 'last'}"
-    return f"{f.transform.of(dotted(of.path_of(f.source) or (f'#{f.source}',)))}{way}{nulls}"
+def sort_key(of: Definition, key: SortKey) -> str:
+    if isinstance(key, SortExpression):
+        text = key.text(of.name_of)
+    else:
+        text = key.transform.of(of.name_of(key.source))
+    return f"{text}{direction(key)}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from driftline.core.types import Primitive, Type
 
@@ -103,6 +105,34 @@ class SortField:
     transform: Transform = IDENTITY
     descending: bool = False
     nulls_first: bool = True
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return (self.source,)
+
+
+@dataclass(frozen=True, slots=True)
+class SortExpression:
+    """An expression of DuckDB's. ``parts``: its text, with a column's id wherever it names one.
+
+    >>> SortExpression(("lower(", 7, ")")).text({7: "name"}.__getitem__)
+    'lower(name)'
+    """
+
+    parts: tuple[str | int, ...]
+    descending: bool = False
+    nulls_first: bool = True
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return tuple(part for part in self.parts if isinstance(part, int))
+
+    def text(self, name_of: Callable[[int], str]) -> str:
+        """The expression with the columns' names."""
+        return "".join(part if isinstance(part, str) else name_of(part) for part in self.parts)
+
+
+SortKey: TypeAlias = SortField | SortExpression
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ class Kind(Enum):
     number = auto()
     bytes = auto()
     symbol = auto()
+    other = auto()  # a character that stands in expressions alone
     end = auto()
 
 
@@ -43,13 +44,14 @@ _TOKENS = re.compile(
     | (?P<number> \d+(?:\.\d+)?(?:[eE][+-]?\d+)? | \.\d+(?:[eE][+-]?\d+)? )
     | (?P<word>   [^\W\d]\w* )
     | (?P<symbol> [][().,;=<>:+-] )
+    | (?P<other>  [^'"`] )
     """,
     re.VERBOSE | re.DOTALL,
 )
 
 
 def tokens(sql: str) -> list[Token]:
-    """All of the words, and the end. Raises UsageError for what is none.
+    """All of the words, and the end. Raises UsageError for quotes that are not closed.
 
     >>> [t.value for t in tokens("DROP COLUMN `a``b`.\\"c\\" -- gone")]
     ['DROP', 'COLUMN', 'a`b', '.', 'c', '']
@@ -58,7 +60,9 @@ def tokens(sql: str) -> list[Token]:
     while at < len(sql):
         match = _TOKENS.match(sql, at)
         if match is None:
-            raise UsageError(f"{unreadable(sql, at)}\n{pointed(sql, at, at + 1)}")
+            quotes, what = sql[at], "text" if sql[at] == "'" else "name"
+            message = f"a {what} that begins with {quotes} has no end; inside it, {quotes} is written twice"
+            raise UsageError(f"{message}\n{pointed(sql, at, at + 1)}")
         at = match.end()
         kind, value = match.lastgroup, match.group()
         assert kind is not None
@@ -73,11 +77,13 @@ def tokens(sql: str) -> list[Token]:
     return out
 
 
-def unreadable(sql: str, at: int) -> str:
-    quotes = {"'": "text", "`": "name", '"': "name"}
-    if sql[at] in quotes:
-        return f"a {quotes[sql[at]]} that begins with {sql[at]} has no end; inside it, {sql[at]} is written twice"
-    return f"{sql[at]!r} has no meaning here"
+def quoted(name: str) -> str:
+    """A name in SQL's own quotes.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
 
 
 def pointed(sql: str, start: int, stop: int) -> str:
@@ -104,7 +110,10 @@ class Words:
 
     @property
     def now(self) -> Token:
-        return self.tokens[self.at]
+        token = self.tokens[self.at]
+        if token.kind is Kind.other:
+            self.stop(f"{token.value!r} has no meaning here", token=token)
+        return token
 
     @property
     def done(self) -> bool:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.record import BATCH
 from driftline.core.types import Primitive, Schema
+from driftline.core.words import quoted
 from driftline.errors import no_table
-from driftline.formats.ducklake.engine import quoted
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.snapshot import LIVE, load

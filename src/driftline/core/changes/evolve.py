@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.check import Checker
@@ -24,16 +25,28 @@ from driftline.core.changes.values import (
     SetPartitioning,
     SetProperties,
     SetSortOrder,
+    SortTerm,
     TableChange,
     Term,
     UnsetProperties,
     WidenColumn,
 )
 from driftline.core.definition import DISTRIBUTION, Definition
-from driftline.core.layout import COUNTED, IDENTITY, MOST, VOID, PartitionField, SortField
+from driftline.core.layout import (
+    COUNTED,
+    IDENTITY,
+    MOST,
+    TAKES,
+    VOID,
+    PartitionField,
+    SortExpression,
+    SortField,
+    SortKey,
+)
 from driftline.core.naming import MARK
 from driftline.core.schema_json import type_name
-from driftline.core.types import Struct, children, dotted
+from driftline.core.types import Schema, Struct, children, dotted
+from driftline.core.words import quoted
 from driftline.errors import DataError, DriftlineError, UsageError
 
 VERSION = "format-version"
@@ -45,6 +58,10 @@ RESERVED = OURS | {
     "current-schema", "default-partition-spec", "default-sort-order", "provider", "location", "sort-order",
     "identifier-fields",
 }  # fmt: skip
+
+
+# The parts of a SortExpression, out of its text and the columns that there are.
+PartsOf: TypeAlias = Callable[[str, Schema], tuple[str | int, ...]]
 
 
 class Refused(Exception):
@@ -70,13 +87,15 @@ def evolved(
     mark: str = MARK,
     upgrade: bool = False,
     nulls_of: NullsOf | None = None,
+    parts_of: PartsOf | None = None,
 ) -> tuple[Definition, tuple[TableChange, ...]]:
     """The definition after all changes, one after the other, and the single changes that they came to, with names as the
     table has them. Names may meet on the way, so long as they are apart at the end: two columns can be swapped.
 
-    ``upgrade``: to format v3. ``nulls_of``: what statistics tell of a column of the table. Raises Refused.
+    ``upgrade``: to format v3. ``nulls_of``: what statistics tell of a column of the table. ``parts_of``: reads sort
+    expressions; None where the table's format has none. Raises Refused.
     """
-    evolution = _Evolution(before, mark, upgrade, nulls_of)
+    evolution = _Evolution(before, mark, upgrade, nulls_of, parts_of)
     for step, change in enumerate(changes):
         try:
             evolution.make(step, change)
@@ -91,6 +110,7 @@ class _Evolution:
     mark: str
     upgrade: bool
     nulls_of: NullsOf | None
+    parts_of: PartsOf | None
     draft: Draft = field(init=False)
     named: dict[int, int] = field(
         default_factory=dict
@@ -118,11 +138,7 @@ class _Evolution:
             case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetPartitioning():
                 self.now = replace(self.now, partition=self.partitioned(change))
             case SetSortOrder(terms):
-                fields = (
-                    SortField(self.source(t.term), t.term.transform, t.descending, t.nulls_first)
-                    for t in terms
-                )
-                self.now = replace(self.now, sort=tuple(fields))
+                self.now = replace(self.now, sort=tuple(map(self.sort_key, terms)))
             case SetDistribution(mode):
                 self.now = replace(self.now, properties={**self.now.properties, DISTRIBUTION: mode})
             case SetProperties():
@@ -214,6 +230,18 @@ class _Evolution:
         if twin is not None and not (twin.id == source and term.transform.name == "identity"):
             raise DataError(f"{name} is a column, and cannot name a partition field too", "name it with AS")
         return PartitionField(name, source, term.transform)
+
+    def sort_key(self, of: SortTerm) -> SortKey:
+        term = of.term
+        if isinstance(term, Term) and (self.parts_of is None or term.transform == IDENTITY):
+            return SortField(self.source(term), term.transform, of.descending, of.nulls_first)
+        if self.parts_of is None:
+            raise DataError(
+                f"an Iceberg table is sorted by columns and transforms of them, not by {term}",
+                f"transforms are {', '.join(TAKES)}",
+            )
+        text = term if isinstance(term, str) else term.transform.of(".".join(map(quoted, term.path)))
+        return SortExpression(self.parts_of(text, self.draft.schema), of.descending, of.nulls_first)
 
     def source(self, term: Term) -> int:
         """The id of a term's column, if the transform takes it."""

@@ -104,6 +104,6 @@ def spelled(draft: Draft, change: TableChange) -> TableChange:
         case SetPartitioning(terms):
             return replace(change, terms=tuple(map(term, terms)))
         case SetSortOrder(sorts):
-            return replace(change, terms=tuple(replace(s, term=term(s.term)) for s in sorts))
+            return replace(change, terms=tuple(replace(s, term=old(s.term)) for s in sorts))
         case _:
             return change

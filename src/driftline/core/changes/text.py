@@ -35,6 +35,7 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
+from driftline.core.layout import SortKey
 from driftline.core.naming import marked_key, unmarked
 from driftline.core.schema_json import type_name
 from driftline.core.types import Path, dotted
@@ -178,10 +179,14 @@ def details(change: TableChange) -> dict[str, Any]:
 
 def sort_term(term: SortTerm) -> str:
     """A sort term as SQL has it; what is Iceberg's default is left out."""
-    way = " desc" if term.descending else ""
-    usual = term.nulls_first is not term.descending
-    nulls = "" if usual else f" nulls {'first' if term.nulls_first else 'last'}"
-    return f"{_term(term.term)}{way}{nulls}"
+    return f"{_ref(term.term)}{direction(term)}"
+
+
+def direction(of: SortTerm | SortKey) -> str:
+    """What stands behind a sort key."""
+    way = " desc" if of.descending else ""
+    usual = of.nulls_first is not of.descending
+    return way if usual else f"{way} nulls {'first' if of.nulls_first else 'last'}"
 
 
 def _term(term: Term) -> str:

@@ -198,7 +198,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class SortTerm:
-    term: Term
+    """``term``: text is an expression of DuckDB's."""
+
+    term: Term | str
     descending: bool = False
     nulls_first: bool = True
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.changes import NullCount
 from driftline.core.definition import Definition
+from driftline.core.layout import SortExpression
 from driftline.core.types import Field, Path, dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
@@ -17,6 +18,7 @@ from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.nulls import nulls
 from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState, split
+from driftline.formats.ducklake.sorting import check, parts_of
 from driftline.formats.ducklake.transaction import AUTHOR
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ FORMAT = 3  # what Iceberg's third version has, DuckLake has: defaults among it
 
 class DuckLakeAlteration:
     """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
+
+    parts_of = staticmethod(parts_of)
 
     def __init__(self, table: DuckLakeTable, state: LakeState, found: Layout) -> None:
         self.table = table
@@ -53,16 +57,14 @@ class DuckLakeAlteration:
 
         Raises DataError where DuckLake has no such thing.
         """
-        rows_of(after.schema, self.state.schema, self.state.columns, self.table.name)  # that it can be
-        if self.layout.foreign and after.sort != self.before.sort:
-            raise DataError(
-                f"{self.table.name} is sorted by an expression of DuckDB's",
-                hint="RESET SORTED BY in DuckDB first",
-            )
-        for column in self.before.sort_expressions:
-            _same_inside(self.before, after, column, self.table.name)
-        laid_out = self.layout.changed(after.schema, self.before, after, self.table.name)
-        return DuckLakeDraft(self, after, laid_out, record)
+        rows = rows_of(after.schema, self.state.schema, self.state.columns, self.table.name)  # that it can be
+        for key in after.sort:
+            if isinstance(key, SortExpression):
+                if key in self.before.sort:
+                    _same_inside(self.before, after, key, self.table.name)
+                else:
+                    check(key, after.schema, rows, self.table.name)
+        return DuckLakeDraft(self, after, self.layout.changed(after, self.table.name), record)
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
         """The same: a column that was dropped comes back with its id, and so with its values."""
@@ -112,23 +114,22 @@ def definition(state: LakeState, found: Layout) -> Definition:
         dict(state.properties),
         FORMAT,
         state.last_id,
-        sort_expressions=found.expressions(state.schema),
     )
 
 
-def _same_inside(before: Definition, after: Definition, column: int, table: str) -> None:
-    """That fields inside a column have their names still: sort expressions name them in ways that only DuckDB reads.
+def _same_inside(before: Definition, after: Definition, key: SortExpression, table: str) -> None:
+    """That fields inside a key's columns have their names still: it names them in ways that only DuckDB reads.
 
     Raises DataError."""
-    path = before.path_of(column) or ()
-    inside = {p: f.id for p, f in before.schema.walk() if len(p) > 1 and p[:1] == path}
+    columns = {before.path_of(column) for column in key.columns}
+    inside = {p: f.id for p, f in before.schema.walk() if len(p) > 1 and p[:1] in columns}
     now = {f.id: f.name for _, f in after.schema.walk()}
     for p, id_ in inside.items():
         if now.get(id_) != p[-1]:
-            text = before.sort_expressions[column]
+            text = key.text(before.name_of)
             raise DataError(
-                f"{table}: {dotted(p)} cannot be renamed or dropped: the sort expression {text} is made of {dotted(path)}",
-                "RESET SORTED BY in DuckDB first",
+                f"{table}: {dotted(p)} cannot be renamed or dropped: the sort expression {text} is made of {p[0]}",
+                f"ALTER TABLE {table} RESET SORTED BY first",
             )
 
 

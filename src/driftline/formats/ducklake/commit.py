@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from driftline.core.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.engine import quoted
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import set_layout
 from driftline.formats.ducklake.rows import (

@@ -1,7 +1,7 @@
 """Partition and sort keys of a table, as the catalog has them and as Spark writes by them.
 
 DuckLake 1.0 has the transforms identity, year, month, day, hour and bucket; the parts of a date are those of the
-calendar. A sort key is an expression of DuckDB's; one that is no plain column is DuckDB's business alone.
+calendar. A sort key is an expression of DuckDB's; Spark sorts by the columns that come before the first other one.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from driftline.core.layout import Laid, PartitionField, SortField, Transform
+from driftline.core.layout import Laid, PartitionField, SortKey, Transform
 from driftline.core.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.snapshot import LIVE, live
-from driftline.formats.ducklake.sorting import SortKey, column_of, key_of, top_column
+from driftline.formats.ducklake.sorting import expression_of, key_of, top_column
 
 if TYPE_CHECKING:
     from driftline.core.definition import Definition
@@ -30,43 +29,31 @@ _BUCKET = re.compile(r"bucket\((\d+)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``sort``: the sort keys as far as they are columns; ``keys``: all of them, as the catalog has them.
-    ``partition_id``: the catalog's, None where the table is not partitioned."""
+    """``expressions``: the sort keys as the catalog has them. ``partition_id``: the catalog's, None where the table is not
+    partitioned."""
 
     partition: tuple[PartitionField, ...] = ()
-    sort: tuple[SortField, ...] = ()
+    sort: tuple[SortKey, ...] = ()
     partition_id: int | None = None
-    keys: tuple[SortKey, ...] = ()
+    expressions: tuple[str, ...] = ()
 
-    @property
-    def foreign(self) -> bool:
-        """Whether the table is sorted by more than columns."""
-        return len(self.keys) > len(self.sort)
-
-    def expressions(self, schema: Schema) -> dict[int, str]:
-        """The sort keys that are no plain columns, by the id of each column that they name."""
-        beyond = self.keys[len(self.sort) :]
-        named = ((column_of(schema, name), key.expression) for key in beyond for name in key.columns)
-        return {column.id: text for column, text in named if column is not None}
-
-    def changed(self, now: Schema, before: Definition, after: Definition, table: str) -> Layout:
-        """The layout of ``after``; the keys follow the columns' names. Raises DataError for what DuckLake has not."""
-        if after.sort == before.sort:
-            old = {f.id: f.name for f in before.schema.struct.fields}
-            names = {old[f.id].lower(): f.name for f in now.struct.fields if old.get(f.id, f.name) != f.name}
-            keys = tuple(key.renamed(names) for key in self.keys)
-        else:
-            keys = tuple(key_of(f, now, table) for f in after.sort)
+    def changed(self, after: Definition, table: str) -> Layout:
+        """The layout of ``after``. Raises DataError for what DuckLake has not."""
         for f in after.partition:
-            text_of(f.transform, top_column(now, f.source, table), table)
-        return Layout(after.partition, after.sort, self.partition_id, keys)
+            text_of(f.transform, top_column(after.schema, f.source, table), table)
+        return Layout(
+            after.partition,
+            after.sort,
+            self.partition_id,
+            _expressions(after.sort, after.schema, table),
+        )
 
 
 def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layout:
     """How the table's new files are laid out."""
     current = next(iter(_specs(connection, table, schema, f"AND {live('i')}", [at, at]).items()), None)
     keys = tuple(
-        SortKey(str(expression), direction == "DESC", nulls == "NULLS_FIRST")
+        key_of(str(expression), direction == "DESC", nulls == "NULLS_FIRST", schema)
         for expression, direction, nulls in connection.rows(
             "SELECT e.expression, e.sort_direction, e.null_order FROM meta.ducklake_sort_info i "
             "JOIN meta.ducklake_sort_expression e ON e.sort_id = i.sort_id AND e.table_id = i.table_id "
@@ -75,8 +62,7 @@ def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layou
         )
     )
     spec, partition = current or (None, ())
-    columns = takewhile(lambda field: field is not None, (key.field(schema) for key in keys))
-    return Layout(partition, tuple(f for f in columns if f), spec, keys)
+    return Layout(partition, keys, spec, _expressions(keys, schema, str(table)))
 
 
 def laid(connection: Connection, table: int, at: int, schema: Schema) -> list[Laid]:
@@ -97,6 +83,10 @@ def laid(connection: Connection, table: int, at: int, schema: Schema) -> list[La
         for spec, fields in sorted(specs.items())
         if spec in counts or spec == current
     ]
+
+
+def _expressions(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[str, ...]:
+    return tuple(expression_of(key, schema, table) for key in keys)
 
 
 def _specs(
@@ -174,9 +164,9 @@ def set_layout(
                 ],
             )
             catalog_id += 1
-    if before.keys != after.keys:
+    if (before.sort, before.expressions) != (after.sort, after.expressions):
         _end(connection, "ducklake_sort_info", table, snapshot)
-        if after.keys:
+        if after.sort:
             connection.insert(
                 "ducklake_sort_info",
                 [{"sort_id": catalog_id, "table_id": table, "begin_snapshot": snapshot}],
@@ -188,12 +178,12 @@ def set_layout(
                         "sort_id": catalog_id,
                         "table_id": table,
                         "sort_key_index": i,
-                        "expression": key.expression,
+                        "expression": expression,
                         "dialect": "duckdb",
                         "sort_direction": "DESC" if key.descending else "ASC",
                         "null_order": "NULLS_FIRST" if key.nulls_first else "NULLS_LAST",
                     }
-                    for i, key in enumerate(after.keys)
+                    for i, (key, expression) in enumerate(zip(after.sort, after.expressions, strict=True))
                 ],
             )
             catalog_id += 1

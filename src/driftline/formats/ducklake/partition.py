@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from driftline.core.layout import Transform
+from driftline.core.layout import SortExpression, Transform
 from driftline.core.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.files import DataFile
@@ -44,6 +44,8 @@ def partitioned(
     if keys.sort or helpers:
         order = []
         for s in keys.sort:
+            if isinstance(s, SortExpression):  # Spark has not all of DuckDB's functions
+                break
             column = F.col(quoted(top_column(schema, s.source, table).name))
             way = ("desc" if s.descending else "asc") + ("_nulls_first" if s.nulls_first else "_nulls_last")
             order.append(getattr(column, way)())

@@ -1,76 +1,101 @@
-"""A table's sort keys: expressions of DuckDB's, which name columns and so follow their renames."""
+"""A table's sort keys: expressions of DuckDB's, kept by the ids of the columns that they name, and so through renames."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from driftline.core.layout import IDENTITY, SortField
-from driftline.core.types import Field, Schema
-from driftline.errors import DataError
-from driftline.formats.ducklake.engine import instance, quoted
+from driftline.core.changes.names import missing
+from driftline.core.layout import SortExpression, SortField, SortKey
+from driftline.core.types import Field, Schema, dotted
+from driftline.core.words import quoted
+from driftline.errors import DataError, UsageError
+from driftline.formats.ducklake.columns import ColumnRow
+from driftline.formats.ducklake.engine import instance
+from driftline.formats.ducklake.inlined import duckdb_type
 
 _SELECT = "SELECT "
+# By DuckDB's name for it: what an expression may not have inside, for it is of more than one row, or of none.
+_REFUSED = {
+    "SUBQUERY": "a subquery",
+    "WINDOW": "a window function",
+    "STAR": "a star",
+    "LAMBDA": "a lambda",
+    "PARAMETER": "a parameter",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class SortKey:
-    """A row of ``ducklake_sort_expression``."""
+def key_of(expression: str, descending: bool, nulls_first: bool, schema: Schema) -> SortKey:
+    """A sort key of the catalog's. What of it is no column of the schema, or not for DuckDB to read, stays as it is."""
+    tree = _parsed(expression)
+    selected = _selected(tree)
+    parts = _parts(expression, tree, schema) if selected else (expression,)
+    match selected, parts:
+        case [{"class": "COLUMN_REF"}], (int(column),):
+            return SortField(column, descending=descending, nulls_first=nulls_first)
+    return SortExpression(parts, descending, nulls_first)
 
-    expression: str
-    descending: bool
-    nulls_first: bool
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the expression names, as it spells them; none where DuckDB cannot read it."""
-        return tuple(names[-1] for names in _references(_parsed(self.expression)))
+def expression_of(key: SortKey, schema: Schema, table: str) -> str:
+    """A sort key as the catalog has it. Raises DataError where DuckLake does not sort by such."""
+    parts = key.parts if isinstance(key, SortExpression) else key.columns
+    return SortExpression(parts).text(lambda column: quoted(top_column(schema, column, table).name))
 
-    @property
-    def is_column(self) -> bool:
-        """Whether it is a column and no more."""
-        return [node.get("class") for node in _expressions(_parsed(self.expression))] == ["COLUMN_REF"]
 
-    def renamed(self, names: Mapping[str, str]) -> SortKey:
-        """The key after columns were renamed: ``names`` are the new ones by the old, in lower case."""
-        if not any(column.lower() in names for column in self.columns):
-            return self
-        tree = _parsed(self.expression)
-        for reference in _references(tree):
-            reference[-1] = names.get(reference[-1].lower(), reference[-1])
-        with instance() as duckdb:
-            row = duckdb.execute(
-                "SELECT json_deserialize_sql(CAST(? AS JSON))", [json.dumps(tree)]
-            ).fetchone()
-        assert row is not None
-        return replace(self, expression=str(row[0]).removeprefix(_SELECT))
+def parts_of(text: str, schema: Schema) -> tuple[str | int, ...]:
+    """The parts of a sort expression that a person wrote. Raises UsageError for what is none."""
+    tree = _parsed(text)
+    if tree["error"]:
+        raise UsageError(f"DuckDB cannot read the expression {text}: {tree.get('error_message')}")
+    selected = _selected(tree)
+    if len(selected) != 1 or _around(tree) != _around(_parsed("1")) or selected[0]["alias"]:
+        raise UsageError(f"{text} is not one expression")
+    nodes = list(_nodes(selected))
+    aggregates = _aggregates()
+    for node in nodes:
+        what = _REFUSED.get(node.get("class", ""))
+        if node.get("function_name") in aggregates:
+            what = what or f"the aggregate function {node['function_name']}"
+        if what is not None:
+            raise UsageError(f"{text} has {what} in it, and a row is sorted by its own columns alone")
+    names = [node["column_names"] for node in nodes if node.get("class") == "COLUMN_REF"]
+    for path in names:
+        if column_of(schema, path[0]) is None:
+            raise missing(schema, tuple(path))
+        if len(path) > 1:
+            raise UsageError(
+                f"DuckDB sorts by whole columns, and {dotted(tuple(path))} is not one",
+                f"write struct_extract({path[0]}, '{path[-1]}')",
+            )
+    if not names:
+        raise UsageError(f"{text} names no column")
+    return _parts(text, tree, schema)
 
-    def field(self, schema: Schema) -> SortField | None:
-        """The key as a sort field; None where it is more than a column of the schema."""
-        if not self.is_column:
-            return None
-        column = column_of(schema, self.columns[0])
-        if column is None:
-            return None
-        return SortField(column.id, IDENTITY, self.descending, self.nulls_first)
+
+def check(key: SortExpression, schema: Schema, rows: Sequence[ColumnRow], table: str) -> None:
+    """That DuckDB can compute the expression: ``rows`` are the columns. Raises DataError."""
+    import duckdb
+
+    below: dict[int | None, list[ColumnRow]] = {}
+    for row in rows:
+        below.setdefault(row.parent, []).append(row)
+    nulls = ", ".join(f"CAST(NULL AS {duckdb_type(row, below)}) AS {quoted(row.name)}" for row in below[None])
+    expression = expression_of(key, schema, table)
+    try:
+        with instance() as engine:  # only bound, not run
+            engine.execute(f"DESCRIBE SELECT 1 FROM (SELECT {nulls}) WHERE ({expression}) IS NULL")
+    except duckdb.Error as error:
+        raise DataError(
+            f"{table}: DuckDB cannot sort by {expression}: {str(error).partition(chr(10))[0]}"
+        ) from error
 
 
 def column_of(schema: Schema, name: str) -> Field | None:
     """The column that DuckDB takes the name for."""
     found = [f for f in schema.struct.fields if f.name.lower() == name.lower()]
     return next((f for f in found if f.name == name), found[0] if found else None)
-
-
-def key_of(field: SortField, schema: Schema, table: str) -> SortKey:
-    """A sort field as the catalog has it. Raises DataError where DuckLake does not sort by such."""
-    column = top_column(schema, field.source, table)
-    if field.transform != IDENTITY:
-        raise DataError(
-            f"{table}: a DuckLake table is sorted by columns, not by {field.transform}({column.name})"
-        )
-    return SortKey(quoted(column.name), field.descending, field.nulls_first)
 
 
 def top_column(schema: Schema, column: int, table: str) -> Field:
@@ -95,19 +120,55 @@ def _parsed(expression: str) -> Any:
     return json.loads(row[0])
 
 
-def _expressions(tree: Any) -> list[Any]:
+def _parts(expression: str, tree: Any, schema: Schema) -> tuple[str | int, ...]:
+    """The expression in DuckDB's spelling, with ids in place of the names of columns: these become names that nothing else
+    in it can be."""
+    mark = "$"
+    while f'"{mark}' in expression:
+        mark += "$"
+    for node in _nodes(tree):
+        if node.get("class") == "COLUMN_REF":
+            *qualifiers, name = node["column_names"]
+            column = column_of(schema, name)
+            if column is not None:
+                node["column_names"] = [*qualifiers, f"{mark}{column.id}{mark}"]
+    with instance() as duckdb:
+        row = duckdb.execute("SELECT json_deserialize_sql(CAST(? AS JSON))", [json.dumps(tree)]).fetchone()
+    assert row is not None
+    pieces = re.split(rf'"{re.escape(mark)}(\d+){re.escape(mark)}"', str(row[0]).removeprefix(_SELECT))
+    return tuple(int(piece) if i % 2 else piece for i, piece in enumerate(pieces) if piece)
+
+
+def _aggregates() -> set[str]:
+    with instance() as duckdb:
+        rows = duckdb.execute(
+            "SELECT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+        ).fetchall()
+    return {str(name) for (name,) in rows}
+
+
+def _selected(tree: Any) -> list[Any]:
+    """The expressions of the SELECT; none where DuckDB cannot read it."""
     statements = tree.get("statements") or [{}]
     found: list[Any] = statements[0].get("node", {}).get("select_list", [])
     return found
 
 
-def _references(tree: Any) -> Iterator[list[str]]:
-    """The names of each reference to a column, which may be changed in place."""
+def _around(tree: Any) -> list[Any]:
+    """All of the statements but the expressions themselves and places in the text."""
+    nodes = [dict(statement["node"]) for statement in tree["statements"]]
+    for node in nodes:
+        node["select_list"] = []
+        node["from_table"] = {**node.get("from_table", {}), "query_location": 0}
+    return nodes
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """All objects of the tree, which may be changed in place."""
     if isinstance(tree, list):
         for item in tree:
-            yield from _references(item)
+            yield from _nodes(item)
     elif isinstance(tree, dict):
-        if tree.get("class") == "COLUMN_REF":
-            yield tree["column_names"]
+        yield tree
         for value in tree.values():
-            yield from _references(value)
+            yield from _nodes(value)

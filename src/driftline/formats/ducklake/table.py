@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.types import Schema
+from driftline.core.words import quoted
 from driftline.errors import no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.defaults import defaults_ever
-from driftline.formats.ducklake.engine import quoted
 from driftline.formats.ducklake.layout import Layout, laid, layout
 from driftline.formats.ducklake.snapshot import LakeState, load, split
 from driftline.formats.ducklake.transaction import DuckLakeTransaction

@@ -11,8 +11,9 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.core import changelog
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
-from driftline.core.changes.evolve import VERSION
+from driftline.core.changes.evolve import VERSION, PartsOf
 from driftline.core.definition import Definition
+from driftline.core.layout import SortField
 from driftline.core.schema_json import to_json
 from driftline.core.table_name import table_parts
 from driftline.core.types import VARIANT, Field, Path, Schema
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 class Alteration:
     """One change of a table, from the version that was loaded. ``before`` is what that was."""
+
+    parts_of: PartsOf | None = None  # an Iceberg table is sorted by no expressions
 
     def __init__(self, table: IcebergTable) -> None:
         self.table = table
@@ -164,7 +167,9 @@ def _by_ids_of(made: Definition, after: Definition) -> Definition:
     return replace(
         after,
         partition=tuple(replace(f, source=ids.get(f.source, f.source)) for f in after.partition),
-        sort=tuple(replace(f, source=ids.get(f.source, f.source)) for f in after.sort),
+        sort=tuple(
+            replace(f, source=ids.get(f.source, f.source)) for f in after.sort if isinstance(f, SortField)
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from driftline.core.definition import Definition
-from driftline.core.layout import TIMES, PartitionField, SortField, Transform
+from driftline.core.layout import TIMES, PartitionField, SortField, SortKey, Transform
 from driftline.core.types import dotted
 
 
@@ -16,7 +16,7 @@ def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition
     spec = _update_spec(jvm, transaction, now, after, there)
     sort = now.sort
     if now.sort != after.sort:
-        possible = all(f.source in there for f in after.sort)
+        possible = all(there.issuperset(f.columns) for f in after.sort)
         sort = after.sort if possible else ()
         _replace_sort_order(jvm, transaction, now, sort)
     return Definition(now.schema, spec, sort, now.properties, now.format_version, now.last_column)
@@ -66,10 +66,11 @@ def _add(jvm: Any, update: Any, now: Definition, fields: list[PartitionField]) -
         update.addField(f.name, _term(jvm, f.transform, _name(now, f.source)))
 
 
-def _replace_sort_order(jvm: Any, transaction: Any, now: Definition, order: tuple[SortField, ...]) -> None:
+def _replace_sort_order(jvm: Any, transaction: Any, now: Definition, order: tuple[SortKey, ...]) -> None:
     update = transaction.replaceSortOrder()
     nulls = jvm.org.apache.iceberg.NullOrder
     for f in order:
+        assert isinstance(f, SortField)  # `evolved` takes no expression
         place = nulls.NULLS_FIRST if f.nulls_first else nulls.NULLS_LAST
         term = _term(jvm, f.transform, _name(now, f.source))
         update.desc(term, place) if f.descending else update.asc(term, place)
