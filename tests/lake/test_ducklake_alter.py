@@ -413,14 +413,21 @@ def test_a_sort_expression_follows_its_columns(lake: Lake, table: Table, tmp_pat
         "ALTER TABLE lk.s.t SET SORTED BY (lower(k) DESC, id, K || 'k', struct_extract(s, 'x'))",
     )
     lake.alter("ALTER TABLE s.t RENAME k TO lower; ALTER TABLE s.t RENAME id TO n")
-    assert sort_keys(lake) == ['lower("lower")', '"n"', """("lower" || 'k')""", """struct_extract("s", 'x')"""]
+    assert sort_keys(lake) == [
+        'lower("lower")',
+        '"n"',
+        """("lower" || 'k')""",
+        """struct_extract("s", 'x')""",
+    ]
     written_by_duckdb(lake, table, tmp_path, "n")
     for statement, path in (
         ("DROP COLUMN lower", "lower"),
         ("DROP COLUMN n", "n"),
         ("RENAME s.x TO y", "s.x"),
     ):
-        with pytest.raises(DataError, match=f"{path} cannot be .*: the sort (expression .*|order) is made of"):
+        with pytest.raises(
+            DataError, match=f"{path} cannot be .*: the sort (expression .*|order) is made of"
+        ):
             lake.alter(f"ALTER TABLE s.t {statement}")
     with pytest.raises(DataError, match="lower cannot be folded: the sort expression"):
         table.resolve("k", "long", dry_run=True)
@@ -430,12 +437,14 @@ def test_sorted_by_expressions(lake: Lake, table: Table, tmp_path: Path) -> None
     declare(table, "a bigint, name string, at timestamp, other bigint, s struct<x: bigint>")
     lake.alter("ALTER TABLE s.t ADD COLUMN b string; ALTER TABLE s.t SET SORTED BY (lower(NAME) || B DESC, year(at), a); "
                "ALTER TABLE s.t RENAME b TO `c d`")  # fmt: skip
-    assert sort_keys(lake) == ["""(lower("name") || "c d")""", 'year("at")', '"a"']
-    assert table.layout().sort == ("(lower(name) || c d) desc", "year(at)", "a")
+    assert sort_keys(lake) == ["""(lower("name") || "c d")""", '"year"("at")', '"a"']
+    assert table.layout().sort == ("(lower(name) || c d) desc", '"year"(at)', "a")
     table.ingest(lines(tmp_path, {"a": 1, "name": "B", "at": "2026-01-02T00:00:00Z"}, {"a": 2, "name": "a"}))
     written_by_duckdb(lake, table, tmp_path, "a")
     assert not lake.alter("ALTER TABLE s.t SET SORTED BY (lower(name) || `c d` DESC, year(at), a)").changes
-    lake.alter("ALTER TABLE s.t RENAME name TO n; ALTER TABLE s.t SET SORTED BY (a % 10 NULLS LAST, lower(n))")
+    lake.alter(
+        "ALTER TABLE s.t RENAME name TO n; ALTER TABLE s.t SET SORTED BY (a % 10 NULLS LAST, lower(n))"
+    )
     assert table.layout().to_dict()["sort"] == ["(a % 10) nulls last", "lower(n)"]
     last = table.history().entries[-1].to_dict()
     assert (last["sort_before"][0], last["sort"]) == (
@@ -444,7 +453,7 @@ def test_sorted_by_expressions(lake: Lake, table: Table, tmp_path: Path) -> None
     )
     written_by_duckdb(lake, table, tmp_path, "a")
     table.undo()
-    assert table.layout().sort == ("(lower(name) || c d) desc", "year(at)", "a")
+    assert table.layout().sort == ("(lower(name) || c d) desc", '"year"(at)', "a")
     for statement, why in (
         ("DROP COLUMN name", "name cannot be dropped: the sort expression .* is made of it"),
         ("SET SORTED BY ((SELECT max(a) FROM t))", "has a subquery in it"),

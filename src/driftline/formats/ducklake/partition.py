@@ -41,14 +41,14 @@ def partitioned(
     made = frame.select(*columns).select("*", *values)
     if helpers:
         made = made.repartition(*helpers)
-    if keys.sort or helpers:
-        order = []
-        for s in keys.sort:
-            if isinstance(s, SortExpression):  # Spark has not all of DuckDB's functions
-                break
-            column = F.col(quoted(top_column(schema, s.source, table).name))
-            way = ("desc" if s.descending else "asc") + ("_nulls_first" if s.nulls_first else "_nulls_last")
-            order.append(getattr(column, way)())
+    order = []
+    for s in keys.sort:
+        if isinstance(s, SortExpression):  # Spark has not all of DuckDB's functions
+            break
+        column = F.col(quoted(top_column(schema, s.source, table).name))
+        way = ("desc" if s.descending else "asc") + ("_nulls_first" if s.nulls_first else "_nulls_last")
+        order.append(getattr(column, way)())
+    if order or helpers:
         made = made.sortWithinPartitions(*helpers, *order)
     return made, helpers
 

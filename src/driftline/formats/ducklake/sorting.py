@@ -117,7 +117,10 @@ def _parsed(expression: str) -> Any:
     with instance() as duckdb:
         row = duckdb.execute("SELECT json_serialize_sql(?)", [_SELECT + expression]).fetchone()
     assert row is not None
-    return json.loads(row[0])
+    try:
+        return json.loads(row[0])
+    except RecursionError:
+        return {"error": True, "error_message": "it is nested too deeply"}
 
 
 def _parts(expression: str, tree: Any, schema: Schema) -> tuple[str | int, ...]:
@@ -165,10 +168,11 @@ def _around(tree: Any) -> list[Any]:
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
     """All objects of the tree, which may be changed in place."""
-    if isinstance(tree, list):
-        for item in tree:
-            yield from _nodes(item)
-    elif isinstance(tree, dict):
-        yield tree
-        for value in tree.values():
-            yield from _nodes(value)
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            yield node
+            pending += node.values()
+        elif isinstance(node, list):
+            pending += node
