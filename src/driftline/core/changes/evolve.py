@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.check import Checker
 from driftline.core.changes.names import clashes, missing, nearest
 from driftline.core.changes.require import NullsOf
 from driftline.core.changes.reshape import replaced, reshaped
+from driftline.core.changes.sort import PartsOf, sort_key
 from driftline.core.changes.spelling import meant, spelled
 from driftline.core.changes.values import (
     AddColumn,
@@ -25,28 +25,16 @@ from driftline.core.changes.values import (
     SetPartitioning,
     SetProperties,
     SetSortOrder,
-    SortTerm,
     TableChange,
     Term,
     UnsetProperties,
     WidenColumn,
 )
 from driftline.core.definition import DISTRIBUTION, Definition
-from driftline.core.layout import (
-    COUNTED,
-    IDENTITY,
-    MOST,
-    TAKES,
-    VOID,
-    PartitionField,
-    SortExpression,
-    SortField,
-    SortKey,
-)
+from driftline.core.layout import COUNTED, IDENTITY, MOST, VOID, PartitionField
 from driftline.core.naming import MARK
 from driftline.core.schema_json import type_name
-from driftline.core.types import Schema, Struct, children, dotted
-from driftline.core.words import quoted
+from driftline.core.types import Struct, children, dotted
 from driftline.errors import DataError, DriftlineError, UsageError
 
 VERSION = "format-version"
@@ -58,10 +46,6 @@ RESERVED = OURS | {
     "current-schema", "default-partition-spec", "default-sort-order", "provider", "location", "sort-order",
     "identifier-fields",
 }  # fmt: skip
-
-
-# The parts of a SortExpression, out of its text and the columns that there are.
-PartsOf: TypeAlias = Callable[[str, Schema], tuple[str | int, ...]]
 
 
 class Refused(Exception):
@@ -138,7 +122,8 @@ class _Evolution:
             case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetPartitioning():
                 self.now = replace(self.now, partition=self.partitioned(change))
             case SetSortOrder(terms):
-                self.now = replace(self.now, sort=tuple(map(self.sort_key, terms)))
+                keys = (sort_key(t, self.draft.schema, self.source, self.parts_of) for t in terms)
+                self.now = replace(self.now, sort=tuple(keys))
             case SetDistribution(mode):
                 self.now = replace(self.now, properties={**self.now.properties, DISTRIBUTION: mode})
             case SetProperties():
@@ -230,18 +215,6 @@ class _Evolution:
         if twin is not None and not (twin.id == source and term.transform.name == "identity"):
             raise DataError(f"{name} is a column, and cannot name a partition field too", "name it with AS")
         return PartitionField(name, source, term.transform)
-
-    def sort_key(self, of: SortTerm) -> SortKey:
-        term = of.term
-        if isinstance(term, Term) and (self.parts_of is None or term.transform == IDENTITY):
-            return SortField(self.source(term), term.transform, of.descending, of.nulls_first)
-        if self.parts_of is None:
-            raise DataError(
-                f"an Iceberg table is sorted by columns and transforms of them, not by {term}",
-                f"transforms are {', '.join(TAKES)}",
-            )
-        text = term if isinstance(term, str) else term.transform.of(".".join(map(quoted, term.path)))
-        return SortExpression(self.parts_of(text, self.draft.schema), of.descending, of.nulls_first)
 
     def source(self, term: Term) -> int:
         """The id of a term's column, if the transform takes it."""

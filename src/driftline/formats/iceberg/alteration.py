@@ -11,7 +11,8 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.core import changelog
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
-from driftline.core.changes.evolve import VERSION, PartsOf
+from driftline.core.changes.evolve import VERSION
+from driftline.core.changes.sort import PartsOf
 from driftline.core.definition import Definition
 from driftline.core.layout import SortField
 from driftline.core.schema_json import to_json
