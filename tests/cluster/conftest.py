@@ -14,6 +14,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from driftline.java import QUICK
 from driftline.lake import Lake
 from driftline.session import find_jars
 from servers.cluster import Cluster
@@ -38,7 +39,7 @@ def spark(cluster: Cluster, rest: Rest, folder: Path) -> Iterator[SparkSession]:
         "spark.executor.memory": "1g",
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": QUICK,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -52,7 +53,7 @@ def spark(cluster: Cluster, rest: Rest, folder: Path) -> Iterator[SparkSession]:
         f"{elsewhere}.uri": rest.uri,
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+        patch.setenv("SPARK_SUBMIT_OPTS", QUICK)
         session = SparkSession.builder.master(cluster.url).config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session

@@ -7,6 +7,7 @@ import pytest
 
 from driftline.cli import scope
 from driftline.cli.scope import LITTLE, Scope, little
+from driftline.java import QUICK
 
 
 @pytest.mark.parametrize(
@@ -35,5 +36,5 @@ def test_what_the_user_has_java_told_goes_before(tmp_path, monkeypatch, given, b
     if given is None:
         monkeypatch.delenv("SPARK_SUBMIT_OPTS")
     Scope(lake=tmp_path).open(SimpleNamespace(phase=lambda _: None), brief=brief)
-    quick = "-XX:TieredStopAtLevel=1" if brief else None
+    quick = QUICK if brief else None
     assert os.environ.get("SPARK_SUBMIT_OPTS") == (given or quick)

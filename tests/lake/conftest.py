@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.formats.ducklake import Catalog
+from driftline.java import QUICK
 from driftline.lake import Lake
 from driftline.session import open_session, stop_session
 from lake.formats import FORMATS
@@ -29,9 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(folder: Path) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(
-            "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1"
-        )  # short tests never repay the better compiler
+        patch.setenv("SPARK_SUBMIT_OPTS", QUICK)  # short tests never repay the better compiler
         session = open_session(folder, properties=SETTINGS)
     yield session
     stop_session(session)

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from driftline.java import QUICK
+
 from .test_cli import SEVERAL, Done
 
 ENV = {
     **{key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")},
-    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
+    "SPARK_SUBMIT_OPTS": QUICK,
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from driftline.java import QUICK
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 
@@ -36,7 +37,7 @@ def batch(number: int) -> list[str]:
 
 def start(told: dict[str, Any]) -> tuple[int, str, str]:
     """One run of the capture in a process group of its own."""
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+    env = {**os.environ, "SPARK_SUBMIT_OPTS": QUICK}
     script = Path(__file__).with_name("killed.py")
     running = subprocess.Popen(
         [sys.executable, script, json.dumps(told)],

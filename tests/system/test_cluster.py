@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from driftline.java import QUICK
 from servers.__main__ import example
 from servers.cluster import Cluster
 
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_example_works(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "src").symlink_to(ROOT / "src")
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+    env = {**os.environ, "SPARK_SUBMIT_OPTS": QUICK}
     command = [sys.executable, "-c", example(cluster.url)]
     ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from driftline import session
 from driftline.errors import SetupError
+from driftline.java import QUICK
 
 WITHOUT_JAVA = """
 import sys
@@ -41,7 +42,7 @@ def test_without_java_the_wheel_runs_spark_and_nothing_litters(tmp_path):
         (tools / tool).symlink_to(shutil.which(tool) or "")
     here = tmp_path / "here"
     here.mkdir()
-    env = {**os.environ, "PATH": str(tools), "JAVA_HOME": "", "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+    env = {**os.environ, "PATH": str(tools), "JAVA_HOME": "", "SPARK_SUBMIT_OPTS": QUICK}
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT_JAVA, tmp_path / "lake"],
         cwd=here,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from driftline.java import QUICK
 from servers.rest import Rest
 
 
@@ -22,7 +23,7 @@ def here(rest: Rest, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(here: Path, *args: str) -> list[dict]:
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+    env = {**os.environ, "SPARK_SUBMIT_OPTS": QUICK}
     command = [sys.executable, "-m", "driftline", *args, "--json"]
     ran = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

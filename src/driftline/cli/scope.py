@@ -41,6 +41,7 @@ class Scope:
 
     def open(self, progress: Progress, *, must_exist: bool = False, brief: bool = False) -> Lake:
         """The lake; with ``must_exist`` none is made where there is none. ``brief``: Spark has little to do."""
+        from driftline.java import QUICK
         from driftline.session import is_embedded
 
         here = self.config
@@ -49,7 +50,7 @@ class Scope:
                 f"there is no lake in {here.lake}", hint="name it with --lake; `driftline ingest` makes one"
             )
         if brief:  # then Java's better compiler takes longer than it saves
-            os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+            os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
         progress.phase("starting Spark")
         with suppress(ImportError):  # which opening explains
             import pyspark.sql  # noqa: F401  before there are two threads, as its modules import each other

@@ -62,9 +62,10 @@ group by 1 order by orders desc, 1 limit 3""",
 def run(scope: Scope, *, keep: bool, json: bool) -> None:
     """The whole demo. The lake is a temporary one, unless one is named with --lake."""
     from driftline.cli.terminal import Progress, put
+    from driftline.java import QUICK
 
     # Java's better compiler takes longer here than it saves.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
     files = [str(DATA / f"{day}.jsonl") for day, _ in DAYS]
     with _folder(scope.lake, keep=keep) as folder:
         with Progress() as progress:
