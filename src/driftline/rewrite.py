@@ -35,7 +35,7 @@ def check_readable(table: Table, schema: Schema) -> None:
     for path, f in schema.walk():
         if isinstance(f.type, Primitive) and readable.find(path) is None:
             raise DataError(
-                f"{table.name}: its rows cannot be written anew: Spark cannot read {dotted(path)}, which is {f.type}",
+                f"{table.name}: Spark cannot read {dotted(path)}, a {f.type}, so its rows cannot be written anew",
                 "give the column another type by the engine that made it, or drop it",
             )
 

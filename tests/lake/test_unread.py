@@ -108,7 +108,6 @@ def test_each_command_works_or_names_the_column(lake: Lake, table_name: str, tmp
         table.read,
         table.view,
         lambda: table.resolve("id", "string", dry_run=True),
-        lambda: table.verify([str(file)], "json"),
         lambda: lake.sql(f"with x as (select id from {table_name}) select * from x"),
         lambda: lake.sql(f"select * from lake.{table_name}"),
     ]

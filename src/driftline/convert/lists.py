@@ -80,7 +80,7 @@ def shred(values: Sequence[object]) -> Shredded:
 def place(shredded: Shredded, fits: Sequence[bool], dim: int) -> list[Tree]:
     """Each value at a column's dimension ``dim``; ``fits``: which leaves the column holds.
 
-    >>> apart = shred([7, [1, [2]], ["c", [[]]], [["x"], [[]]]])
+    >>> apart = shred([7, [1, [2]], ["c", [[]]], [["x"], ["y"]]])
     >>> place(apart, [type(leaf) is int for leaf in apart.leaves], 2)
     [[[0]], [[1], [2]], None, None]
     """
@@ -114,8 +114,14 @@ class _Placing:
         """A value that is of dimension ``dim``."""
         if not isinstance(tree, list):
             return tree if tree is not None and self.fits[tree] else None
-        items = [self.value(item, self.shredded.dimension(item), dim - 1) for item in tree]
+        items = [self.element(item, dim - 1) for item in tree]
         return items if any(item is not None for item in items) else None
+
+    def element(self, tree: Tree, dim: int) -> Tree:
+        """An element of a list that holds values; ``{}`` is wrapped where it stands, as they are."""
+        if isinstance(tree, int) and tree in self.shredded.hollow:
+            return _wrapped(self.empty(tree, 0), dim)
+        return self.value(tree, self.shredded.dimension(tree), dim)
 
     def empty(self, tree: Tree, dim: int) -> Tree:
         """A value without leaves, or with ``{}`` only: as it is, where there are lists enough around it."""
