@@ -1,4 +1,4 @@
-"""A batch on its way: what is the same at each try, and what was planned for a table as it was loaded."""
+"""A batch under way, the same at each try, and its plan for one state of the table."""
 
 from __future__ import annotations
 

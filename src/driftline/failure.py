@@ -62,9 +62,9 @@ def of_text(text: str) -> tuple[str, str | None]:
         return ours[1], ours[2]
     for pattern, words, hint in _CAUSES:
         if found := re.search(pattern, text, re.MULTILINE):
-            what = next((group for group in found.groups() if group), "")
-            cause = _innermost(text).removeprefix(what).strip(" :")
-            return words.format(_path(what), cause=cause).removesuffix(": "), hint
+            matched = next((group for group in found.groups() if group), "")
+            cause = _innermost(text).removeprefix(matched).strip(" :")
+            return words.format(_path(matched), cause=cause).removesuffix(": "), hint
     if raised := _RAISED.findall(text):
         return f"a Python function failed: {raised[-1]}", None
     return _innermost(text) or "Spark gives no reason", None

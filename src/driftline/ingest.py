@@ -92,9 +92,9 @@ def _ingest(batch: Batch, *, dry_run: bool) -> Result:
         except CommitConflict as conflict:
             batch.retry.wait(conflict)
         except (_Misread, PySparkException, Py4JError, OSError) as error:
-            what, hint = _explained(batch, error)
+            message, hint = _explained(batch, error)
             if not (_misread(error) and source.be_careful()):
-                raise DataError(f"{table.name}: {what}", hint) from error
+                raise DataError(f"{table.name}: {message}", hint) from error
 
 
 class _Misguess(Exception):
@@ -277,12 +277,12 @@ def _explained(batch: Batch, error: BaseException) -> tuple[str, str | None]:
     """What became of the batch, and what to do."""
     if change := changed(batch.files):
         return change, "nothing of the batch is in: try again once its files are whole"
-    what, hint = explained(error)
+    message, hint = explained(error)
     if not _misread(error):
-        return what, hint
+        return message, hint
     if batch.files:
-        return what, "its files are as they were, so this is a fault of driftline's: please report it"
-    return what, "data that are made anew each time may differ each time: persist() them first"
+        return message, "its files are as they were, so this is a fault of driftline's: please report it"
+    return message, "data that are made anew each time may differ each time: persist() them first"
 
 
 def _misread(error: BaseException) -> bool:

@@ -117,8 +117,8 @@ def resolve(
                 retry.wait(conflict)
             except PySparkException as error:
                 if CHANGED not in str(error):
-                    what, hint = explained(error)
-                    raise DataError(f"{table.name}: {dotted(wanted)}: {what}", hint) from error
+                    message, hint = explained(error)
+                    raise DataError(f"{table.name}: {dotted(wanted)}: {message}", hint) from error
                 retry.wait(CommitConflict("its columns have changed meanwhile"))
 
 

@@ -79,9 +79,9 @@ def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: 
         except CommitConflict as conflict:
             retry.wait(conflict)
             continue
-        made = draft.definition
-        told = (*notes(before.schema, made.schema, columns, settings), *draft.warnings)
-        return Altered(table.name, changes, columns, told, made.schema.id, made.format_version)
+        altered = draft.definition
+        remarks = (*notes(before.schema, altered.schema, columns, settings), *draft.warnings)
+        return Altered(table.name, changes, columns, remarks, altered.schema.id, altered.format_version)
 
 
 def _renamed(table: IcebergTable, request: Request, name: str, catalog: str) -> Altered:

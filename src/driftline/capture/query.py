@@ -141,8 +141,8 @@ class CaptureQuery(StreamingQuery):
             return None if isinstance(ours, _Stopped) else ours
         if cause is None or self._runner.stopping:
             return None
-        what, hint = explained(cause)
-        return self._flow.explain(str(cause)) or DataError(f"the stream ended: {what}", hint)
+        message, hint = explained(cause)
+        return self._flow.explain(str(cause)) or DataError(f"the stream ended: {message}", hint)
 
     def _keep(self, held: ExitStack, pause: float) -> None:
         """Until the stream ends: holds the checkpoint, and looks for new files."""

@@ -69,15 +69,15 @@ def _fail(scope: Scope, error: Exception) -> int:
     if os.environ.get("DRIFTLINE_DEBUG"):
         typer.echo(scope.redact(traceback.format_exc()), err=True)
     if isinstance(error, DriftlineError):
-        what, todo, code = error.message, error.hint, error.exit_code
+        message, todo, code = error.message, error.hint, error.exit_code
     else:
         from driftline.failure import explained
 
         cause, hint = explained(error)
-        what = f"internal error: {type(error).__name__}: {cause}"
+        message = f"internal error: {type(error).__name__}: {cause}"
         todo, code = hint or "run again with --debug to see where", 1
     typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(scope.redact(what), err=True)
+    typer.echo(scope.redact(message), err=True)
     if todo:
         typer.echo(f"  {scope.redact(todo)}", err=True)
     return code

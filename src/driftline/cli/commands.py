@@ -202,7 +202,8 @@ def verify(
     table: Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", callback=named)],
     format: FormatOption = None,  # noqa: A002
     exactly: Annotated[
-        bool, typer.Option("--exactly", help="Also that nothing else is there: as many rows as records.")
+        bool,
+        typer.Option("--exactly", help="Also that the table holds no other rows: as many rows as records."),
     ] = False,
     json: Json = False,
 ) -> None:

@@ -51,19 +51,21 @@ class ArrowValues:
         }
         self._declared = primitives_of(route)
 
-    def primitives(self, target: Primitive, way: ColumnRoute) -> pa.Array:
-        source, bases = self._inner, bases_of(way).get(self._dim, frozenset())
+    def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
+        source, bases = self._inner, bases_of(column_route).get(self._dim, frozenset())
         nothing = pa.nulls(len(self._leaves), arrow_type(target))
         if not isinstance(source, Primitive):
             return nothing
         if not self._json:
-            return convert(self._leaves, source, target, way.unit) if source in bases else nothing
+            return convert(self._leaves, source, target, column_route.unit) if source in bases else nothing
         if source == STRING:
-            return self._of_texts(target, bases, way.unit)
+            return self._of_texts(target, bases, column_route.unit)
         taken = takes_number(bases, source) if source in _NUMBERS else source in bases
         taken = taken or (source == DOUBLE and LONG in bases and target == DOUBLE)
         return (
-            convert(self._leaves, source, target, way.unit) if taken and converts(source, target) else nothing
+            convert(self._leaves, source, target, column_route.unit)
+            if taken and converts(source, target)
+            else nothing
         )
 
     def _of_texts(self, target: Primitive, bases: frozenset[object], unit: str | None) -> pa.Array:
@@ -71,25 +73,25 @@ class ArrowValues:
         texts = [b for b in bases if isinstance(b, Primitive) and b.name in TEXT]
         if target.name in ("string", "binary"):
             return texts_as(self._leaves, STRING, target, unit) if texts else nothing
-        wanted = [b for b in texts if b != STRING and converts(b, target)]
-        if len(wanted) == 1 and self._texts == set(wanted):
+        date_types = [b for b in texts if b != STRING and converts(b, target)]
+        if len(date_types) == 1 and self._texts == set(date_types):
             return texts_as(
-                self._leaves, wanted[0], target, unit
+                self._leaves, date_types[0], target, unit
             )  # observing has judged every string of the field
         found: dict[Primitive, list[int]] = {}
-        for number, text in enumerate(self._leaves.to_pylist() if wanted else ()):
+        for number, text in enumerate(self._leaves.to_pylist() if date_types else ()):
             if text is not None:
                 base = declared_string_base(text, self._declared, self._dates)
                 found.setdefault(base, []).append(number)
         parts = [
             (found[b], texts_as(self._leaves.take(pa.array(found[b])), b, target, unit))
-            for b in wanted
+            for b in date_types
             if b in found
         ]
         return scattered(len(self._leaves), parts, arrow_type(target))
 
-    def records(self, way: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
-        takes = RECORD in bases_of(way).get(self._dim, frozenset())
+    def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
+        takes = RECORD in bases_of(column_route).get(self._dim, frozenset())
 
         valid = self._leaves.is_valid()
         if not isinstance(self._inner, Struct):

@@ -86,11 +86,11 @@ def _columns(struct: Struct, route: RecordRoute, records: Records, path: Path) -
     by_name = {column.name: column for column in struct.fields}
     filled: dict[str, pa.Array] = {}
     for field in route.fields:
-        columns = [by_name[way.name] for way in field.columns]
+        columns = [by_name[column_route.name] for column_route in field.columns]
         values = records.values(field) if columns else None
         if values is not None:
-            made = _fill([c.type for c in columns], field.columns, field, values, (*path, field.key))
-            for column, array in zip(columns, made, strict=True):
+            arrays = _fill([c.type for c in columns], field.columns, field, values, (*path, field.key))
+            for column, array in zip(columns, arrays, strict=True):
                 filled[column.name] = _or_default(array, column, values)
     return [
         filled[column.name] if column.name in filled else default_of(column, records.count)
@@ -106,17 +106,21 @@ def _or_default(made: pa.Array, column: Field, values: Values) -> pa.Array:
 
 
 def _fill(
-    types: Sequence[Type], ways: Sequence[ColumnRoute], field: FieldRoute, values: Values, path: Path
+    types: Sequence[Type], column_routes: Sequence[ColumnRoute], field: FieldRoute, values: Values, path: Path
 ) -> list[pa.Array]:
     """The columns of one field."""
-    maps = {i: way for i, way in enumerate(ways) if isinstance(peel(types[i])[1], Map)}
+    maps = {
+        i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
+    }
     leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path)
     held = None
-    for i, (type_, way) in enumerate(zip(types, ways, strict=True)):
+    for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
         inner = peel(type_)[1]
         if i not in leaves:
-            leaves[i] = _leaves(inner, way, values, path)
-        keeps = leaves[i] if inner not in _MOMENTS else _leaves(inner, _without_longs(way), values, path)
+            leaves[i] = _leaves(inner, column_route, values, path)
+        keeps = (
+            leaves[i] if inner not in _MOMENTS else _leaves(inner, _without_longs(column_route), values, path)
+        )
         valid = keeps.is_valid().to_numpy(zero_copy_only=False)
         held = valid if held is None else held | valid
     lost = values.lost(held if held is not None else np.zeros(0, np.bool_))
@@ -125,37 +129,39 @@ def _fill(
     return [values.placed(leaves[i], arrow_type(type_)) for i, type_ in enumerate(types)]
 
 
-def _leaves(inner: Type, way: ColumnRoute, values: Values, path: Path) -> pa.Array:
+def _leaves(inner: Type, column_route: ColumnRoute, values: Values, path: Path) -> pa.Array:
     """The leaves of a field's values in a column of the type ``inner``, its lists aside."""
     if isinstance(inner, Primitive):
-        return values.primitives(inner, way)
+        return values.primitives(inner, column_route)
     assert isinstance(inner, Struct), inner
-    records, numbers = values.records(way)
-    made = _columns(inner, way.record or RecordRoute(), records, path)
+    records, numbers = values.records(column_route)
+    fields_of_records = _columns(inner, column_route.record or RecordRoute(), records, path)
     fields = [arrow_field(f) for f in inner.fields]
-    return values.scattered(pa.StructArray.from_arrays(made, fields=fields), numbers)
+    return values.scattered(pa.StructArray.from_arrays(fields_of_records, fields=fields), numbers)
 
 
-def _without_longs(way: ColumnRoute) -> ColumnRoute:
+def _without_longs(column_route: ColumnRoute) -> ColumnRoute:
     """A number is routed to a timestamp column, too, but that does not keep it (seed rule 10)."""
-    return replace(way, takes=tuple(f for f in way.takes if f.base != LONG))
+    return replace(column_route, takes=tuple(f for f in column_route.takes if f.base != LONG))
 
 
 def _maps(
-    types: Mapping[int, Type], ways: Mapping[int, ColumnRoute], values: Values, path: Path
+    types: Mapping[int, Type], column_routes: Mapping[int, ColumnRoute], values: Values, path: Path
 ) -> dict[int, pa.Array]:
     """The map columns of a field: each value of a map stands in every column that it fits, under its key."""
-    below = {i: way.value for i, way in ways.items() if way.value is not None}
+    below = {
+        i: column_route.value for i, column_route in column_routes.items() if column_route.value is not None
+    }
     if not below:
-        return {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in ways}
+        return {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
     first = next(iter(below.values()))
-    columns = tuple(way.columns[0] for way in below.values())
+    columns = tuple(column_route.columns[0] for column_route in below.values())
     inner = [types[i].value for i in below]  # type: ignore[union-attr]
     together = FieldRoute(first.key, first.shape, columns)
     found = values.maps(together)
-    made = _fill(inner, columns, together, found.values, (*path, "value"))
+    values_by_column = _fill(inner, columns, together, found.values, (*path, "value"))
     out = {}
-    for i, items in zip(below, made, strict=True):
+    for i, items in zip(below, values_by_column, strict=True):
         type_ = arrow_type(types[i])
         array = pa.MapArray.from_arrays(found.offsets, found.keys, items, type=type_)
         out[i] = values.scattered(array, found.numbers)

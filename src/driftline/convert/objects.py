@@ -67,8 +67,8 @@ class JsonValues:
                 assert kind is bool, kind
                 self._booleans.append(number)
 
-    def primitives(self, target: Primitive, way: ColumnRoute) -> pa.Array:
-        bases, leaves = bases_of(way), self._apart.leaves
+    def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
+        bases, leaves = bases_of(column_route), self._apart.leaves
         parts: list[tuple[Numbers, pa.Array]] = []
         if BOOLEAN in {b for some in bases.values() for b in some} and converts(BOOLEAN, target):
             taken = self._at(self._booleans, {d for d, some in bases.items() if BOOLEAN in some})
@@ -76,12 +76,12 @@ class JsonValues:
         for base, numbers in self._numbers.items():
             taken = self._at(numbers, {d for d, some in bases.items() if takes_number(some, base)})
             texts: list[str] = [leaves[n] for n in taken]  # type: ignore[misc]
-            parts.append((taken, numbers_as(texts, base, target, way.unit)))
+            parts.append((taken, numbers_as(texts, base, target, column_route.unit)))
         for base, numbers in self._texts.items():
             taken = self._at(numbers, {d for d, some in bases.items() if _takes_text(target, some, base)})
             strings = pa.array([leaves[n] for n in taken], pa.string())
             if taken:
-                parts.append((taken, texts_as(strings, base, target, way.unit)))
+                parts.append((taken, texts_as(strings, base, target, column_route.unit)))
         return scattered(len(leaves), [part for part in parts if len(part[0])], arrow_type(target))
 
     def _at(self, numbers: list[int], dims: AbstractSet[int | None]) -> list[int]:
@@ -91,8 +91,8 @@ class JsonValues:
         leaf_dims = self._apart.leaf_dims
         return [n for n in numbers if leaf_dims[n] in dims]
 
-    def records(self, way: ColumnRoute) -> tuple[JsonRecords, Numbers]:
-        bases, apart = bases_of(way), self._apart
+    def records(self, column_route: ColumnRoute) -> tuple[JsonRecords, Numbers]:
+        bases, apart = bases_of(column_route), self._apart
         taken = [
             n for n in self._objects if n in apart.hollow or RECORD in bases.get(apart.leaf_dims[n], _NONE)
         ]

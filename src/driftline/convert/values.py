@@ -39,10 +39,10 @@ class Maps(NamedTuple):
 class Values(Protocol):
     """The values of one field. A leaf is a value without its lists; leaves are numbered."""
 
-    def primitives(self, target: Primitive, way: ColumnRoute) -> pa.Array:
+    def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         """Each leaf in a column of type ``target``; null where the column does not take it, or not exactly."""
 
-    def records(self, way: ColumnRoute) -> tuple[Records, Numbers]:
+    def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
         """The leaves that are records and that the column takes, and which they are."""
 
     def maps(self, route: FieldRoute) -> Maps:
@@ -61,10 +61,10 @@ class Values(Protocol):
         """A leaf of the field that no column holds, if there is one; ``held``: which leaves some column holds."""
 
 
-def bases_of(way: ColumnRoute) -> Bases:
+def bases_of(column_route: ColumnRoute) -> Bases:
     """What a column takes, by the dimension of the value."""
     out: dict[int | None, frozenset[Base]] = {}
-    for facet in way.takes:
+    for facet in column_route.takes:
         out[facet.dim] = out.get(facet.dim, frozenset()) | {facet.base}
     return out
 

@@ -97,7 +97,7 @@ def _load(spark: SparkSession, kind: str, files: list[str]) -> DataFrame:
     try:
         return spark.read.format(kind).load([literally(file) for file in files])
     except (PySparkException, Py4JError) as error:  # the latter of a file whose end is missing
-        what, hint = explained(error)
-        file = next((file for file in files if what.startswith(f"{file}: ")), files[0])
-        cause = what.removeprefix(f"{file}: ").removeprefix("cannot be read").removeprefix(": ")
+        message, hint = explained(error)
+        file = next((file for file in files if message.startswith(f"{file}: ")), files[0])
+        cause = message.removeprefix(f"{file}: ").removeprefix("cannot be read").removeprefix(": ")
         raise UsageError(f"{file}: cannot be read as {kind}: {cause}", hint or WHOLE) from error
