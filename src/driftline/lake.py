@@ -15,7 +15,8 @@ from driftline.core.naming import is_metadata
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema, Struct, dotted
 from driftline.errors import DriftlineError, UsageError, no_table
-from driftline.formats.iceberg import IcebergTable, State
+from driftline.formats.base import State
+from driftline.formats.iceberg import IcebergTable
 from driftline.formats.iceberg.table import unreadable_in
 from driftline.notice import Notice
 from driftline.report.result import Result

@@ -16,7 +16,8 @@ from driftline.core.history import Entry, Version, partition_text, sort_text
 from driftline.core.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.core.undo import Restoration, restoration
 from driftline.errors import DataError
-from driftline.formats.iceberg import CommitConflict, IcebergTable
+from driftline.formats.base import CommitConflict
+from driftline.formats.iceberg import IcebergTable
 from driftline.formats.iceberg.alteration import Draft
 from driftline.formats.iceberg.versions import Versions
 from driftline.retry import Retry

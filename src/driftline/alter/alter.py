@@ -11,7 +11,8 @@ from driftline.alter.request import Request
 from driftline.core import record
 from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolved
 from driftline.errors import UsageError
-from driftline.formats.iceberg import CommitConflict, IcebergTable
+from driftline.formats.base import CommitConflict
+from driftline.formats.iceberg import IcebergTable
 from driftline.retry import Retry
 from driftline.settings import from_properties
 
