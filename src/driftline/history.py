@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from driftline.core.changes import ColumnChange, details, diff
-from driftline.core.history import Entry, entries
+from driftline.core.history import Entry, Versions, entries
 from driftline.core.types import Schema
 from driftline.errors import UsageError
-from driftline.formats.iceberg.versions import Versions
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,7 @@ from driftline.core.history import Version, partition_text, sort_text
 from driftline.core.layout import PartitionField
 
 if TYPE_CHECKING:
-    from driftline.formats.ducklake import DuckLakeTable
-    from driftline.formats.iceberg import IcebergTable
-
-    Table = IcebergTable | DuckLakeTable
+    from driftline.formats.base import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,11 @@ from driftline import history
 from driftline.core import record
 from driftline.core.changes import ColumnChange, details, diff, in_words, told
 from driftline.core.definition import Definition
-from driftline.core.history import Entry, Version, partition_text, sort_text
+from driftline.core.history import Entry, Version, Versions, partition_text, sort_text
 from driftline.core.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.core.undo import Restoration, restoration
 from driftline.errors import DataError
-from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg import IcebergTable
-from driftline.formats.iceberg.alteration import Draft
-from driftline.formats.iceberg.versions import Versions
+from driftline.formats.base import CommitConflict, Draft, Table
 from driftline.retry import Retry
 from driftline.route.sql import name, variable
 
@@ -63,7 +60,7 @@ class Undone:
         }
 
 
-def undo(table: IcebergTable, *, to: int | None = None, yes: bool = False) -> Undone:
+def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
     """Takes the last change of the table's definition back, or all since schema version ``to``.
 
     ``yes``: also where that hides values. Raises UsageError, DataError with the reason; nothing is changed then.
@@ -112,7 +109,7 @@ def undo(table: IcebergTable, *, to: int | None = None, yes: bool = False) -> Un
         )
 
 
-def _just_resolved(table: IcebergTable, past: Versions) -> bool:
+def _just_resolved(table: Table, past: Versions) -> bool:
     """Whether the last change is a resolve, and no row was written since."""
     last = history.of(table.name, past).entries[-1]
     return last.by == "resolve" and table.load().snapshot == last.after.snapshot
@@ -143,7 +140,7 @@ def _what(entry: Entry) -> str:
     return f'"{shown}" ({who})'
 
 
-def _possible(table: IcebergTable, plan: Restoration) -> None:
+def _possible(table: Table, plan: Restoration) -> None:
     """Raises DataError where something else needs a column that would be hidden."""
     ids = {f.id for _, f in plan.after.schema.walk()}
     for column, use in plan.after.column_uses().items():
@@ -173,7 +170,7 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
 # Counting ---------------------------------------------------------------------------------------------------------
 
 
-def _back(table: IcebergTable, past: Versions, draft: Draft, plan: Restoration) -> tuple[Values, ...]:
+def _back(table: Table, past: Versions, draft: Draft, plan: Restoration) -> tuple[Values, ...]:
     """The values that come back, and how many there were."""
     ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
     seen = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
@@ -184,7 +181,7 @@ def _back(table: IcebergTable, past: Versions, draft: Draft, plan: Restoration) 
     )
 
 
-def _had(table: IcebergTable, past: Versions, schema: Schema, path: Path) -> int | None:
+def _had(table: Table, past: Versions, schema: Schema, path: Path) -> int | None:
     """How many values a column had when it was dropped; None where that snapshot is gone."""
     column = schema.find(path)
     assert column is not None

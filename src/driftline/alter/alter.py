@@ -11,8 +11,7 @@ from driftline.alter.request import Request
 from driftline.core import record
 from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolved
 from driftline.errors import UsageError
-from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg import IcebergTable
+from driftline.formats.base import CommitConflict, Table
 from driftline.retry import Retry
 from driftline.settings import from_properties
 
@@ -47,7 +46,7 @@ def local_name(name: str, catalog: str) -> str:
     return name.removeprefix(f"{catalog}.") if name.count(".") > 1 else name
 
 
-def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: bool = False) -> Altered:
+def alter(table: Table, request: Request, *, catalog: str = "", upgrade: bool = False) -> Altered:
     """Makes the changes in one commit, or none of them. ``upgrade``: to format v3 too, which does not go back.
     ``catalog``: what may stand before a new name of the table.
 
@@ -85,7 +84,7 @@ def alter(table: IcebergTable, request: Request, *, catalog: str = "", upgrade: 
         return Altered(table.name, changes, columns, remarks, altered.schema.id, altered.format_version)
 
 
-def _renamed(table: IcebergTable, request: Request, name: str, catalog: str) -> Altered:
+def _renamed(table: Table, request: Request, name: str, catalog: str) -> Altered:
     """The table under another name, with its quarantine."""
     namespace = table.name.rpartition(".")[0]
     to = local_name(name, catalog) if "." in name else f"{namespace}.{name}"

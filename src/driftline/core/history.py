@@ -28,6 +28,24 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Versions:
+    """What is left of a table's past. ``versions``: one for each change of its definition, oldest first, and the current
+    one; ``schemas``: all that are known, by id; ``whole``: the first version is the table's very first."""
+
+    versions: tuple[Version, ...]
+    schemas: dict[int, Schema]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """``schema``: the version that it was written with."""
+
+    id: int
+    schema: int
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One change of a table's definition. ``before`` None: the table was made, or what was before is not known.
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.changes import Change
 from driftline.core.definition import Definition
-from driftline.core.types import Schema, Struct
+from driftline.core.types import Field, Path, Schema, Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.changes import NullCount
+    from driftline.core.changes.sort import PartsOf
+    from driftline.core.history import Snapshot, Versions
+    from driftline.core.layout import Laid
     from driftline.write import RowTasks
 
 
@@ -126,6 +130,55 @@ class Transaction(Protocol):
         ...
 
 
+class Draft(Protocol):
+    """A table as it would be: nobody sees it before `commit`."""
+
+    @property
+    def definition(self) -> Definition:
+        """What the table would be defined as, with the ids that it gives; once it is committed, what it is."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What it means for those who read the table."""
+        ...
+
+    def read(self) -> DataFrame:
+        """The rows that there are, as they would read."""
+        ...
+
+    def commit(self) -> None:
+        """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
+        ...
+
+
+class Alteration(Protocol):
+    """One change of a table's definition, from the version that was loaded.
+
+    ``parts_of``: reads a sort expression, where the format has such.
+    """
+
+    @property
+    def before(self) -> Definition:
+        """What that version was defined as."""
+        ...
+
+    @property
+    def parts_of(self) -> PartsOf | None: ...
+
+    def nulls(self, path: Path, column: Field) -> NullCount:
+        """In how many rows the column is null; the commit fails where others have written since."""
+        ...
+
+    def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
+        """The table as ``after`` says, in one version that tells of ``record``. Raises DataError where it cannot be so."""
+        ...
+
+    def restore(self, after: Definition, record: Mapping[str, str]) -> Draft:
+        """The same; columns that were dropped have their old ids, and so their values."""
+        ...
+
+
 class Table(Protocol):
     """One table of one catalog. Nothing is made before the first commit."""
 
@@ -140,8 +193,8 @@ class Table(Protocol):
         """What the table is defined as now. Raises UsageError where there is no table."""
         ...
 
-    def read(self) -> DataFrame:
-        """The table's rows, as they are now."""
+    def read(self, snapshot: int | None = None) -> DataFrame:
+        """The table's rows, as they are now, or were in a snapshot."""
         ...
 
     def fillable(self, schema: Schema) -> Schema:
@@ -162,6 +215,30 @@ class Table(Protocol):
         ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict where the table is
         no longer as ``state`` says.
         """
+        ...
+
+    def alteration(self) -> Alteration:
+        """A change of the table's definition. Raises UsageError where there is no table."""
+        ...
+
+    def versions(self) -> Versions:
+        """What is left of the table's past. Raises UsageError where there is no table."""
+        ...
+
+    def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
+        """A snapshot and those before it, as far as they are there."""
+        ...
+
+    def branches(self) -> Mapping[str, set[int]]:
+        """By branch, the ids of the columns that its snapshot was written with."""
+        ...
+
+    def laid(self) -> Sequence[Laid]:
+        """The table's data files, by the partition spec that they follow."""
+        ...
+
+    def rename(self, name: str) -> None:
+        """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
         ...
 
     def defaults(self) -> Mapping[int, frozenset[Any]]:

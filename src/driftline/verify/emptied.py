@@ -1,16 +1,14 @@
 """Lists without a value that the table has not: whether it had a column for them.
 
 A batch whose field has no list column yet leaves nothing of a list without a value (2.4), later ones store it as it is.
-Nothing tells which batch a record came in, but a file is in one: where a record of it has a list with values at the
-same path, the column was there.
+Nothing tells which batch a record came in, but a file is read from its start, in one batch or in several: where an
+earlier record of it has a list with values at the same path, the column was there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from operator import add
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.verify.files import Place, Read
@@ -22,46 +20,62 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 Path: TypeAlias = "tuple[str, ...]"  # keys, without steps into lists
-# Records that are alike: where their lists are, how many are in which file, how many need no list there.
-Alike: TypeAlias = "tuple[tuple[Path, ...], tuple[tuple[str, int], ...], int]"
 
 
-def emptied(
-    differences: Sequence[Difference], places: Sequence[Place], held: int, record: bytes
-) -> tuple[Alike, Left]:
+@dataclass(frozen=True, slots=True)
+class Listless:
     """Equal records at ``places``, of which ``held`` are accounted for; the others' rows lack lists."""
-    paths = tuple(sorted({d.keys for d in differences}))
-    files = tuple(sorted(Counter(place.file for place in places).items()))
-    return (paths, files, held), Left(min(places), 1, record, "", tuple(differences))
+
+    places: tuple[Place, ...]
+    held: int
+    record: bytes
+    differences: tuple[Difference, ...]
+
+    @property
+    def paths(self) -> set[Path]:
+        return {d.keys for d in self.differences}
+
+    def lost(self, first: Mapping[tuple[str, Path], Place] | None) -> Iterator[Left]:
+        """What of them the table had columns for. ``first``: by file and path, where the first list with a value is;
+        None: a source's columns are the table's."""
+
+        def had_column(place: Place) -> bool:
+            if first is None:
+                return True
+            starts = (first.get((place.file, path)) for path in self.paths)
+            return any(start is not None and start <= place for start in starts)
+
+        n = sum(map(had_column, self.places)) - self.held
+        if n > 0:
+            yield Left(min(self.places), n, self.record, "", self.differences)
 
 
 def lost_lists(
-    found: RDD[tuple[Alike, Left]], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
-) -> list[Left]:
+    found: RDD[Listless], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
+) -> RDD[Left]:
     """Those of the records whose lists the table had columns for. ``typed``: a source's columns are the table's."""
-    alike = found.reduceByKey(add).collect()
+    if typed:
+        return found.flatMap(lambda x: x.lost(None))
     wanted: dict[str, set[Path]] = {}
-    for (paths, files, _), _left in alike:
-        for file, _n in files:
-            wanted.setdefault(file, set()).update(paths)
-    there: set[tuple[str, Path]] = set()
-    if wanted and not typed:
-        there = set(reads.flatMap(lambda r: _lists(r, wanted, without)).distinct().collect())
-    out = []
-    for (paths, files, held), left in alike:
-        n = sum(n for file, n in files if typed or any((file, path) in there for path in paths)) - held
-        if n > 0:
-            out.append(replace(left, n=n * left.n))
-    return out
+    for file, path in found.flatMap(_wanted).distinct().collect():
+        wanted.setdefault(file, set()).add(path)
+    first = reads.flatMap(lambda r: _lists(r, wanted, without)).reduceByKey(min).collectAsMap()
+    return found.flatMap(lambda x: x.lost(first))
+
+
+def _wanted(x: Listless) -> Iterator[tuple[str, Path]]:
+    for file in {place.file for place in x.places}:
+        yield from ((file, path) for path in x.paths)
 
 
 def _lists(
     read: Read, wanted: Mapping[str, set[Path]], without: Callable[[Any], Any]
-) -> Iterator[tuple[str, Path]]:
+) -> Iterator[tuple[tuple[str, Path], Place]]:
+    """The paths at which the record has a list with a value."""
     paths = wanted.get(read.place.file)
     if paths and read.record is not None:
         record = without(read.record)
-        yield from ((read.place.file, path) for path in paths if _has_list(record, path))
+        yield from (((read.place.file, path), read.place) for path in paths if _has_list(record, path))
 
 
 def _has_list(v: Any, path: Path) -> bool:

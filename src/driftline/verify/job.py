@@ -22,7 +22,7 @@ from driftline.core.schema_json import from_json, to_json
 from driftline.core.types import Schema
 from driftline.engine import CASE, configured
 from driftline.verify.cells import cells
-from driftline.verify.emptied import emptied, lost_lists
+from driftline.verify.emptied import Listless, lost_lists
 from driftline.verify.files import Malformed, Part, Place, Read, grouped, parse, parts, read
 from driftline.verify.frames import rows, typed
 from driftline.verify.left import (
@@ -201,9 +201,9 @@ class _Job:
                 missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
             waiting = unheld - missing
             if listless:
-                lost_ = lost_lists(found[_LISTLESS], reads, self.without, typed=self.fmt not in TEXTS)
-                missing += sum(x.n for x in lost_)
-                sample = sorted([*sample, *lost_], key=order)[:LISTED]
+                emptied = lost_lists(found[_LISTLESS], reads, self.without, typed=self.fmt not in TEXTS)
+                missing += emptied.map(lambda x: x.n).sum()
+                sample = sorted([*sample, *emptied.takeOrdered(LISTED, order)], key=order)[:LISTED]
             mismatches = listed(nearest(self.meeting, sample, reads, stored))
             verdict = Verdict(records, records - waiting - missing, waiting, missing, tuple(mismatches))
             if not self.exactly:
@@ -284,8 +284,9 @@ class _Job:
 
         missing, free, given = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
         for i, row in unproven.keys() & given.keys():
-            at = places[payloads[i]]
-            yield _LISTLESS, 1, emptied(unproven[i, row], at, len(at) - given[i, row], payloads[i])
+            at = tuple(places[payloads[i]])
+            held = len(at) - given[i, row]
+            yield _LISTLESS, 1, Listless(at, held, payloads[i], tuple(unproven[i, row]))
         near = [row for row, unused in zip(rows_, free, strict=True) if unused][:_COMPARED]
         for payload, record, n in zip(payloads, records, missing, strict=True):
             times = len(places[payload])

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.core.definition import Definition
+    from driftline.core.history import Snapshot, Versions
     from driftline.core.layout import Laid
     from driftline.formats.ducklake.alteration import DuckLakeAlteration
-    from driftline.formats.iceberg.versions import Snapshot, Versions
 
 
 class DuckLakeTable:

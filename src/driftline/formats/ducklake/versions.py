@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driftline.core import record
-from driftline.core.history import Version
+from driftline.core.history import Snapshot, Version, Versions
 from driftline.errors import no_table
 from driftline.formats.ducklake.alteration import definition
 from driftline.formats.ducklake.layout import layout
 from driftline.formats.ducklake.snapshot import find, latest, state_of
-from driftline.formats.iceberg.versions import Snapshot, Versions
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from driftline.core.history import Versions
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.log import Metadata
-from driftline.formats.iceberg.versions import Versions, current_snapshot, past
+from driftline.formats.iceberg.versions import current_snapshot, past
 
 _TABLE = """
 select metadata_location from iceberg_tables

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.core.definition import Definition
+    from driftline.core.history import Snapshot, Versions
     from driftline.core.layout import Laid
     from driftline.formats.iceberg.alteration import Alteration
-    from driftline.formats.iceberg.versions import Snapshot, Versions
 
 # Where these are set, Iceberg writes what nobody sees yet, to be audited first.
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")

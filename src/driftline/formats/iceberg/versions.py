@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from driftline.core import changelog
 from driftline.core.changelog import Ids
 from driftline.core.definition import Definition
-from driftline.core.history import Version
+from driftline.core.history import Snapshot, Version, Versions
 from driftline.core.layout import Laid, PartitionField
 from driftline.core.schema_json import from_json
 from driftline.core.types import Schema
@@ -24,16 +24,6 @@ from driftline.formats.iceberg.log import Metadata, changes_in_log
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """What is left of a table's past. ``versions``: one for each change of its definition, oldest first, and the current
-    one; ``schemas``: all that are known, by id; ``whole``: the first version is the table's very first."""
-
-    versions: tuple[Version, ...]
-    schemas: dict[int, Schema]
-    whole: bool
 
 
 def versions(table: IcebergTable) -> Versions:
@@ -163,14 +153,6 @@ def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:
     return {
         int(schema.schemaId()): from_json(json.loads(parse(schema))) for schema in items(metadata.schemas())
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """``schema``: the version that it was written with."""
-
-    id: int
-    schema: int
 
 
 def snapshots(table: IcebergTable, latest: int | None) -> Iterator[Snapshot]:
