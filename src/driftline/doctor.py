@@ -94,17 +94,16 @@ def _catalog(lake: Path, properties: Mapping[str, str]) -> str:
 
 
 def _duckdb(lake: Path, catalog: str) -> str:
-    from driftline.formats.ducklake import Catalog
+    from driftline.formats.open import ducklake_database
 
-    return Catalog.of(catalog, lake).engine()
+    return ducklake_database(catalog, lake).engine()
 
 
 def _ducklake(lake: Path, catalog: str) -> str:
-    from driftline.formats.ducklake import Catalog
-    from driftline.formats.ducklake.query import tables
+    from driftline.formats.open import ducklake_database, ducklake_tables
 
-    found = Catalog.of(catalog, lake)
-    if not found.exists():
-        return f"{found.shown} is yet to be made"
-    count = len(tables(found))
-    return f"{found.shown} opens; {count} table{'' if count == 1 else 's'}"
+    database = ducklake_database(catalog, lake)
+    if not database.exists():
+        return f"{database.shown} is yet to be made"
+    count = len(ducklake_tables(database))
+    return f"{database.shown} opens; {count} table{'' if count == 1 else 's'}"

@@ -27,6 +27,17 @@ FILES = {
     "spark.sql.files.openCostInBytes": "131072",
 }
 
+# Looking into a table. Times are UTC.
+LOOK = {**PLAIN, CASE: "true", "spark.sql.session.timeZone": "UTC"}
+# Of few rows and many expressions: to compile these takes longer than to interpret them.
+INTERPRETED = {
+    **LOOK,
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.subexpressionElimination.enabled": "false",
+}
+SMALL = {**INTERPRETED, "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+
 
 @contextmanager
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:

@@ -60,7 +60,8 @@ class Difference:
 class Versioned(Protocol):
     """A table whose versions can be read."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def versions(self) -> Versions: ...
 

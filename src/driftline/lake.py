@@ -14,10 +14,10 @@ from driftline.core.exclude import excluded_paths
 from driftline.core.naming import is_metadata
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema, Struct, dotted
-from driftline.errors import DriftlineError, UsageError, no_table
+from driftline.errors import DriftlineError, no_table
 from driftline.formats.base import State
-from driftline.formats.iceberg import IcebergTable
-from driftline.formats.iceberg.table import unreadable_in
+from driftline.formats.open import ducklake as open_ducklake
+from driftline.formats.open import ducklake_database, iceberg
 from driftline.notice import Notice
 from driftline.report.result import Result
 from driftline.settings import from_properties
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from driftline.alter import Altered, Request
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.core.changes import TableChange
-    from driftline.formats.ducklake import Catalog
-    from driftline.formats.ducklake.orphans import Orphan
+    from driftline.formats.base import Orphan
+    from driftline.formats.open import DuckLakeCatalog
     from driftline.history import History
     from driftline.layout import Layout
     from driftline.replay import Quarantine, Replay
@@ -47,10 +47,11 @@ DEFAULT = "lake"
 class Lake:
     """A catalog of tables, and the Spark session that reads and writes them."""
 
-    def __init__(self, spark: SparkSession, catalog: str, ducklake: Catalog | None = None) -> None:
+    def __init__(self, spark: SparkSession, catalog: str, ducklake: DuckLakeCatalog | None = None) -> None:
         self.spark = spark
         self.catalog = catalog
         self.ducklake = ducklake
+        self.format = iceberg(spark, catalog) if ducklake is None else open_ducklake(spark, ducklake)
 
     @classmethod
     def open(
@@ -70,11 +71,9 @@ class Lake:
         from driftline.session import open_session
 
         if ducklake is not None:
-            from driftline.formats.ducklake import Catalog
-
-            found = Catalog.of(ducklake, Path(path))
+            database = ducklake_database(ducklake, Path(path))
             session = open_session(Path(path), catalog=None, properties=properties, notify=notify)
-            return cls(session, "lake", found)
+            return cls(session, "lake", database)
         return cls(open_session(Path(path), properties=properties, notify=notify), "lake")
 
     @classmethod
@@ -89,9 +88,7 @@ class Lake:
     @property
     def warehouse(self) -> str | None:
         """The folder of the lake's files; None where the catalog tells none."""
-        if self.ducklake is not None:
-            return self.ducklake.data.rstrip("/").rpartition("/")[0]
-        return self.spark.conf.get(f"spark.sql.catalog.{self.catalog}.warehouse", None)
+        return self.format.folder
 
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; it is made on its first ingest."""
@@ -114,9 +111,7 @@ class Lake:
         """Runs SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""
         from driftline.reading import must_read
 
-        must_read(
-            self.spark, sql, "`Lake.sql` in Python runs it" if self.ducklake is None else "DuckDB runs it"
-        )
+        must_read(self.spark, sql, self.format.writes)
         return self.sql(sql)
 
     def sql(self, query: str) -> DataFrame:
@@ -124,16 +119,7 @@ class Lake:
 
         Raises UsageError for another on a DuckLake, and Spark's own errors.
         """
-        if self.ducklake is not None:
-            from driftline.formats.ducklake.query import sql
-
-            return sql(self.spark, self.ducklake, query)
-        from pyspark.errors.exceptions.captured import UnsupportedOperationException
-
-        try:
-            return self.spark.sql(query)
-        except UnsupportedOperationException as error:
-            raise unreadable_in(self.spark, self.catalog, query) or error from error
+        return self.format.sql(query)
 
     def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
         """Deletes files of a DuckLake that no snapshot has, left by batches that died; returns them.
@@ -141,22 +127,7 @@ class Lake:
         ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit yet.
         Raises UsageError for an Iceberg lake, which has a procedure for it.
         """
-        if self.ducklake is None:
-            raise UsageError(
-                "this lake is Iceberg, which cleans up by itself",
-                hint="CALL lake.system.remove_orphan_files(table => 'namespace.table')",
-            )
-        from driftline.formats.ducklake.orphans import clean, orphans
-
-        return (orphans if dry_run else clean)(self.spark, self.ducklake, older_than * 3600)
-
-    def _format(self, name: str) -> Any:
-        """The table as its format has it."""
-        if self.ducklake is not None:
-            from driftline.formats.ducklake import DuckLakeTable
-
-            return DuckLakeTable(self.spark, self.ducklake, name)
-        return IcebergTable(self.spark, self.catalog, name)
+        return self.format.clean(older_than * 3600, dry_run=dry_run)
 
 
 class Table:
@@ -165,7 +136,7 @@ class Table:
     def __init__(self, lake: Lake, name: str) -> None:
         self.lake = lake
         self.name = name
-        self.format = lake._format(name)
+        self.format = lake.format.table(name)
 
     def ingest(
         self,

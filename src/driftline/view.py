@@ -71,20 +71,20 @@ def view(
     one = settling.record([state.schema.struct])
     for path in settling.wanted.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
-    iceberg = table.lake.ducklake is None
+    catalog = table.lake.format
     at = view_name or table.name + SUFFIX
     if at.count(".") != table.name.count("."):
         raise UsageError(f"{at!r} is not a view's name", "write namespace.view, as in shop.orders_settled")
     fold = Fold(settings.mark, near=True)
-    select = _select(fold, state.schema, one, table.format.full_name if iceberg else _quoted(table.name))
+    select = _select(fold, state.schema, one, catalog.sql_name(table.name))
     fields = tuple(settling.drifted)
-    full = _quoted(f"{table.lake.catalog}.{at}" if iceberg else at)
+    full = catalog.sql_name(at)
     properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
     statement = _statement(full, properties, one, fields, select)
     made = View(table.name, at, fields, select, statement, made=False)
     if not make:
         return made
-    if not iceberg:
+    if not catalog.has_views:
         return _not_made(made, "a DuckLake keeps no views of Spark's")
     table.read()  # raises where Spark cannot
     return _create(table.lake.spark, made, full)
@@ -122,16 +122,16 @@ def moved(before: Table, table: Table) -> View | None:
     if types is None:
         return None
     made = view(table, types=types)
-    table.lake.spark.sql(f"drop view {_quoted(f'{before.lake.catalog}.{before.name}{SUFFIX}')}")
+    table.lake.spark.sql(f"drop view {before.lake.format.sql_name(before.name + SUFFIX)}")
     return made
 
 
 def _types_of_view(table: Table) -> dict[str, str] | None:
     """The types that the table's view was made with; None where there is none of the usual name."""
-    if table.lake.ducklake is not None:
+    if not table.lake.format.has_views:
         return None
     with configured(table.lake.spark, PLAIN):
-        there = _properties(table.lake.spark, _quoted(f"{table.lake.catalog}.{table.name}{SUFFIX}"))
+        there = _properties(table.lake.spark, table.lake.format.sql_name(table.name + SUFFIX))
     if there.get(_OF) != table.name:
         return None
     types: dict[str, str] = json.loads(there.get(_TYPES, "{}"))
@@ -200,7 +200,3 @@ def _properties(spark: SparkSession, full: str) -> dict[str, str]:
 
 def _not_made(made: View, why: str) -> View:
     return View(made.table, made.name, made.fields, made.select, made.statement, made=False, why=why)
-
-
-def _quoted(dots: str) -> str:
-    return ".".join(map(name, dots.split(".")))

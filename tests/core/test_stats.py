@@ -4,6 +4,7 @@ import pytest
 
 from driftline.core.naming import mark
 from driftline.core.schema_json import outline
+from driftline.core.statistics import RECORDS, Batch, Count, Counts, Numbers, Seen, Snapshot
 from driftline.core.types import (
     DATE,
     DOUBLE,
@@ -17,9 +18,8 @@ from driftline.core.types import (
     Struct,
     decimal,
 )
-from driftline.stats.counts import RECORDS, Count, Counts, Snapshot
 from driftline.stats.exact import _inside
-from driftline.stats.model import Batch, Column, Numbers, Seen, origin
+from driftline.stats.model import Column, origin
 from driftline.stats.samples import own_sample
 from driftline.stats.shares import Siblings, drifted, own_values
 from stats_models import made

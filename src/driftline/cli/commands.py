@@ -158,9 +158,11 @@ def schema(
     from driftline.report import text
     from driftline.settings import from_properties
 
-    still = context.obj.still(table)
+    offline = context.obj.offline(table)
     with Progress() as progress:
-        state = still.load() if still else context.obj.open(progress, must_exist=True).table(table).state()
+        state = (
+            offline.load() if offline else context.obj.open(progress, must_exist=True).table(table).state()
+        )
     if json:
         from driftline.core.schema_json import to_json
 

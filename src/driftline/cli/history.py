@@ -26,9 +26,9 @@ def history(
     from driftline.history import history as read
     from driftline.report import evolution
 
-    still = context.obj.still(table)
+    offline = context.obj.offline(table)
     with Progress() as progress:
-        found = still or context.obj.open(progress, must_exist=True).table(table).format
+        found = offline or context.obj.open(progress, must_exist=True).table(table).format
         progress.phase("reading the log")
         past = read(found)
     if diff is not None:

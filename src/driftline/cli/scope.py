@@ -18,7 +18,7 @@ from driftline.errors import UsageError
 
 if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
-    from driftline.formats.iceberg.still import StillTable
+    from driftline.formats.base import OfflineTable
     from driftline.lake import Lake
 
 
@@ -59,15 +59,15 @@ class Scope:
         progress.spark = self.interrupt.spark = spark
         return lake
 
-    def still(self, table: str) -> StillTable | None:
+    def offline(self, table: str) -> OfflineTable | None:
         """The table as its metadata files tell, without Spark; None where only the catalog can tell."""
-        from driftline.formats.iceberg.still import StillTable
+        from driftline.formats.open import offline
         from driftline.session import is_embedded
 
         here = self.config
         if here.ducklake is not None or not is_embedded(here.catalog):
             return None
-        return StillTable.of(here.lake, "lake", table)
+        return offline(here.lake, "lake", table)
 
     def redact(self, text: str) -> str:
         """The text without secrets of the settings."""

@@ -40,7 +40,7 @@ def stats(
 
     if html is not None:
         writable(html)
-    found = None if exact else _still(context.obj, table)
+    found = None if exact else _offline(context.obj, table)
     if found is None:
         with Progress() as progress:
             lake = context.obj.open(progress, must_exist=True, brief=not exact)
@@ -56,12 +56,12 @@ def stats(
         _write(html, found, tell=not json)
 
 
-def _still(scope: Scope, table: str) -> Stats | None:
+def _offline(scope: Scope, table: str) -> Stats | None:
     """The table's statistics, without Spark; None where that takes Spark."""
-    from driftline.stats.still import stats
+    from driftline.stats.offline import stats
 
-    still = scope.still(table)
-    return None if still is None else stats(still)
+    offline = scope.offline(table)
+    return None if offline is None else stats(offline)
 
 
 def _write(file: Path, found: Stats, *, tell: bool) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from driftline.core.changes.sort import PartsOf
     from driftline.core.history import Snapshot, Versions
     from driftline.core.layout import Laid
+    from driftline.core.statistics import TableStatistics
     from driftline.write import RowTasks
 
 
@@ -59,11 +60,14 @@ def _settings(state: State) -> dict[str, str]:
 
 
 class Transaction(Protocol):
-    """Changes of one batch, visible together when committed. ``base``: the table that they start from, None for
-    one that is made."""
+    """Changes of one batch, visible together when committed."""
 
     committed: bool
-    base: State | None
+
+    @property
+    def base(self) -> State | None:
+        """The table as the transaction began on it; None where it makes the table."""
+        ...
 
     @property
     def schema(self) -> Schema:
@@ -241,6 +245,14 @@ class Table(Protocol):
         """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
         ...
 
+    def statistics(self, schema: Schema) -> TableStatistics:
+        """What the table's metadata tell of the columns of ``schema``. Raises UsageError where there is no table."""
+        ...
+
+    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
+        """The rows that a snapshot added to those of snapshot ``after``; None where only all rows are to be had."""
+        ...
+
     def defaults(self) -> Mapping[int, frozenset[Any]]:
         """The defaults that each column has had, by its id, as far as they are known; none where it had none."""
         ...
@@ -251,4 +263,80 @@ class Table(Protocol):
 
     def sibling(self, name: str) -> Self:
         """Another table of the same catalog."""
+        ...
+
+
+class OfflineTable(Protocol):
+    """A table as its metadata tell, read without Spark, as it was when it was looked at."""
+
+    @property
+    def name(self) -> str: ...
+
+    def load(self) -> State:
+        """The table's state."""
+        ...
+
+    def versions(self) -> Versions:
+        """What is left of the table's past."""
+        ...
+
+    def statistics(self, schema: Schema) -> TableStatistics | None:
+        """What the metadata tell of the columns of ``schema``; None where it takes Spark to read them."""
+        ...
+
+    def is_empty(self, name: str) -> bool:
+        """Whether another table of this lake has no records, or is not there.
+
+        False also where that is not to be told.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A file that no snapshot has. ``size`` in bytes."""
+
+    path: str
+    size: int
+
+
+class Catalog(Protocol):
+    """The tables of one lake, on one Spark session."""
+
+    @property
+    def folder(self) -> str | None:
+        """Where the lake's files are; None where the catalog tells none."""
+        ...
+
+    @property
+    def writes(self) -> str:
+        """What runs statements that write, for whoever asks for one that reads."""
+        ...
+
+    @property
+    def has_views(self) -> bool:
+        """Whether Spark's views can be kept beside the tables."""
+        ...
+
+    def sql_name(self, name: str) -> str:
+        """A table or view by ``namespace.table``, quoted for `sql`."""
+        ...
+
+    def on(self, spark: SparkSession) -> Self:
+        """The same tables, on another session of the same Spark."""
+        ...
+
+    def table(self, name: str) -> Table:
+        """A table by ``namespace.table``, there or not. Raises UsageError where it cannot be a table's name."""
+        ...
+
+    def sql(self, query: str) -> DataFrame:
+        """Runs SQL. Raises UsageError where this format cannot run the statement, and Spark's own errors."""
+        ...
+
+    def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
+        """Deletes files that no snapshot has and nobody has touched for ``older_than`` seconds; returns them.
+
+        Raises UsageError where the format has another way.
+        """
         ...

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from driftline.core.schema_json import outline
+from driftline.core.statistics import TREND, Seen, Value, iso
 from driftline.core.types import dotted
 from driftline.report.text import Hanging, clean
-from driftline.stats.model import TREND, Drifted, Part, Seen, Stats, Value, origin
-from driftline.stats.words import iso
+from driftline.stats.model import Drifted, Part, Stats, origin
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

@@ -6,7 +6,7 @@ Read from the table's metadata at once, or counted exactly by a scan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from driftline.core.contract import parse_path
 from driftline.core.schema_json import type_name
@@ -29,11 +29,8 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
 
     Raises UsageError where there is no such table.
     """
-    from driftline.formats.ducklake import DuckLakeTable
-    from driftline.formats.iceberg import IcebergTable
     from driftline.history import history
     from driftline.stats.exact import exact as scan
-    from driftline.stats.metadata import metadata
     from driftline.stats.quarantined import waiting
     from driftline.stats.samples import samples
 
@@ -41,20 +38,12 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     if not state.exists:
         raise no_table(table.name)
     fields = list(drifted(state.schema, from_properties(state.properties).mark))
-    known = Known(resolved=resolved(state.properties))
-    if isinstance(table, IcebergTable):
-        progress("reading metadata")
-        known.metadata = metadata(table, state.schema)
-        known.samples = samples(table, state.schema, fields, known.metadata)
-    elif isinstance(table, DuckLakeTable):
-        from driftline.stats import ducklake
-
-        progress("reading metadata")
-        known.metadata = ducklake.metadata(table, state.schema)
-        known.samples = samples(table, state.schema, fields, known.metadata)
+    progress("reading metadata")
+    statistics = table.statistics(state.schema)
+    known = Known(statistics, resolved=resolved(state.properties))
+    known.samples = samples(table, state.schema, fields, statistics)
     progress("reading the log")
-    versioned: Any = table
-    known.history = history(versioned)
+    known.history = history(table)
     if exact:
         readable = table.readable(state.schema)
         _countable(table.name, readable, fields)

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from driftline.core.naming import is_metadata, marked_key
 from driftline.core.record import Rule
+from driftline.core.statistics import Numbers, Seen
 from driftline.core.types import Field, Primitive, Schema, Struct, children, leaves
 from driftline.stats.events import added, events
-from driftline.stats.model import Column, Drifted, Numbers, Part, Seen, Stats, Waiting
+from driftline.stats.model import Column, Drifted, Part, Stats, Waiting
 from driftline.stats.shares import Own, Siblings, own_values
 
 if TYPE_CHECKING:
+    from driftline.core.statistics import TableStatistics
     from driftline.history import History
     from driftline.stats.exact import Exact
-    from driftline.stats.metadata import Metadata
 
 
 @dataclass(slots=True)
@@ -24,7 +25,7 @@ class Known:
     """What there is to put together; None: it was not asked for, or the format does not have it. ``resolved``: keys of
     fields that somebody has folded: their values are no longer in each column that they fit."""
 
-    metadata: Metadata | None = None
+    metadata: TableStatistics | None = None
     history: History | None = None
     exact: Exact | None = None
     samples: Mapping[int, str] = field(default_factory=dict)
@@ -160,7 +161,7 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
     return sorted(parts, key=lambda p: -(p.records or 0))
 
 
-def from_metadata(siblings: Siblings, told: Metadata | None, *, folded: bool = False) -> list[Own]:
+def from_metadata(siblings: Siblings, told: TableStatistics | None, *, folded: bool = False) -> list[Own]:
     """Own values, added up over the files of each schema."""
     if told is None:
         return [Own((c,), None) for c in siblings.columns]

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from driftline.core.changes import AddColumn, ColumnChange, in_words, told
 from driftline.core.record import Rule
 from driftline.core.schema_json import outline
+from driftline.core.statistics import Seen
 from driftline.core.types import Schema, Struct, dotted
 from driftline.history import History
-from driftline.stats.model import Event, Seen, Step
+from driftline.stats.model import Event, Step
 
 PLAIN = "first-sight"
 

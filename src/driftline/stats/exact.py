@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from driftline.core.statistics import Numbers, shown
 from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children
-from driftline.engine import configured
+from driftline.engine import INTERPRETED, LOOK, configured
 from driftline.route.sql import name
-from driftline.stats.bounds import shown
-from driftline.stats.metadata import CONF, INTERPRETED
-from driftline.stats.model import Numbers
 from driftline.stats.shares import Own, Siblings
 
 if TYPE_CHECKING:
@@ -80,12 +78,12 @@ def exact(
 ) -> Exact:
     """Scans the rows. ``progress`` is told what is counted."""
     places = list(_inside(schema.struct, (), (), (), None))
-    with configured(frame.sparkSession, CONF):
+    with configured(frame.sparkSession, LOOK):
         progress("counting records")
         records = frame.count()
     few = records < _FEW and len(places) > _AT_ONCE
     at_once = _AT_ONCE_INTERPRETED if few else _AT_ONCE
-    with configured(frame.sparkSession, INTERPRETED if few else CONF):
+    with configured(frame.sparkSession, INTERPRETED if few else LOOK):
         sizes: dict[int | None, int] = {None: records}
         numbers: dict[int, Numbers] = {}
         for chains, some in _passes([(p.chain, p) for p in places], at_once):
@@ -254,7 +252,7 @@ def peek(frames: Sequence[tuple[DataFrame, Siblings, Field]], schema: Schema) ->
         )
     if not looks:
         return []
-    with configured(frames[0][0].sparkSession, CONF):
+    with configured(frames[0][0].sparkSession, LOOK):
         seen = {row["i"]: row["value"] for row in reduce(lambda a, b: a.union(b), looks).collect()}
     return [_sample(seen.get(i), column.type) for i, (_, _, column) in enumerate(frames)]
 

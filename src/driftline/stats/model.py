@@ -2,66 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from driftline.core.schema_json import outline
+from driftline.core.statistics import Batch, Numbers, Seen, iso
 from driftline.core.types import Path, Type, children, dotted
-from driftline.stats.words import fits, iso
-
-Value: TypeAlias = bool | int | float | str
-TREND = 12  # of the last batches
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One commit that added records. ``at``: milliseconds; ``id``: None where another writer made it."""
-
-    at: int
-    id: str | None
-    records: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"at": iso(self.at), "batch": self.id, "records": self.records}
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The batch in which a column first or last had a value, and when it was committed."""
-
-    at: int
-    batch: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"at": iso(self.at), "batch": self.batch}
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """What is known of one column; None: not known.
-
-    ``values``: rows with a value, in lists: elements; ``at_least``: that, or more. ``of``: out of so many records or
-    elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: only the beginning of them. ``distinct``: estimated.
-    ``trend``: the share of records with a value, for each of the last batches.
-    """
-
-    values: int | None = None
-    of: int | None = None
-    at_least: bool = False
-    low: Value | None = None
-    high: Value | None = None
-    low_cut: bool = False
-    high_cut: bool = False
-    distinct: int | None = None
-    sample: str | None = None
-    first: Seen | None = None
-    last: Seen | None = None
-    trend: tuple[float | None, ...] = ()
-
-    @property
-    def density(self) -> float | None:
-        """The share of rows with a value."""
-        return self.values / self.of if self.values is not None and self.of else None
+from driftline.stats.words import fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +19,7 @@ class Column:
     id: int
     type: Type
     key: str | None = None
-    numbers: Numbers = Numbers()
+    numbers: Numbers = field(default_factory=Numbers)
 
     @property
     def nested(self) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from driftline import quarantine
-from driftline.engine import configured
-from driftline.stats.metadata import SMALL
+from driftline.engine import SMALL, configured
 from driftline.stats.model import Waiting
 
 if TYPE_CHECKING:

@@ -6,16 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from driftline.core.statistics import Numbers, Value
 from driftline.core.types import Field, Primitive, Schema, peel
-from driftline.stats.model import Numbers, Value
 from driftline.stats.shares import Siblings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from driftline.formats.ducklake import DuckLakeTable
-    from driftline.formats.iceberg import IcebergTable
-    from driftline.stats.metadata import Metadata
+    from driftline.core.statistics import TableStatistics
+    from driftline.formats.base import Table
 
 PEEKS = 40  # columns that are looked into at most
 
@@ -24,59 +23,53 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def samples(
-    table: IcebergTable | DuckLakeTable, schema: Schema, fields: Sequence[Siblings], told: Metadata
+    table: Table, schema: Schema, fields: Sequence[Siblings], statistics: TableStatistics
 ) -> dict[int, str]:
     """By column id. Where bounds do not tell, a few values are read: of one batch each, and no more than needed."""
     from driftline.stats.exact import peek
 
-    found, missing = by_bounds(fields, told)
+    found, missing = by_bounds(fields, statistics)
     readable = {f.id for _, f in table.readable(schema).walk()}
     asked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]
-    seen = peek([(_batch(table, told, column), siblings, column) for siblings, column in asked], schema)
+    seen = peek([(_batch(table, statistics, column), siblings, column) for siblings, column in asked], schema)
     return found | {
         column.id: text for (_, column), text in zip(asked, seen, strict=True) if text is not None
     }
 
 
 def by_bounds(
-    fields: Sequence[Siblings], told: Metadata
+    fields: Sequence[Siblings], statistics: TableStatistics
 ) -> tuple[dict[int, str], list[tuple[Siblings, Field]]]:
     """By column id, what bounds tell; and the columns with values of which they do not."""
     found: dict[int, str] = {}
     missing: list[tuple[Siblings, Field]] = []
     for siblings in fields:
         for column in siblings.columns:
-            text = own_sample(column, siblings.below(column), told.firsts.get(column.id))
+            text = own_sample(column, siblings.below(column), statistics.firsts.get(column.id))
             if text is not None:
                 found[column.id] = text
-            elif told.counts.numbers(column.id).values != 0:
+            elif statistics.counts.numbers(column.id).values != 0:
                 missing.append((siblings, column))
     return found, missing
 
 
-def _batch(table: IcebergTable | DuckLakeTable, told: Metadata, column: Field) -> DataFrame:
+def _batch(table: Table, statistics: TableStatistics, column: Field) -> DataFrame:
     """The rows of the batch that brought the column, where that is known; else all rows."""
-    from driftline.formats.ducklake import DuckLakeTable
-
-    snapshots = told.counts.snapshots
-    place = told.counts.first_place(column.id)
-    if isinstance(table, DuckLakeTable) or place is None or place == 0 or not snapshots[place].born:
+    snapshots = statistics.counts.snapshots
+    place = statistics.counts.first_place(column.id)
+    if place is None or place == 0 or not snapshots[place].born:
         return table.read_readable()
-    if table.readable(table.load().schema) != table.load().schema:
-        return table.read_readable()
-    between = {
-        "start-snapshot-id": str(snapshots[place - 1].id),
-        "end-snapshot-id": str(snapshots[place].id),
-    }
-    return table.spark.read.options(**between).table(table.full_name)
+    appended = table.read_appended(snapshots[place - 1].id, snapshots[place].id)
+    return table.read_readable() if appended is None else appended
 
 
 def own_sample(column: Field, narrower: Sequence[Field], bounds: Numbers | None) -> str | None:
     """The lower or the upper bound, whichever none of the ``narrower`` columns beside it could hold; None if neither is.
 
-    >>> from driftline.core.types import LONG, STRING
-    >>> own_sample(Field("a_string", STRING), [Field("a", LONG)], Numbers(low="12", high="12 EUR"))
-    '12 EUR'
+        >>> from driftline.core.statistics import Numbers, Value
+    from driftline.core.types import LONG, STRING
+        >>> own_sample(Field("a_string", STRING), [Field("a", LONG)], Numbers(low="12", high="12 EUR"))
+        '12 EUR'
     """
     if bounds is None:
         return None

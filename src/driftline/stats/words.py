@@ -1,8 +1,7 @@
-"""Times and paths of columns as people read and write them."""
+"""Paths of columns as people write them."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from fnmatch import translate
 from re import match
 
@@ -18,12 +17,3 @@ def fits(text: str, pattern: str) -> bool:
         return bool(pattern) and pattern in text
     plain = "".join(f"[{c}]" if c in "?[" else c for c in pattern)  # of fnmatch's signs, * only is one here
     return bool(text) and match(translate(plain), text) is not None
-
-
-def iso(at: int) -> str:
-    """Milliseconds as people and programs read them.
-
-    >>> iso(0)
-    '1970-01-01T00:00:00Z'
-    """
-    return datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

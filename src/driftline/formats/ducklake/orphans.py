@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from driftline.formats.base import Orphan
 from driftline.formats.ducklake.catalog import Catalog, Connection
 from driftline.formats.ducklake.snapshot import data_path
 
@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 # Files of rows, whole or in the making, and the checksums that Hadoop puts beside them.
 _OURS = re.compile(r"\.parquet(\.crc)?$|/_temporary/")
 _PLACES = ("ducklake_data_file", "ducklake_delete_file")
-
-
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """``size`` in bytes."""
-
-    path: str
-    size: int
 
 
 def orphans(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Orphan]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from driftline.core.definition import Definition
     from driftline.core.history import Snapshot, Versions
     from driftline.core.layout import Laid
+    from driftline.core.statistics import TableStatistics
     from driftline.formats.ducklake.alteration import DuckLakeAlteration
 
 
@@ -97,6 +98,16 @@ class DuckLakeTable:
         from driftline.formats.ducklake.versions import snapshots
 
         return snapshots(self, latest)
+
+    def statistics(self, schema: Schema) -> TableStatistics:
+        """What the catalog tells of the columns of ``schema``. Raises UsageError where there is no table."""
+        from driftline.formats.ducklake.table_statistics import table_statistics
+
+        return table_statistics(self, schema)
+
+    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
+        """None: files of a DuckLake may be merged since."""
+        return None
 
     def defaults(self) -> dict[int, frozenset[Any]]:
         """The defaults that each column has had, by its id, as far as they are known."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
@@ -15,7 +13,7 @@ from driftline.core.changes.defaults import defaults_of
 from driftline.core.schema_json import to_json
 from driftline.core.table_name import table_parts
 from driftline.core.types import Schema
-from driftline.errors import DataError, DriftlineError, SetupError, UsageError, no_table
+from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.definition import definition
 from driftline.formats.iceberg.gateway import (
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from driftline.core.definition import Definition
     from driftline.core.history import Snapshot, Versions
     from driftline.core.layout import Laid
+    from driftline.core.statistics import TableStatistics
     from driftline.formats.iceberg.alteration import Alteration
 
 # Where these are set, Iceberg writes what nobody sees yet, to be audited first.
@@ -161,6 +160,20 @@ class IcebergTable:
 
         return snapshots(self, latest)
 
+    def statistics(self, schema: Schema) -> TableStatistics:
+        """What the metadata of files tell of the columns of ``schema``. Raises UsageError where there is no table."""
+        from driftline.formats.iceberg.table_statistics import table_statistics
+
+        return table_statistics(self, schema)
+
+    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
+        """The rows that a snapshot appended; None where Spark cannot read all columns."""
+        schema = self.load().schema
+        if readable(schema) != schema:
+            return None
+        between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
+        return self.spark.read.options(**between).table(self.full_name)
+
     def defaults(self) -> dict[int, frozenset[Any]]:
         """The defaults that each column has had, by its id, as far as they are known."""
         from driftline.formats.iceberg.versions import schemas
@@ -270,17 +283,3 @@ class IcebergTable:
         except Py4JJavaError as error:
             if "AlreadyExists" not in java_class(error):
                 raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
-
-
-def unreadable_in(spark: SparkSession, catalog: str, query: str) -> DataError | None:
-    """Why Spark cannot read a table of the query, if it cannot."""
-    session: Any = spark._jsparkSession
-    plan = str(session.sessionState().sqlParser().parsePlan(query))
-    for found in re.findall(r"UnresolvedRelation \[(.*?)\]", plan):
-        parts = found.split(", ")
-        name = ".".join(parts[1:] if parts[0] == catalog else parts)
-        with suppress(DriftlineError):
-            error = unreadable(name, IcebergTable(spark, catalog, name).load().schema)
-            if error is not None:
-                return error
-    return None

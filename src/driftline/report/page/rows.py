@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from driftline.core.schema_json import outline
+from driftline.core.statistics import Seen, Value, iso
 from driftline.core.types import Path, Primitive, Type, dotted, peel
 from driftline.report.stats_text import percent
 from driftline.report.text import clean
-from driftline.stats.model import Column, Drifted, Part, Seen, Stats, Value, origin
-from driftline.stats.words import iso
+from driftline.stats.model import Column, Drifted, Part, Stats, origin
 
 _KINDS = {
     "string": "text", "uuid": "text", "boolean": "boolean", "int": "whole", "long": "whole", "float": "fraction",

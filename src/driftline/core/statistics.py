@@ -1,11 +1,70 @@
-"""What data files' own metrics add up to: plain values, from which a column's numbers are told."""
+"""What a table's metadata tell of its columns, whatever the format: counts, bounds, and the batches that brought them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any, TypeAlias
 
-from driftline.stats.model import Batch, Numbers, Seen
+from driftline.core.types import Primitive
+
+Value: TypeAlias = bool | int | float | str
+TREND = 12  # of the last batches
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One commit that added records. ``at``: milliseconds; ``id``: None where another writer made it."""
+
+    at: int
+    id: str | None
+    records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": iso(self.at), "batch": self.id, "records": self.records}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The batch in which a column first or last had a value, and when it was committed."""
+
+    at: int
+    batch: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": iso(self.at), "batch": self.batch}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What is known of one column; None: not known.
+
+    ``values``: rows with a value, in lists: elements; ``at_least``: that, or more. ``of``: out of so many records or
+    elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: only the beginning of them. ``distinct``: estimated.
+    ``trend``: the share of records with a value, for each of the last batches.
+    """
+
+    values: int | None = None
+    of: int | None = None
+    at_least: bool = False
+    low: Value | None = None
+    high: Value | None = None
+    low_cut: bool = False
+    high_cut: bool = False
+    distinct: int | None = None
+    sample: str | None = None
+    first: Seen | None = None
+    last: Seen | None = None
+    trend: tuple[float | None, ...] = ()
+
+    @property
+    def density(self) -> float | None:
+        """The share of rows with a value."""
+        return self.values / self.of if self.values is not None and self.of else None
+
 
 RECORDS = 0  # stands for a column id: the records of the files themselves
 
@@ -112,3 +171,47 @@ class Counts:
 
     def _counts(self, column: int) -> list[Count]:
         return list(self.of.get(column, {}).values())
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """What a table's metadata say of its columns. ``at``: milliseconds; ``bytes``: of all data files.
+
+    ``bounds``: by column id, over all files; ``firsts``: by column id, of a file of the batch that brought its first value.
+    ``deleted``: rows that delete files hide, and metrics still count.
+    """
+
+    at: int
+    files: int
+    bytes: int
+    deleted: int
+    counts: Counts
+    bounds: Mapping[int, Numbers]
+    firsts: Mapping[int, Numbers]
+
+
+def iso(at: int) -> str:
+    """Milliseconds as people and programs read them.
+
+    >>> iso(0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def shown(value: Any, type_: Primitive) -> Value:
+    """A value as JSON and people have it: instants in ISO form, decimals with all their digits as text.
+
+    >>> from driftline.core.types import TIMESTAMP
+    >>> shown("2026-03-02 08:00:00.25", TIMESTAMP), shown(Decimal("1.50"), Primitive("decimal", (4, 2)))
+    ('2026-03-02T08:00:00.25Z', '1.5')
+    """
+    match type_.name:
+        case "timestamp" | "timestamp_ntz":
+            return str(value).replace(" ", "T") + "Z" * (type_.name == "timestamp")
+        case "decimal":
+            text = format(Decimal(value), "f")
+            return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value if isinstance(value, bool | int | float | str) else str(value)

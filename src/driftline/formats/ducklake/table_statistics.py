@@ -13,16 +13,24 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.record import BATCH
+from driftline.core.statistics import (
+    RECORDS,
+    TREND,
+    Batch,
+    Count,
+    Counts,
+    Numbers,
+    Snapshot,
+    TableStatistics,
+    Value,
+    shown,
+)
 from driftline.core.types import Primitive, Schema
 from driftline.core.words import quoted
 from driftline.errors import no_table
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.snapshot import LIVE, load
-from driftline.stats.bounds import shown
-from driftline.stats.counts import RECORDS, Count, Counts, Snapshot
-from driftline.stats.metadata import Metadata
-from driftline.stats.model import TREND, Batch, Numbers, Value
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake import DuckLakeTable
@@ -31,12 +39,12 @@ if TYPE_CHECKING:
 _FILES = f"(SELECT * FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE})"
 
 
-def metadata(table: DuckLakeTable, schema: Schema) -> Metadata:
+def table_statistics(table: DuckLakeTable, schema: Schema) -> TableStatistics:
     """Reads the catalog."""
     return table.catalog.read(lambda connection: _read(connection, table.name, schema))
 
 
-def _read(connection: Connection, name: str, schema: Schema) -> Metadata:
+def _read(connection: Connection, name: str, schema: Schema) -> TableStatistics:
     state = load(connection, name)
     if state.table is None or state.snapshot is None:
         raise no_table(name)
@@ -54,7 +62,7 @@ def _read(connection: Connection, name: str, schema: Schema) -> Metadata:
         [at],
     )
     counts = Counts(snapshots, of, _ids(connection, table), defaulted)
-    return Metadata(
+    return TableStatistics(
         int(newest[0][0]),
         int(files),
         int(size or 0),

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from driftline.core.history import Versions
+from driftline.core.statistics import TableStatistics
+from driftline.core.types import Schema
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.log import Metadata
@@ -26,7 +28,7 @@ _MANIFESTS = 8 * 2**20  # bytes, of more than which Spark makes shorter work
 _DELETED = 2
 
 
-class StillTable:
+class OfflineTable:
     """One table as it was when it was looked at."""
 
     def __init__(self, name: str, location: str, metadata: Metadata, lake: tuple[Path, str]) -> None:
@@ -34,7 +36,7 @@ class StillTable:
         self._location, self._metadata, self._lake = location, metadata, lake
 
     @classmethod
-    def of(cls, lake: Path, catalog: str, name: str) -> StillTable | None:
+    def of(cls, lake: Path, catalog: str, name: str) -> OfflineTable | None:
         """A table by ``namespace.table``; None where it is not to be had so: there is none, or not on this machine."""
         try:
             location = _located(lake, catalog, name)
@@ -66,6 +68,18 @@ class StillTable:
         """The versions of the table's definition."""
         return past(self._metadata, _read)
 
+    def statistics(self, schema: Schema) -> TableStatistics | None:
+        """What the metadata of files tell of the columns; None where the manifests are too many, or not to be read."""
+        from driftline.formats.iceberg.manifests import rows
+        from driftline.formats.iceberg.table_statistics import forgotten, plain, snapshots, summed
+
+        entries = self.entries()
+        if entries is None:
+            return None
+        metadata = self._metadata
+        per_column = rows(entries, tuple(snapshots(metadata)), plain(schema), forgotten(metadata))
+        return summed(metadata, schema, per_column)
+
     def entries(self) -> list[Entry] | None:
         """The files of the current snapshot, deletes too; None where the manifests are too many, or not to be read."""
         current = self._metadata.get("current-snapshot-id")
@@ -82,7 +96,7 @@ class StillTable:
                 return True
         except sqlite3.Error:
             return False
-        found = StillTable.of(*self._lake, name)
+        found = OfflineTable.of(*self._lake, name)
         return found is not None and found.entries() == []
 
 

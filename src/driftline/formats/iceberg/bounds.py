@@ -11,13 +11,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from math import isfinite
 from typing import Any
 from uuid import UUID
 
+from driftline.core.statistics import Numbers, shown
 from driftline.core.types import Primitive
 from driftline.route.sql import literal
-from driftline.stats.model import Numbers, Value
 
 CUT = 16  # characters, at which Iceberg cuts the bounds of texts
 _KINDS = {
@@ -132,21 +131,3 @@ def _value(raw: bytes | None, type_: Primitive) -> Any:
     except OverflowError:  # beyond the year 9999
         return None
     return whole
-
-
-def shown(value: Any, type_: Primitive) -> Value:
-    """A value as JSON and people have it: instants in ISO form, decimals with all their digits as text.
-
-    >>> from driftline.core.types import TIMESTAMP
-    >>> shown("2026-03-02 08:00:00.25", TIMESTAMP), shown(Decimal("1.50"), Primitive("decimal", (4, 2)))
-    ('2026-03-02T08:00:00.25Z', '1.5')
-    """
-    match type_.name:
-        case "timestamp" | "timestamp_ntz":
-            return str(value).replace(" ", "T") + "Z" * (type_.name == "timestamp")
-        case "decimal":
-            text = format(Decimal(value), "f")
-            return text.rstrip("0").rstrip(".") if "." in text else text
-    if isinstance(value, float) and not isfinite(value):
-        return str(value)
-    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core import changelog
 from driftline.core.record import BATCH, EXPIRED
 from driftline.core.schema_json import from_json
+from driftline.core.statistics import TREND, Batch, Count, Counts, Numbers, Snapshot, TableStatistics
 from driftline.core.types import Primitive, Schema
-from driftline.engine import CASE, PLAIN, configured
+from driftline.engine import SMALL, configured
 from driftline.errors import no_table
-from driftline.stats.bounds import HIGHEST, LOWEST, WIDTH, kinds, numbers
-from driftline.stats.counts import Count, Counts, Snapshot
-from driftline.stats.model import TREND, Batch, Numbers
+from driftline.formats.iceberg.bounds import HIGHEST, LOWEST, WIDTH, kinds, numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,35 +40,11 @@ _METRICS = (
             (id, low, high) -> struct(low, high)),
         (id, v, bounds) -> struct(v, bounds.low, bounds.high))) as (id, m)""",
 )
-CONF = {**PLAIN, CASE: "true", "spark.sql.session.timeZone": "UTC"}
-# Of few rows and many expressions: to compile these takes longer than to interpret them.
-INTERPRETED = {
-    **CONF,
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.subexpressionElimination.enabled": "false",
-}
-SMALL = {**INTERPRETED, "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
-
 
 Summed: TypeAlias = Mapping[str, Any]  # of one column, schema, slot and width of bounds: what `_rows` has
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """``bounds``: by column id, over all files; ``firsts``: by column id, of a file of the batch that brought its first value.
-    ``deleted``: rows that delete files hide, and metrics still count."""
-
-    at: int
-    files: int
-    bytes: int
-    deleted: int
-    counts: Counts
-    bounds: Mapping[int, Numbers]
-    firsts: Mapping[int, Numbers]
-
-
-def metadata(table: IcebergTable, schema: Schema) -> Metadata:
+def table_statistics(table: IcebergTable, schema: Schema) -> TableStatistics:
     """Reads a table's metadata."""
     java = table.java()
     if java is None:
@@ -86,7 +61,7 @@ def plain(schema: Schema) -> dict[int, Primitive]:
     return {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
 
 
-def summed(told: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> Metadata:
+def summed(told: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> TableStatistics:
     """What a table's metadata file and its files' metrics, added up by column, schema, slot and width, tell."""
     counts = Counts(
         tuple(snapshots(told)),
@@ -96,7 +71,7 @@ def summed(told: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> M
         int(told.get("properties", {}).get(EXPIRED, 0)),
     )
     summary = _summary(told)
-    return Metadata(
+    return TableStatistics(
         int(told["last-updated-ms"]),
         int(summary.get("total-data-files", 0)),
         int(summary.get("total-files-size", 0)),

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from driftline.core.statistics import RECORDS, Snapshot
 from driftline.core.types import Primitive
-from driftline.formats.iceberg.still import Entry
-from driftline.stats.bounds import kind, sorting
-from driftline.stats.counts import RECORDS, Snapshot
-from driftline.stats.metadata import Summed
+from driftline.formats.iceberg.bounds import kind, sorting
+from driftline.formats.iceberg.offline import Entry
+from driftline.formats.iceberg.table_statistics import Summed
 
 Bound = bytes | None
 

@@ -1,0 +1,61 @@
+"""A DuckLake on a Spark session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from driftline.formats.base import Orphan
+from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.table import DuckLakeTable
+from driftline.route.sql import name as quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class DuckLake:
+    """The tables of a DuckLake. ``catalog``: its database."""
+
+    spark: SparkSession
+    catalog: Catalog
+
+    @property
+    def folder(self) -> str:
+        """The folder of the lake's files."""
+        return self.catalog.data.rstrip("/").rpartition("/")[0]
+
+    @property
+    def writes(self) -> str:
+        """What runs statements that write."""
+        return "DuckDB runs it"
+
+    @property
+    def has_views(self) -> bool:
+        """A DuckLake keeps no views of Spark's."""
+        return False
+
+    def sql_name(self, name: str) -> str:
+        """A table by ``namespace.table``, quoted for Spark SQL."""
+        return ".".join(map(quoted, name.split(".")))
+
+    def on(self, spark: SparkSession) -> DuckLake:
+        """The same lake on another session of the same Spark."""
+        return replace(self, spark=spark)
+
+    def table(self, name: str) -> DuckLakeTable:
+        """A table by ``namespace.table``. Raises UsageError where it cannot be a table's name."""
+        return DuckLakeTable(self.spark, self.catalog, name)
+
+    def sql(self, query: str) -> DataFrame:
+        """Runs a statement that reads: Spark's SQL cannot write a DuckLake. Raises UsageError for another."""
+        from driftline.formats.ducklake.query import sql
+
+        return sql(self.spark, self.catalog, query)
+
+    def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
+        """Deletes the files that no snapshot has, last touched more than ``older_than`` seconds ago; returns them."""
+        from driftline.formats.ducklake.orphans import clean, orphans
+
+        return (orphans if dry_run else clean)(self.spark, self.catalog, older_than)

@@ -1,0 +1,81 @@
+"""An Iceberg catalog of a Spark session."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.formats.base import Orphan
+from driftline.formats.iceberg.table import IcebergTable
+from driftline.formats.iceberg.unread import unreadable
+from driftline.route.sql import name as quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCatalog:
+    """The tables of a catalog. ``name``: what the Spark session knows it by."""
+
+    spark: SparkSession
+    name: str
+
+    @property
+    def folder(self) -> str | None:
+        """The catalog's warehouse; None where it tells none."""
+        return self.spark.conf.get(f"spark.sql.catalog.{self.name}.warehouse", None)
+
+    @property
+    def writes(self) -> str:
+        """What runs statements that write."""
+        return "`Lake.sql` in Python runs it"
+
+    @property
+    def has_views(self) -> bool:
+        """Whether Spark's views can be kept beside the tables: most Iceberg catalogs have them."""
+        return True
+
+    def sql_name(self, name: str) -> str:
+        """A table or view by ``namespace.table``, quoted for Spark SQL."""
+        return ".".join(map(quoted, (self.name, *name.split("."))))
+
+    def on(self, spark: SparkSession) -> IcebergCatalog:
+        """The same catalog on another session of the same Spark."""
+        return replace(self, spark=spark)
+
+    def table(self, name: str) -> IcebergTable:
+        """A table by ``namespace.table``. Raises UsageError where it cannot be a table's name."""
+        return IcebergTable(self.spark, self.name, name)
+
+    def sql(self, query: str) -> DataFrame:
+        """Runs any statement of Spark's SQL. Raises DataError where a table has a column that Spark cannot read."""
+        from pyspark.errors.exceptions.captured import UnsupportedOperationException
+
+        try:
+            return self.spark.sql(query)
+        except UnsupportedOperationException as error:
+            raise self._unreadable(query) or error from error
+
+    def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
+        """Raises UsageError: Iceberg has a procedure for it."""
+        raise UsageError(
+            "this lake is Iceberg, which cleans up by itself",
+            hint="CALL lake.system.remove_orphan_files(table => 'namespace.table')",
+        )
+
+    def _unreadable(self, query: str) -> DataError | None:
+        """Why Spark cannot read a table of the query, if it cannot."""
+        session: Any = self.spark._jsparkSession
+        plan = str(session.sessionState().sqlParser().parsePlan(query))
+        for relation in re.findall(r"UnresolvedRelation \[(.*?)\]", plan):
+            parts = relation.split(", ")
+            name = ".".join(parts[1:] if parts[0] == self.name else parts)
+            with suppress(DriftlineError):
+                error = unreadable(name, self.table(name).load().schema)
+                if error is not None:
+                    return error
+        return None
