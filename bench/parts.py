@@ -55,7 +55,8 @@ def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], obj
         return sum(context.parallelize(parts, len(parts)).map(work).collect())
 
     def written() -> object:
-        return write_in_tasks(context, go, files, lambda name: str(scratch / name), uuid.uuid4().hex)
+        staging = str(scratch / uuid.uuid4().hex)
+        return write_in_tasks(context, go, files, staging, lambda file: str(scratch / Path(file.path).name))
 
     shares = list(go.shares)
     tables = iter(range(10**6))

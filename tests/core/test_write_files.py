@@ -13,7 +13,7 @@ import pytest
 from driftline.convert import arrow_schema
 from driftline.core.type_text import parse_type
 from driftline.core.types import Schema, Struct
-from driftline.write import FileSettings, WrittenFile, write_files
+from driftline.write import FilePlan, FileSettings, WrittenFile, write_files
 
 FULL, COUNTS, NONE, SHORT = "full", "counts", "none", "truncate(2)"
 
@@ -36,11 +36,9 @@ def written(
 ) -> list[WrittenFile]:
     types = arrow_schema(schema.struct)
     rows = [pa.RecordBatch.from_pylist(batch, schema=types) for batch in batches]
-    paths = [str(folder / f"{i}.parquet") for i in range(3)]
     target = sizes.pop("target", 2**30)
-    modes = dict.fromkeys(ids(schema).values(), mode)
-    settings = FileSettings(**sizes)
-    return list(write_files(paths, lambda path: pa.OSFile(path, "wb"), rows, schema, modes, settings, target))
+    plan = FilePlan(schema, dict.fromkeys(ids(schema).values(), mode), FileSettings(**sizes), target)
+    return list(write_files(rows, plan, lambda number: folder / f"{number}.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -103,11 +101,11 @@ def test_batches_are_gathered_to_row_groups(tmp_path: Path) -> None:
     assert file.metrics.upper[1] == (99).to_bytes(8, "little")
 
 
-def test_a_file_ends_at_its_size_and_the_last_name_takes_the_rest(tmp_path: Path) -> None:
-    batches = [[{"a": i}] for i in range(10)]
+def test_a_file_ends_at_its_size(tmp_path: Path) -> None:
+    batches = [[{"a": i}] for i in range(3)]
     files = written(tmp_path, schema_of("a: long"), batches, target=1, row_group=1)
-    assert [file.rows for file in files] == [1, 1, 8]
-    assert [row["a"] for file in files for row in pq.read_table(file.path).to_pylist()] == list(range(10))
+    assert [file.rows for file in files] == [1, 1, 1]
+    assert [row["a"] for file in files for row in pq.read_table(file.path).to_pylist()] == list(range(3))
 
 
 def test_no_rows_no_file(tmp_path: Path) -> None:

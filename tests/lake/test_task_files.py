@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
 
-from driftline import Lake
+from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.types import Schema
+from driftline.formats.ducklake import transaction as ducklake_transaction
+from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.gateway import items
-from driftline.write import FileSettings, write_files
+from driftline.write import FilePlan, FileSettings, write_files
+from lake.formats import declare
 
 COLUMNS = """id bigint, i int, b boolean, f float, d double, s string, bin binary, dt date, ts timestamp, tn timestamp_ntz,
     d9 decimal(9,2), d18 decimal(18,4), d38 decimal(38,18), st struct<a: int, t: string, l: array<int>, n: struct<z: double>>,
@@ -46,19 +51,12 @@ def test_metrics_are_those_of_icebergs_own_writer(lake: Lake, spark: SparkSessio
     table = lake.table(table_name).format
     java, schema, jvm = table.java(), table.load().schema, spark._jvm
     (theirs,) = items(java.currentSnapshot().addedDataFiles(java.io()))
-    path = str(theirs.location()).replace(".parquet", "-other.parquet")
+    path = Path(str(theirs.location()).replace(".parquet", "-other.parquet"))
     rows = pa.Table.from_pylist(
         pq.read_table(theirs.location()).to_pylist(), schema=arrow_schema(schema.struct)
     )
-    (file,) = write_files(
-        [path],
-        lambda p: pa.OSFile(p, "wb"),
-        rows.to_batches(),
-        schema,
-        modes_of(jvm, java, schema),
-        FileSettings(),
-        2**30,
-    )
+    plan = FilePlan(schema, modes_of(jvm, java, schema), FileSettings(), 2**30)
+    (file,) = write_files(rows.to_batches(), plan, lambda _: path)
     ours = data_file(jvm, java.spec(), file)
     wanted, got = (told(jvm, java, one) for one in (theirs, ours))
     assert wanted["column-sizes"].keys() == got["column-sizes"].keys()
@@ -80,6 +78,10 @@ def told(jvm: Any, java: Any, file: Any) -> dict[str, Any]:
     }
 
 
+# Python workers have not the folder in which the tests' own modules lie.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
 @dataclass(frozen=True)
 class Tasks:
     """Two tasks with some rows each; ``broken``: the second one fails after its first rows."""
@@ -96,6 +98,39 @@ class Tasks:
                 raise ValueError("no more rows")
 
 
+ROWS_OF_TASKS = [(a, "x") for a in (0, 1, 2, 10, 11, 12)]
+
+
+def rows_in(table: Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in table.read().select("a", "b").collect())
+
+
+def files_of(lake: Lake, table: Table) -> set[Path]:
+    """All files in the table's folder, whosoever they are."""
+    place = lake.ducklake.data if lake.ducklake else str(table.format.java().location())
+    folder = Path(place.removeprefix("file:"), *(table.name.split(".") if lake.ducklake else ()))
+    return {file for file in folder.rglob("*") if file.is_file() and "metadata" not in file.parts}
+
+
+@pytest.fixture
+def by_tasks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's own writer has no part in it."""
+    for module in (iceberg_transaction, ducklake_transaction):
+        monkeypatch.setattr(module, "frame", lambda *_: None)
+
+
+@pytest.mark.usefixtures("by_tasks_alone")
+def test_tasks_write_files(either: Lake, table_name: str) -> None:
+    table = either.table(table_name)
+    declare(table, "a bigint, b string")
+    for batch in (1, 2):
+        transaction = table.format.transaction(table.format.load(), pinned=True)
+        assert transaction.write(Tasks(transaction.schema), {"driftline.batch": str(batch)}) == 6
+        transaction.commit()
+        assert len(files_of(either, table)) == 2 * batch
+    assert rows_in(table) == sorted(ROWS_OF_TASKS * 2)
+
+
 @pytest.mark.parametrize(
     ("layout", "files"),
     [
@@ -110,12 +145,11 @@ class Tasks:
 def test_each_table_gets_its_rows(lake: Lake, table_name: str, layout: str, files: set[str]) -> None:
     lake.sql("create namespace if not exists lake.t")
     lake.sql(f"create table lake.{table_name} (a bigint, b string) using iceberg {layout}")
-    table = lake.table(table_name).format
-    transaction = table.transaction(table.load(), pinned=True)
+    table = lake.table(table_name)
+    transaction = table.format.transaction(table.format.load(), pinned=True)
     assert transaction.write(Tasks(transaction.schema), {"driftline.batch": "one"}) == 6
     transaction.commit()
-    rows = lake.sql(f"select a, b from lake.{table_name} order by a").collect()
-    assert [tuple(row) for row in rows] == [(a, "x") for a in (0, 1, 2, 10, 11, 12)]
+    assert rows_in(table) == ROWS_OF_TASKS
     kinds = lake.sql(f"select distinct lower(file_format) from lake.{table_name}.files").collect()
     assert {row[0] for row in kinds} == files
     (summary,) = lake.sql(f"select summary from lake.{table_name}.snapshots").head()
@@ -123,14 +157,140 @@ def test_each_table_gets_its_rows(lake: Lake, table_name: str, layout: str, file
     assert summary["added-records"] == "6"
 
 
-def test_tasks_that_fail_leave_no_file(lake: Lake, table_name: str) -> None:
+SPECS = [
+    "id",
+    "s, b",
+    "dt",
+    "ts",
+    "tn",
+    "d9, d38",
+    "bin",
+    "years(ts), bucket(5, s)",
+    "months(tn), truncate(4, s)",
+    "days(ts)",
+    "hours(ts), truncate(10, d9)",
+    "days(dt), bucket(3, d38)",
+    "truncate(3, i), st.a",
+]
+
+
+@dataclass(frozen=True)
+class TypedTasks:
+    """Two tasks, each with some rows of all types."""
+
+    rows_of: tuple[pa.Table, pa.Table]
+    sizes: tuple[int, ...] = (1, 1)
+
+    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+        yield from self.rows_of[task].to_batches()
+
+
+def typed_rows(spark: SparkSession, table: str) -> DataFrame:
+    """Rows of all types, as the empty table has them, in one partition of Spark's."""
+    empty = spark.table(table)
+    return empty.union(spark.sql(f"select * from values {ROWS}").toDF(*empty.columns)).coalesce(1)
+
+
+@pytest.mark.usefixtures("by_tasks_alone")
+@pytest.mark.parametrize("spec", SPECS)
+def test_partitions_are_those_of_icebergs_own_writer(
+    lake: Lake, spark: SparkSession, table_name: str, spec: str
+) -> None:
     lake.sql("create namespace if not exists lake.t")
-    lake.sql(f"create table lake.{table_name} (a bigint, b string) using iceberg")
-    table = lake.table(table_name).format
-    transaction = table.transaction(table.load(), pinned=True)
+    for name in ("theirs", "ours"):
+        lake.sql(f"create table lake.{table_name}_{name} ({COLUMNS}) using iceberg partitioned by ({spec})")
+    typed = typed_rows(spark, f"lake.{table_name}_ours")
+    typed.writeTo(f"lake.{table_name}_theirs").append()
+    typed.writeTo(f"lake.{table_name}_theirs").append()
+    table = lake.table(f"{table_name}_ours")
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    schema = arrow_schema(transaction.schema.struct)
+    rows = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=schema)
+    assert transaction.write(TypedTasks((rows, rows)), {}) == 6
+    transaction.commit()
+    theirs, ours = (
+        sorted(
+            (row.place, row.partition, row.id)
+            for row in lake.sql(
+                f"select id, regexp_extract(_file, '/data/(.*/)', 1) place, cast(_partition as string) partition "
+                f"from lake.{table_name}_{name}"
+            ).collect()
+        )
+        for name in ("theirs", "ours")
+    )
+    assert ours == theirs
+    for value in (1, 5):
+        assert lake.sql(f"select * from lake.{table_name}_ours where id = {value}").count() == 2
+
+
+@pytest.mark.usefixtures("by_tasks_alone")
+@pytest.mark.parametrize(
+    "order", ["f desc nulls last, id", "truncate(2, s) asc nulls first, dt desc", "bucket(4, id), tn"]
+)
+@pytest.mark.parametrize("spec", ["", "partitioned by (bucket(2, id))"])
+def test_files_are_sorted_as_by_icebergs_own_writer(
+    lake: Lake, spark: SparkSession, table_name: str, order: str, spec: str
+) -> None:
+    lake.sql("create namespace if not exists lake.t")
+    for name in ("theirs", "ours"):
+        lake.sql(f"create table lake.{table_name}_{name} ({COLUMNS}) using iceberg {spec}")
+        lake.sql(f"alter table lake.{table_name}_{name} write ordered by {order}")
+    typed = typed_rows(spark, f"lake.{table_name}_ours")
+    typed.writeTo(f"lake.{table_name}_theirs").append()
+    table = lake.table(f"{table_name}_ours")
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    rows = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=arrow_schema(transaction.schema.struct))
+    transaction.write(TypedTasks((rows.slice(0, 2), rows.slice(2))), {})
+    transaction.commit()
+    theirs, ours = (
+        sorted(
+            (
+                str(row.partition) if spec else "",
+                row.sort_order_id,
+                pq.read_table(row.file_path, columns=["id"])["id"].to_pylist(),
+            )
+            for row in lake.sql(f"select * from lake.{table_name}_{name}.files").collect()
+        )
+        for name in ("theirs", "ours")
+    )
+    assert ours == theirs
+
+
+def test_tasks_that_fail_leave_no_file(either: Lake, table_name: str) -> None:
+    table = either.table(table_name)
+    declare(table, "a bigint, b string")
+    before = table.format.load()
+    transaction = table.format.transaction(before, pinned=True)
     with pytest.raises(Exception, match="no more rows"):
         transaction.write(Tasks(transaction.schema, broken=True), {})
     transaction.abandon()
-    folder = Path(str(table.java().location()).removeprefix("file:"))
-    assert not list(folder.rglob("*.parquet"))
-    assert table.load().snapshot is None
+    assert files_of(either, table) == set()
+    assert table.format.load() == before
+
+
+def test_what_is_given_up_leaves_no_file(either: Lake, table_name: str) -> None:
+    table = either.table(table_name)
+    declare(table, "a bigint, b string")
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction.write(Tasks(transaction.schema), {})
+    assert len(files_of(either, table)) == 2
+    transaction.abandon()
+    assert files_of(either, table) == set()
+
+
+def test_statistics_of_ducklake_are_those_that_duckdb_finds(ducklake: Lake, table_name: str) -> None:
+    table = ducklake.table(table_name)
+    declare(table, "a bigint, b string")
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction.write(Tasks(transaction.schema), {})
+    transaction.commit()
+    assert ducklake.ducklake is not None
+    known = table.format.load().table.id
+    stats = ducklake.ducklake.read(
+        lambda c: c.rows(
+            "SELECT column_id, value_count, null_count, min_value, max_value FROM meta.ducklake_file_column_stats "
+            "WHERE table_id = ? ORDER BY 1, 4",
+            [known],
+        )
+    )
+    assert stats == [(1, 3, 0, "0", "2"), (1, 3, 0, "10", "12"), (2, 3, 0, "x", "x"), (2, 3, 0, "x", "x")]

@@ -1,6 +1,18 @@
 """Data files of a table, written in tasks; what the commit needs to know of each comes back."""
 
-from driftline.write.parquet import FileSettings, WrittenFile, write_files
-from driftline.write.tasks import FilePlan, RowTasks, write_in_tasks
+from driftline.write.dealing import Dealing
+from driftline.write.keys import Key
+from driftline.write.parquet import FilePlan, FileSettings, WrittenFile, write_files
+from driftline.write.tasks import RowTasks, local, write_in_tasks
 
-__all__ = ["FilePlan", "FileSettings", "RowTasks", "WrittenFile", "write_files", "write_in_tasks"]
+__all__ = [
+    "Dealing",
+    "FilePlan",
+    "FileSettings",
+    "Key",
+    "RowTasks",
+    "WrittenFile",
+    "local",
+    "write_files",
+    "write_in_tasks",
+]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ import pyarrow.parquet as pq
 from driftline.convert.types import arrow_schema
 from driftline.core.schema_json import to_json
 from driftline.core.types import Schema
+from driftline.write.dealing import Dealing, Partition
 from driftline.write.metrics import Metrics, MetricsCollector
 
 _PREFIX = "write.parquet."
@@ -47,55 +50,69 @@ class FileSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FilePlan:
+    """How tasks write the files of a table.
+
+    ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends; ``dealing``: by what rows
+    are parted and sorted.
+    """
+
+    schema: Schema
+    modes: Mapping[int, str]
+    settings: FileSettings
+    target: int
+    dealing: Dealing = field(default_factory=Dealing)
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What a commit needs to know of a file. ``size``: bytes; ``split_offsets``: where its row groups begin."""
+    """What a commit needs to know of a file. ``size``: bytes; ``split_offsets``: where its row groups begin; ``partition``:
+    the value of each partition key."""
 
     path: str
     size: int
     rows: int
     split_offsets: tuple[int, ...] = ()
     metrics: Metrics = field(default_factory=Metrics)
+    partition: Partition = ()
 
 
 def write_files(
-    paths: Sequence[str],
-    create: Callable[[str], Any],
-    batches: Iterable[pa.RecordBatch],
-    schema: Schema,
-    modes: Mapping[int, str],
-    settings: FileSettings,
-    target: int,
+    batches: Iterable[pa.RecordBatch], plan: FilePlan, path_of: Callable[[int], Path]
 ) -> Iterator[WrittenFile]:
-    """Writes rows of the table's ``schema`` into files of about ``target`` bytes; none where there are no rows.
+    """Writes rows with the columns of the plan into files of about its target size; none where there are no rows.
 
-    ``paths``: their names in order, of which the last takes whatever is left; ``create``: opens a file for writing;
-    ``modes``: the metrics of each column by its id.
+    ``path_of``: the path of each file by its number, from 1.
     """
-    names = iter(paths)
+    numbers = count(1)
     writer: _Writer | None = None
-    for batch in batches:
-        if batch.num_rows:
-            if writer is None or (writer.size >= target and writer.path != paths[-1]):
-                if writer is not None:
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                if writer is not None and writer.size >= plan.target:
                     yield writer.close()
-                path = next(names)
-                writer = _Writer(path, create(path), schema, modes, settings)
-            writer.write(batch)
-    if writer is not None:
-        yield writer.close()
+                    writer = None
+                writer = writer or _Writer(path_of(next(numbers)), plan)
+                writer.write(batch)
+        if writer is not None:
+            yield writer.close()
+    except BaseException:
+        if writer is not None:
+            writer.abandon()
+        raise
 
 
 class _Writer:
     """One file. Batches are gathered to row groups: each write of its own would be one."""
 
-    def __init__(
-        self, path: str, file: Any, schema: Schema, modes: Mapping[int, str], settings: FileSettings
-    ) -> None:
-        self.path, self._file, self._settings = path, file, settings
-        self._collector = MetricsCollector(schema.struct, modes)
+    def __init__(self, path: Path, plan: FilePlan) -> None:
+        settings = plan.settings
+        self._path, self._row_group = str(path), settings.row_group
+        self._file = pa.OSFile(self._path, "wb")
+        self._collector = MetricsCollector(plan.schema.struct, plan.modes)
         self._writer = pq.ParquetWriter(
-            file,
-            arrow_schema(schema.struct),
+            self._file,
+            arrow_schema(plan.schema.struct),
             compression=_CODECS.get(settings.codec, settings.codec),
             compression_level=settings.level,
             data_page_size=settings.page,
@@ -103,7 +120,7 @@ class _Writer:
             store_decimal_as_integer=True,
             store_schema=False,
         )
-        self._writer.add_key_value_metadata({"iceberg.schema": json.dumps(to_json(schema))})
+        self._writer.add_key_value_metadata({"iceberg.schema": json.dumps(to_json(plan.schema))})
         self._gathered: list[pa.RecordBatch] = []
         self._bytes = 0
 
@@ -116,7 +133,7 @@ class _Writer:
         self._collector.feed(batch)
         self._gathered.append(batch)
         self._bytes += batch.nbytes
-        if self._bytes >= self._settings.row_group:
+        if self._bytes >= self._row_group:
             self._flush()
 
     def close(self) -> WrittenFile:
@@ -127,7 +144,12 @@ class _Writer:
         self._file.close()
         footer = self._writer.writer.metadata
         offsets = tuple(_start(footer.row_group(i)) for i in range(footer.num_row_groups))
-        return WrittenFile(self.path, size, footer.num_rows, offsets, self._collector.result(footer))
+        return WrittenFile(self._path, size, footer.num_rows, offsets, self._collector.result(footer))
+
+    def abandon(self) -> None:
+        """Lets go of the file, which is not whole: a deleted one takes room for as long as it is open."""
+        self._writer.is_open = False
+        self._file.close()
 
     def _flush(self) -> None:
         if self._gathered:

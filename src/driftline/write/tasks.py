@@ -1,19 +1,26 @@
-"""Tasks that write data files: each writes its rows where the driver told it to, and returns what the commit needs."""
+"""Tasks that write data files: each writes its rows into a folder apart, out of which the driver takes whole files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from shutil import move, rmtree
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from driftline.core.types import Schema
-from driftline.write.parquet import FileSettings, WrittenFile, write_files
+from driftline.errors import SetupError
+from driftline.write.dealing import Dealing, Part, Slice
+from driftline.write.parquet import FilePlan, WrittenFile, write_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
+
+T = TypeVar("T")
 
 
 class RowTasks(Protocol):
@@ -29,39 +36,24 @@ class RowTasks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FilePlan:
-    """How tasks write. ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends."""
-
-    schema: Schema
-    modes: Mapping[int, str]
-    settings: FileSettings
-    target: int
-
-
-ATTEMPTS = 8  # of one task, for which there are names
-
-
 def write_in_tasks(
-    context: SparkContext, tasks: RowTasks, plan: FilePlan, location: Callable[[str], str], batch: str
+    context: SparkContext, tasks: RowTasks, plan: FilePlan, staging: str, place: Callable[[WrittenFile], str]
 ) -> list[WrittenFile]:
-    """Runs the tasks; returns the files that they wrote.
+    """Runs the tasks; returns the files that they wrote, each in its place in the table.
 
-    ``location``: the place of a file of this name. Whatever else was written, by attempts that failed, is deleted; after
-    an error all of it.
+    ``staging``: a folder of this batch alone, on the table's file system; ``place``: where a file belongs.
+    Attempts that failed, were repeated or are late leave nothing behind, and after an error there is no file at all.
+    Raises SetupError where a task does not see the folder.
     """
-    names = [_names(location, batch, task, size // plan.target + 1) for task, size in enumerate(tasks.sizes)]
-    written: list[WrittenFile] = []
-    try:
-        rdd = context.parallelize(list(enumerate(names)), len(names))
-        for files in rdd.map(partial(_run, tasks, plan)).collect():
-            written += files
-    finally:
-        committed = {file.path for file in written}
-        for path in (path for task in names for attempt in task for path in attempt):
-            if path not in committed:
-                local(path).unlink(missing_ok=True)
-    return written
+    with _folder(local(staging)) as folder:
+        numbers, dealing = range(len(tasks.sizes)), plan.dealing
+        if not (dealing.partition or dealing.sort):
+            return _placed(_run(context, partial(_write, tasks, plan, folder), numbers), place)
+        if len(numbers) == 1:
+            return _placed(_run(context, partial(_write_alone, tasks, plan, folder), numbers), place)
+        slices = _run(context, partial(_deal, tasks, dealing, folder), numbers)
+        shares = enumerate(dealing.parts(slices, context.defaultParallelism))
+        return _placed(_run(context, partial(_write_parts, plan, folder), list(shares)), place)
 
 
 def local(path: str) -> Path:
@@ -69,31 +61,81 @@ def local(path: str) -> Path:
     return Path(path.removeprefix("file://").removeprefix("file:"))
 
 
-def _names(location: Callable[[str], str], batch: str, task: int, files: int) -> list[list[str]]:
-    """The names of a task's files, by attempt."""
+@contextmanager
+def _folder(path: Path) -> Iterator[Path]:
+    """A folder for as long as the tasks run."""
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        # By another name no late attempt of a task finds it, and makes a file while it is emptied.
+        rmtree(path.rename(path.with_suffix(".gone")), ignore_errors=True)
+
+
+def _placed(files: Sequence[WrittenFile], place: Callable[[WrittenFile], str]) -> list[WrittenFile]:
+    placed: list[WrittenFile] = []
+    try:
+        for file in files:
+            placed.append(replace(file, path=place(file)))
+            target = local(placed[-1].path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            move(file.path, target)
+    except BaseException:
+        for file in placed:
+            local(file.path).unlink(missing_ok=True)
+        raise
+    return placed
+
+
+def _run(context: SparkContext, work: Callable[[Any], list[T]], shares: Sequence[Any]) -> list[T]:
+    """What the tasks return, one for each share."""
+    found = context.parallelize(shares, len(shares)).map(work).collect() if shares else []
+    return [one for part in found for one in part]
+
+
+def _write(tasks: RowTasks, plan: FilePlan, folder: Path, task: int) -> list[WrittenFile]:
+    """In a task: writes its rows as data files."""
+    return list(write_files(tasks.rows(task), plan, _path_of(folder, task)))
+
+
+def _write_alone(tasks: RowTasks, plan: FilePlan, folder: Path, task: int) -> list[WrittenFile]:
+    """In the only task: both rounds."""
+    shares = plan.dealing.parts(_deal(tasks, plan.dealing, folder, task), 1)
+    return _write_parts(plan, folder, (task, [part for share in shares for part in share]))
+
+
+def _deal(tasks: RowTasks, dealing: Dealing, folder: Path, task: int) -> list[Slice]:
+    """In a task of the first round: writes its rows in slices."""
+    return dealing.deal(tasks.rows(task), folder / f"{task}-{_attempt(folder)}.arrow")
+
+
+def _write_parts(plan: FilePlan, folder: Path, share: tuple[int, list[Part]]) -> list[WrittenFile]:
+    """In a task of the second round: writes its parts as data files."""
+    task, parts = share
+    numbers, path_of = count(1), _path_of(folder, task)
     return [
-        [location(f"{task:05d}-{attempt}-{batch}-{number:05d}.parquet") for number in range(1, files + 1)]
-        for attempt in range(ATTEMPTS)
+        replace(file, partition=part.partition)
+        for part in parts
+        for file in write_files(plan.dealing.rows(part), plan, lambda _: path_of(next(numbers)))
     ]
 
 
-def _run(tasks: RowTasks, plan: FilePlan, share: tuple[int, Sequence[Sequence[str]]]) -> list[WrittenFile]:
-    """In a task: writes its rows."""
+def _path_of(folder: Path, task: int) -> Callable[[int], Path]:
+    """The names of a task's files, by number: no other attempt has the same."""
+    attempt = _attempt(folder)
+    return lambda number: folder / f"{task:05d}-{attempt}-{folder.name}-{number:05d}.parquet"
+
+
+def _attempt(folder: Path) -> int:
+    """A number that no other attempt of any task has; begins it."""
     import pyarrow as pa
     from pyspark import TaskContext
 
     pa.set_cpu_count(1)
+    if not folder.is_dir():
+        raise SetupError(
+            f"a task on {socket.gethostname()} does not see the folder {folder}",
+            hint="the table's location must be one that all workers share",
+        )
     context = TaskContext.get()
-    task, attempts = share
-    names = attempts[context.attemptNumber() if context is not None else 0]
-    return list(
-        write_files(names, _create, tasks.rows(task), plan.schema, plan.modes, plan.settings, plan.target)
-    )
-
-
-def _create(path: str) -> pa.NativeFile:
-    import pyarrow as pa
-
-    file = local(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return pa.OSFile(str(file), "wb")
+    return context.taskAttemptId() if context is not None else 0

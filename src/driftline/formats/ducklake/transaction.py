@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -19,10 +19,11 @@ from driftline.formats.base import Moved, State
 from driftline.formats.ducklake.catalog import UnknownError
 from driftline.formats.ducklake.commit import commit
 from driftline.formats.ducklake.evaluate import values_of, with_values
-from driftline.formats.ducklake.files import removed
+from driftline.formats.ducklake.files import DataFile, removed
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState
+from driftline.formats.ducklake.task_files import write_tasks
 from driftline.formats.ducklake.write import write
 from driftline.route.sql import no_value
 from driftline.write.frame import frame
@@ -97,6 +98,9 @@ class DuckLakeTransaction:
         except (PySparkException, Py4JError) as error:
             self._without_value(error)
             raise
+        return self._wrote(files, summary)
+
+    def _wrote(self, files: Sequence[DataFile], summary: Mapping[str, str]) -> int:
         self._summary = {**self._summary, **summary}
         self._wanted.files += files
         return sum(file.rows for file in files)
@@ -111,9 +115,14 @@ class DuckLakeTransaction:
                 ) from error
 
     def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int | None:
-        """Writes the rows of the tasks, by Spark's writer; None where that cannot take them."""
-        rows = frame(self.table.spark, tasks, self.schema.struct)
-        return None if rows is None else self.append(rows, summary)
+        """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants that; returns how many
+        rows were written, None where neither can be, and nothing was."""
+        spark, wanted = self.table.spark, self._wanted
+        files = write_tasks(spark, tasks, self.schema, wanted.keys, wanted.folder, self.table.name)
+        if files is None:
+            rows = frame(spark, tasks, self.schema.struct)
+            return None if rows is None else self.append(rows, summary)
+        return self._wrote(files, summary)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows in place of all that are there; returns how many."""

@@ -47,7 +47,7 @@ def write(
     files = [with_partition(file, keys) for file in found if file.rows]
     if len(files) < len(found) and not files:
         removed(spark, path)
-    _required(files, schema, name)
+    check_required(files, schema, name)
     return [_placed(spark, file, schema, keys, table) for file in files] if helpers else files
 
 
@@ -99,7 +99,7 @@ def _bare(type_: Any) -> Any:
     return [_bare(v) for v in type_] if isinstance(type_, list) else type_
 
 
-def _required(files: list[DataFile], schema: Schema, name: str) -> None:
+def check_required(files: Sequence[DataFile], schema: Schema, name: str) -> None:
     """That required columns have no nulls, as DuckLake leaves that to who writes."""
     for field in schema.struct.fields:
         if field.required and isinstance(field.type, Primitive):
@@ -113,7 +113,7 @@ def _required(files: list[DataFile], schema: Schema, name: str) -> None:
 
 
 def spark_struct(struct: Struct, where: str) -> StructType:
-    """The struct as Spark has it, with the field ids. All is nullable: `_required` looks after the rest."""
+    """The struct as Spark has it, with the field ids. All is nullable: `check_required` looks after the rest."""
     from pyspark.sql.types import StructType
 
     return StructType([_field(f, where) for f in struct.fields])

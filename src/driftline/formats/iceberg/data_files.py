@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from driftline.core.types import Primitive, Schema, Type, children
 from driftline.formats.iceberg.gateway import java_type
-from driftline.write import WrittenFile
+from driftline.write import Key, WrittenFile
 
 
-def data_file(jvm: Any, spec: Any, file: WrittenFile, sort_order: int = 0) -> Any:
-    """Java's data file of an unpartitioned table. ``spec``: the table's partition spec, as Java has it;
+def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), sort_order: int = 0) -> Any:
+    """Java's data file of a written one. ``spec``: the table's partition spec, as Java has it; ``keys``: its fields;
     ``sort_order``: the id of the order in which the file's rows are."""
     parser = java_type(jvm, "org.apache.iceberg.ContentFileParser")
     specs = jvm.java.util.HashMap()
@@ -19,7 +22,7 @@ def data_file(jvm: Any, spec: Any, file: WrittenFile, sort_order: int = 0) -> An
     node = (
         java_type(jvm, "org.apache.iceberg.util.JsonUtil")
         .mapper()
-        .readTree(_json(file, spec.specId(), sort_order))
+        .readTree(_json(file, spec.specId(), keys, sort_order))
     )
     return parser.fromJson(node, specs)
 
@@ -39,7 +42,7 @@ def modes_of(jvm: Any, table: Any, schema: Schema) -> dict[int, str]:
     return out
 
 
-def _json(file: WrittenFile, spec: int, sort_order: int) -> str:
+def _json(file: WrittenFile, spec: int, keys: Sequence[Key], sort_order: int) -> str:
     metrics = file.metrics
     return json.dumps(
         {
@@ -47,7 +50,7 @@ def _json(file: WrittenFile, spec: int, sort_order: int) -> str:
             "content": "data",
             "file-path": file.path,
             "file-format": "parquet",
-            "partition": [],
+            "partition": [_partition_value(k, value) for k, value in zip(keys, file.partition, strict=True)],
             "file-size-in-bytes": file.size,
             "record-count": file.rows,
             "column-sizes": _by_id(metrics.sizes),
@@ -64,3 +67,28 @@ def _json(file: WrittenFile, spec: int, sort_order: int) -> str:
 
 def _by_id(values: dict[int, Any]) -> dict[str, list[Any]]:
     return {"keys": list(values), "values": list(values.values())}
+
+
+def _partition_value(key: Key, value: Any) -> Any:
+    """A partition value as Iceberg's JSON has it (Iceberg spec, appendix D)."""
+    kind = {"identity": key.type.name, "truncate": key.type.name, "day": "date"}.get(key.transform.name)
+    if value is None:
+        return None
+    match kind:
+        case "date":
+            return _moment(np.int64(value).astype("datetime64[D]"))
+        case "timestamp_ntz":
+            return _moment(np.int64(value).astype("datetime64[us]"))
+        case "timestamp":
+            return _moment(np.int64(value).astype("datetime64[us]")) + "+00:00"
+        case "decimal":
+            return format(value, "f")
+        case "binary":
+            return value.hex().upper()
+        case _:
+            return value
+
+
+def _moment(value: Any) -> str:
+    text = str(value)
+    return text if text.startswith("-") or text.index("-") == 4 else f"+{text}"

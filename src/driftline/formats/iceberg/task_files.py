@@ -2,33 +2,64 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.types import Schema
-from driftline.formats.iceberg.data_files import modes_of
-from driftline.formats.iceberg.gateway import text_map
-from driftline.write import FilePlan, FileSettings
+from driftline.core.layout import Transform
+from driftline.core.types import UNKNOWN, Primitive, Schema
+from driftline.formats.iceberg.data_files import data_file, modes_of
+from driftline.formats.iceberg.definition import partition_fields, sort_fields
+from driftline.formats.iceberg.gateway import java_type, text_map
+from driftline.write import Dealing, FilePlan, FileSettings, Key, WrittenFile, write_in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from driftline.write import RowTasks
+
 _TARGET = 512 * 2**20  # bytes of a file, where the table does not say
 _GATHERED = 128 * 2**20  # bytes of rows in memory that make a row group
 _SESSION = "spark.sql.iceberg."  # settings of a session that come before the table's own
+_WITH_VOID = 2  # the format version in whose specs all fields stand
 # What only Iceberg's own writer knows how to do.
 _UNKNOWN = ("write.parquet.bloom-filter-", "encryption.", "write.wap.enabled")
 
 
-def file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | None:
+def write_tasks(spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks) -> list[Any] | None:
+    """Has the tasks write files of a Java ``table`` that has this ``schema``; returns them as Java has them.
+
+    None where Spark's own writer has to, and nothing was written.
+    """
+    plan = _file_plan(spark, table, schema)
+    if plan is None:
+        return None
+    locations, spec, order = table.locationProvider(), table.spec(), int(table.sortOrder().orderId())
+
+    def as_java(file: WrittenFile) -> Any:
+        return data_file(spark._jvm, spec, file, plan.dealing.partition, order)
+
+    def place(file: WrittenFile) -> str:
+        name = Path(file.path).name
+        if not file.partition:
+            return str(locations.newDataLocation(name))
+        return str(locations.newDataLocation(spec, as_java(file).partition(), name))
+
+    staging = str(locations.newDataLocation(uuid.uuid4().hex))
+    return [as_java(file) for file in write_in_tasks(spark.sparkContext, tasks, plan, staging, place)]
+
+
+def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | None:
     """How tasks write files of a Java ``table``; None where Spark's own writer has to.
 
-    That is so for tables whose rows are dealt out or sorted first, for other file formats, and for places and settings
-    that a task does not know.
+    That is so for other file formats, and for keys, places and settings that a task does not know.
     """
     properties = text_map(spark._jvm, table.properties())
+    dealing = _dealing(spark._jvm, table, schema)
     if not (
-        table.spec().isUnpartitioned()
-        and table.sortOrder().isUnsorted()
+        all(key.parts for key in dealing.partition)
+        and all(key.sorts for key in dealing.sort)
         and properties.get("write.format.default", "parquet").lower() == "parquet"
         and _is_local(str(table.locationProvider().newDataLocation("f")))
         and not any(key.startswith(_UNKNOWN) for key in properties)
@@ -36,8 +67,28 @@ def file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | Non
     ):
         return None
     target = int(properties.get("write.target-file-size-bytes", _TARGET))
-    return FilePlan(
-        schema, modes_of(spark._jvm, table, schema), FileSettings.of(properties, _GATHERED), target
+    modes, settings = modes_of(spark._jvm, table, schema), FileSettings.of(properties, _GATHERED)
+    return FilePlan(schema, modes, settings, target, dealing)
+
+
+def _dealing(jvm: Any, table: Any, schema: Schema) -> Dealing:
+    """The keys of the table's partition spec and of its sort order."""
+    columns = {f.id: (path, f.type) for path, f in schema.walk()}
+
+    def key(source: int, transform: Transform, *, descending: bool = False, nulls_first: bool = True) -> Key:
+        # The column of a void field may be gone.
+        path, type_ = columns.get(source, ((), UNKNOWN))
+        primitive = type_ if isinstance(type_, Primitive) else UNKNOWN
+        return Key(path, primitive, transform, descending=descending, nulls_first=nulls_first)
+
+    spec = json.loads(java_type(jvm, "org.apache.iceberg.PartitionSpecParser").toJson(table.spec()))
+    order = json.loads(java_type(jvm, "org.apache.iceberg.SortOrderParser").toJson(table.sortOrder()))
+    return Dealing(
+        tuple(key(f.source, f.transform) for f in partition_fields(spec, _WITH_VOID)),
+        tuple(
+            key(f.source, f.transform, descending=f.descending, nulls_first=f.nulls_first)
+            for f in sort_fields(order)
+        ),
     )
 
 

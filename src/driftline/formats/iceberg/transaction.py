@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -17,15 +16,13 @@ from driftline.core.changes.refit import refits
 from driftline.core.types import Schema, Struct
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import Moved, State
-from driftline.formats.iceberg.data_files import data_file
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.task_files import file_plan
+from driftline.formats.iceberg.task_files import write_tasks
 from driftline.formats.iceberg.unread import check_left_out, fillable, left_out, taken_files, with_schema
 from driftline.formats.iceberg.upkeep import upkeep
-from driftline.write import write_in_tasks
 from driftline.write.frame import frame
 
 if TYPE_CHECKING:
@@ -136,21 +133,16 @@ class Transaction:
         rows were written, None where neither can be, and nothing was."""
         if self.row != self.schema.struct:
             return None
-        spark, table = self.table.spark, self._java.table()
-        plan = file_plan(spark, table, self.schema)
-        if plan is None:
+        spark = self.table.spark
+        written = write_tasks(spark, self._java.table(), self.schema, tasks)
+        if written is None:
             rows = frame(spark, tasks, self.schema.struct)
             return None if rows is None else self.append(rows, summary)
-        locations, context = table.locationProvider(), spark.sparkContext
-        files = write_in_tasks(
-            context, tasks, plan, lambda name: str(locations.newDataLocation(name)), uuid.uuid4().hex
-        )
-        spec = table.spec()
-        self._written += [data_file(self._jvm, spec, file) for file in files]
-        self._summary = {**summary, "spark.app.id": str(context.applicationId)}
-        if files:
+        self._written += written
+        self._summary = {**summary, "spark.app.id": str(spark.sparkContext.applicationId)}
+        if written:
             self._append_files()
-        return sum(file.rows for file in files)
+        return sum(int(file.recordCount()) for file in written)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows in place of all that the table holds; returns how many were written. The transaction
