@@ -69,13 +69,13 @@ class Converter:
         return self._rows(JsonRecords(records, self.settings.dates))
 
     def of_arrow(self, batch: pa.RecordBatch, struct: Struct, *, json: bool) -> pa.RecordBatch:
-        """Arrow columns as rows. ``struct``: the types of the columns, by key. ``json``: they were parsed from JSON, so
+        """Arrow columns as rows. ``struct``: the types of the columns, in their order, by key; `Declared` gives both.
+        ``json``: they were parsed from JSON, so
         that numbers are of one kind, and strings too.
 
         Raises Lost for a value that no column takes.
         """
-        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-        return self._rows(ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates))
+        return self._rows(ArrowRecords(batch.columns, struct, batch.num_rows, json, self.settings.dates))
 
     def _rows(self, records: Records) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(_columns(self.struct, self.route, records, ()), schema=self.schema)
@@ -149,20 +149,21 @@ def _maps(
     types: Mapping[int, Type], column_routes: Mapping[int, ColumnRoute], values: Values, path: Path
 ) -> dict[int, pa.Array]:
     """The map columns of a field: each value of a map stands in every column that it fits, under its key."""
-    below = {
-        i: column_route.value for i, column_route in column_routes.items() if column_route.value is not None
-    }
-    if not below:
-        return {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
-    first = next(iter(below.values()))
-    columns = tuple(column_route.columns[0] for column_route in below.values())
-    inner = [types[i].value for i in below]  # type: ignore[union-attr]
-    together = FieldRoute(first.key, first.shape, columns)
-    found = values.maps(together)
-    values_by_column = _fill(inner, columns, together, found.values, (*path, "value"))
-    out = {}
-    for i, items in zip(below, values_by_column, strict=True):
-        type_ = arrow_type(types[i])
-        array = pa.MapArray.from_arrays(found.offsets, found.keys, items, type=type_)
-        out[i] = values.scattered(array, found.numbers)
+    out = {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
+    by_key: dict[Type, dict[int, FieldRoute]] = {}
+    for i, column_route in column_routes.items():
+        if column_route.value is not None:
+            by_key.setdefault(types[i].key, {})[i] = column_route.value  # type: ignore[union-attr]
+    for key, below in by_key.items():
+        first = next(iter(below.values()))
+        columns = tuple(route.columns[0] for route in below.values())
+        together = FieldRoute(first.key, first.shape, columns)
+        found = values.maps(together, key)
+        if found is None:
+            continue
+        inner = [types[i].value for i in below]  # type: ignore[union-attr]
+        filled = _fill(inner, columns, together, found.values, (*path, "value"))
+        for i, items in zip(below, filled, strict=True):
+            array = pa.MapArray.from_arrays(found.offsets, found.keys, items, type=arrow_type(types[i]))
+            out[i] = values.scattered(array, found.numbers)
     return out

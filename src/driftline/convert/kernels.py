@@ -89,10 +89,11 @@ def _integer_float(values: pa.Array, source: Primitive, target: Primitive, unit:
     doubles = singles.astype(np.float64)
     exact = (doubles >= -(2.0**63)) & (doubles < 2.0**63)
     exact &= np.where(exact, doubles, 0).astype(np.int64) == numbers
-    return pa.array(singles, pa.float32(), mask=~exact | _nulls(values))
+    return pa.array(singles, pa.float32(), mask=~exact | nulls_of(values))
 
 
-def _nulls(values: pa.Array) -> NDArray[np.bool_]:
+def nulls_of(values: pa.Array) -> NDArray[np.bool_]:
+    """Which values are null."""
     nulls: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
     return nulls
 
@@ -146,13 +147,13 @@ def _long_timestamp(values: pa.Array, source: Primitive, target: Primitive, unit
         counted = counted & (numbers >= low) & (numbers <= high)
         micros = np.where(counted, numbers * np.where(counted, MICROS[name], 0), micros)
         valid |= counted
-    valid &= (micros >= _FIRST_MICROS) & (micros <= _LAST_MICROS) & ~_nulls(values)
+    valid &= (micros >= _FIRST_MICROS) & (micros <= _LAST_MICROS) & ~nulls_of(values)
     return pa.array(micros, pa.int64(), mask=~valid).cast(arrow_type(target))
 
 
 def _floor_divide(values: pa.Array, by: int) -> pa.Array:
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.array(numbers // by, pa.int64(), mask=_nulls(values))
+    return pa.array(numbers // by, pa.int64(), mask=nulls_of(values))
 
 
 # Values as text
@@ -160,15 +161,15 @@ def _floor_divide(values: pa.Array, by: int) -> pa.Array:
 
 def _moment_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
     text = values.cast(arrow_type(TIMESTAMP_NTZ)).cast(pa.string())
-    text = _without_zeros(pc.replace_substring(text, " ", "T", max_replacements=1))
+    text = without_zeros(pc.replace_substring(text, " ", "T", max_replacements=1))
     return pc.binary_join_element_wise(text, "Z", "") if source.name == "timestamp" else text
 
 
 def _time_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    return _without_zeros(values.cast(pa.string()))
+    return without_zeros(values.cast(pa.string()))
 
 
-def _without_zeros(text: pa.Array) -> pa.Array:
+def without_zeros(text: pa.Array) -> pa.Array:
     """Without the zeros that end a fraction of a second, and without a point that nothing follows."""
     text = pc.replace_substring_regex(text, r"(\.[0-9]*?)0+$", r"\1")
     return pc.replace_substring_regex(text, r"\.$", "")
@@ -176,10 +177,11 @@ def _without_zeros(text: pa.Array) -> pa.Array:
 
 def _decimal_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
     # Arrow writes small decimals with an exponent.
-    return pa.array([None if d is None else _plain(d) for d in values.to_pylist()], pa.string())
+    return pa.array([None if d is None else decimal_text(d) for d in values.to_pylist()], pa.string())
 
 
-def _plain(number: Decimal) -> str:
+def decimal_text(number: Decimal) -> str:
+    """A number's shortest text, without an exponent."""
     text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 

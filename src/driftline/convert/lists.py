@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in place of each leaf
 
@@ -172,16 +173,15 @@ def flattened(lists: pa.Array) -> pa.Array:
     return lists
 
 
-def numbered(lists: pa.Array) -> Shredded:
-    """Lists of uniform depth, taken apart; a leaf that is null is none."""
-    leaves = flattened(lists)
-    valid = leaves.is_valid().to_numpy(zero_copy_only=False)
-    numbers = pa.array(np.arange(len(leaves)), pa.int64(), mask=~valid)
+def numbered(lists: pa.Array, valid: NDArray[np.bool_]) -> Shredded:
+    """Lists of uniform depth, taken apart; a leaf is none where it is not ``valid``."""
+    total = len(valid)
+    numbers = pa.array(np.arange(total), pa.int64(), mask=~valid)
     type_: pa.DataType = pa.int64()
     depth, outer = 0, lists.type
     while pa.types.is_list(outer):
         type_, outer, depth = pa.list_(type_), outer.value_type, depth + 1
-    out = Shredded(relist(lists, numbers, type_).to_pylist(), leaves=[None] * len(leaves))
+    out = Shredded(relist(lists, numbers, type_).to_pylist(), leaves=[None] * total)
     out.dims = [out.dimension(tree) for tree in out.trees]
-    out.leaf_dims = [depth] * len(leaves)
+    out.leaf_dims = [depth] * total
     return out

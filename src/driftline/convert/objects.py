@@ -17,7 +17,7 @@ from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered
 from driftline.core.routes import ColumnRoute, FieldRoute
 from driftline.core.shape import RECORD, Base, MapOf
-from driftline.core.types import BINARY, BOOLEAN, LONG, STRING, Primitive
+from driftline.core.types import BINARY, BOOLEAN, LONG, STRING, Primitive, Type
 from driftline.observe.dates import declared_string_base
 from driftline.observe.numbers import base_of
 from driftline.observe.parse import Number
@@ -98,7 +98,9 @@ class JsonValues:
         ]
         return JsonRecords([apart.leaves[n] for n in taken], self._dates), taken  # type: ignore[misc]
 
-    def maps(self, route: FieldRoute) -> Maps:
+    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
+        if key != STRING:
+            return None
         objects = [self._apart.leaves[n] for n in self._objects]
         offsets = np.zeros(len(objects) + 1, np.int32)
         np.cumsum([len(o) for o in objects], out=offsets[1:])  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from driftline.core.routes import ColumnRoute, FieldRoute
 from driftline.core.shape import Base
-from driftline.core.types import Primitive
+from driftline.core.types import Primitive, Type
 
 Bases = Mapping["int | None", frozenset[Base]]  # what a column takes, by the dimension of the value
 Numbers = Sequence[int] | NDArray[Any]  # which leaves
@@ -45,8 +45,9 @@ class Values(Protocol):
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
         """The leaves that are records and that the column takes, and which they are."""
 
-    def maps(self, route: FieldRoute) -> Maps:
-        """The leaves that are maps; ``route``: how their values are routed."""
+    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
+        """The leaves that are maps with keys of this type, None if there can be none; ``route``: how their values are
+        routed."""
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
         """Leaves of these numbers in their places among all; null for the others."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from driftline.convert.declared import VOID, entries_of
+from driftline.convert.kernels import convert, converts
+from driftline.convert.lists import flattened
+from driftline.core.routes import facet_of
 from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
-from driftline.core.types import Map, Primitive, Struct, Type, peel
+from driftline.core.types import STRING, Map, Primitive, Struct, Type, peel
 from driftline.observe.numbers import EXACT
 from driftline.observe.observation import Observation, Tally
 from driftline.observe.sample import sample
 from driftline.observe.walk import UNKNOWN, Expect
 
-VOID = Primitive("void")
 _DAY = 86_400_000_000  # microseconds
 _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
 
@@ -25,7 +29,7 @@ class ArrowObserver:
     """Observes batches of columns against what a table has (``known``).
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column counts even
-    when it holds only nulls.
+    when it holds only nulls; where a key stands several times, that is said of its first type.
     """
 
     def __init__(self, struct: Struct, known: Expect, source: str) -> None:
@@ -40,8 +44,7 @@ class ArrowObserver:
         for f, column in zip(self._struct.fields, batch.columns, strict=True):
             if not f.name:
                 self._dropped['""'] += len(column) - column.null_count
-        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-        _mark_record(arrays, self._struct, self._shape, self._known)
+        _mark_record(batch.columns, self._struct, self._shape, self._known)
 
     def result(self) -> Observation:
         """What was observed so far."""
@@ -58,7 +61,7 @@ def shape_of(struct: Struct, place: Place) -> RecordShape:
     """
     out = RecordShape()
     for position, f in enumerate(struct.fields):
-        if f.name:
+        if f.name and f.name not in out.fields:
             out.fields[f.name] = _field_shape(f.type, Place(place.source, place.line, position))
     return out
 
@@ -84,43 +87,53 @@ def _field_shape(type_: Type, place: Place) -> FieldShape:
     return shape
 
 
-def _mark_record(arrays: dict[str, pa.Array], struct: Struct, shape: RecordShape, known: Expect) -> None:
-    for f in struct.fields:
-        if f.name:
-            below = known.fields.get(f.name, UNKNOWN)
-            _mark_field(arrays[f.name], f.type, shape.fields[f.name], below)
+def _mark_record(arrays: Sequence[pa.Array], struct: Struct, shape: RecordShape, known: Expect) -> None:
+    by_key: dict[str, list[tuple[Type, pa.Array]]] = {}
+    for f, array in zip(struct.fields, arrays, strict=True):
+        by_key.setdefault(f.name, []).append((f.type, array))
+    for key, columns in by_key.items():
+        if key:
+            below, seen = known.fields.get(key, UNKNOWN), shape.fields[key]
+            if below.required and _some_missing([array for _, array in columns]):
+                seen.missing = True
+            for type_, array in columns:
+                _mark_field(array, type_, seen, below)
     for key in known.required_keys:
         if key not in shape.fields:
             shape.fields[key] = FieldShape(Place(), absent=True, missing=True)
 
 
+def _some_missing(arrays: Sequence[pa.Array]) -> bool:
+    """Whether some record has a value in none of the columns."""
+    return bool(np.logical_and.reduce([array.is_null() for array in arrays]).any())
+
+
 def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: Expect) -> None:
-    if known.required and values.null_count:
-        shape.missing = True
-    dim, inner = peel(type_)
-    leaves = values
-    for _ in range(dim):
-        leaves = leaves.flatten()
-    leaves = leaves.drop_null()
+    inner = peel(type_)[1]
+    leaves = flattened(values).drop_null()
+    if not len(leaves):
+        return
+    facet = facet_of(type_)
+    if facet not in shape.facets and inner != VOID:
+        shape.facets.update(_field_shape(type_, shape.place).facets)
     match inner:
         case Struct(fields) if fields:
-            record = shape.facets[Facet(dim, RECORD)].record
+            record = shape.facets[facet].record
             assert record is not None
-            _mark_record({f.name: leaves.field(f.name) for f in fields}, inner, record, known)
-        case Map(key=Primitive() as key):
-            value = shape.facets[Facet(dim, MapOf(key))].value
+            _mark_record([leaves.field(i) for i in range(len(fields))], inner, record, known)
+        case Map():
+            value = shape.facets[facet].value
             assert value is not None
-            if len(leaves):
-                entries = slice(leaves.offsets[0].as_py(), leaves.offsets[-1].as_py())
-                _mark_field(leaves.items[entries], inner.value, value, known.value or UNKNOWN)
-        case Primitive() if inner != VOID and len(leaves):
-            _mark(leaves, inner, shape.facets[Facet(dim, inner)])
+            items = entries_of(leaves).flatten().field(1)
+            _mark_field(items, inner.value, value, known.value or UNKNOWN)
+        case Primitive() if inner != VOID:
+            _mark(leaves, inner, shape.facets[facet])
 
 
 def _mark(leaves: pa.Array, type_: Primitive, seen: Seen) -> None:
     """Marks what of a type's values other columns may not hold exactly."""
     if not seen.sample:
-        seen.sample = sample(str(leaves[0].as_py()))
+        seen.sample = sample(_text(leaves.slice(0, 1), type_))
     match type_.name:
         case "int" | "long":
             low, high = (bound.as_py() for bound in pc.min_max(leaves).values())
@@ -134,6 +147,15 @@ def _mark(leaves: pa.Array, type_: Primitive, seen: Seen) -> None:
             for digits, finer in ((6, 1_000), (3, 1_000_000)):
                 if seen.fraction < digits and bool((micros % finer != 0).any()):
                     seen.fraction = digits
+
+
+def _text(leaf: pa.Array, type_: Primitive) -> str:
+    """The text of an array's one value."""
+    text = convert(leaf, type_, STRING) if converts(type_, STRING) else leaf
+    try:
+        return str(text[0].as_py())
+    except UnicodeDecodeError:
+        return repr(text.cast(pa.binary())[0].as_py())
 
 
 def _micros(leaves: pa.Array, type_: Primitive) -> NDArray[np.int64]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import pickle
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.exclude import without_excluded
+from driftline.convert import Converter
+from driftline.convert.declared import VOID
 from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Plan, Settings
-from driftline.core.shape import Facet, FieldShape, Place, RecordShape, merge_all
+from driftline.core.routes import Conflict, Plan, Settings, lean
+from driftline.core.shape import Place
 from driftline.core.types import (
     Field,
     List,
     Map,
-    Path,
     Primitive,
     Schema,
     Struct,
@@ -25,16 +27,23 @@ from driftline.core.types import (
 )
 from driftline.engine import PLAIN
 from driftline.errors import UsageError
-from driftline.observe.arrow import VOID, shape_of
-from driftline.observe.observation import Observation, Tally
-from driftline.route import select, typed_source
-from driftline.route.sql import name
-from driftline.source.base import rejected_columns
+from driftline.observe.arrow import shape_of
+from driftline.observe.observation import Observation, Tally, merge_observations
+from driftline.observe.walk import Expect, expect
+from driftline.source.base import REJECTED
+from driftline.source.column_rows import (
+    Rows,
+    RowsObserver,
+    Terms,
+    converted_rows,
+    rejected_rows,
+    together,
+)
 from driftline.source.files import ROW_FILE
-from driftline.source.typed_conflicts import accepted_rows, rejected_rows
-from driftline.source.typed_look import look
+from driftline.write.frame import mapped
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
@@ -67,45 +76,88 @@ class TypedFrames:
     conflicts: tuple[Conflict, ...] = ()
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
     files: Sequence[str] = ()
+    known: Expect = field(default_factory=Expect)
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        shapes, tally = [], Tally(malformed=self.bad_count)
-        structs = [core_struct(frame.schema) for _, frame in self.frames]
-        for (label, _), struct in zip(self.frames, structs, strict=True):
-            shape = shape_of(struct, Place(label, 0))
-            shapes.append(without_excluded(_without_refused(shape, self.conflicts), settings.contract))
-        merged = merge_all(shapes)
-        for (_, frame), struct in zip(self.frames, structs, strict=True):
-            tally += look(frame, struct, merged, schema, settings, self.conflicts)
-        return Observation(merged, tally)
+        self.known = expect(schema, settings)
+        terms = Terms(self.known, settings, self.conflicts)
+        seen = [Observation(tally=Tally(malformed=self.bad_count))]
+        for label, frame in self.frames:
+            struct = core_struct(frame.schema)
+            parts = frame.mapInArrow(partial(_observed, label, terms), "seen binary").collect()
+            found = [pickle.loads(row.seen) for row in parts]  # noqa: S301  our own bytes
+            seen.append(together([Observation(shape_of(struct, Place(label))), *found], struct, terms))
+        return merge_observations(seen)
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.conflicts += tuple(conflicts)
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        out = []
-        for _, frame in self.frames:
-            given = core_struct(frame.schema)
-            columns = select(struct, plan.route, typed_source(given), settings)
-            out.append(
-                accepted_rows(frame, given, self.conflicts).selectExpr(
-                    *(f"{sql} as {name(f.name)}" for sql, f in zip(columns, struct.fields, strict=True))
-                )
-            )
-        return reduce(lambda a, b: a.union(b), out)
+        terms = Terms(self.known, settings, self.conflicts)
+        convert = partial(_converted, terms, Converter(struct, lean(plan.route), settings))
+        return reduce(lambda a, b: a.union(b), (mapped(frame, convert, struct) for _, frame in self.frames))
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
+        from pyspark.sql import functions as F
+
         found = [] if self.bad is None else [self.bad]
+        terms = Terms(self.known, Settings(), self.conflicts)
         for label, frame in self.frames:
-            struct = core_struct(frame.schema)
-            refused = rejected_rows(frame, struct, self.conflicts, label)
-            found += [] if refused is None else [refused]
-            if everything is not None:
-                found.append(_as_json(label, accepted_rows(frame, struct, self.conflicts), everything))
-        return reduce(lambda a, b: a.union(b), found) if found else None
+            file = F.expr(ROW_FILE if label else "cast(null as string)")
+            with_file = frame.select("*", file.alias(f"__file_{uuid.uuid4().hex}"))
+            found.append(with_file.mapInArrow(partial(_rejected, terms, everything), REJECTED))
+        return reduce(lambda a, b: a.union(b), found)
 
     def be_careful(self) -> bool:
         return False
+
+
+def _rows(batch: pa.RecordBatch, source: str = "") -> tuple[Rows, Struct]:
+    from driftline.convert.declared import Declared
+
+    declared = Declared(batch.schema)
+    return Rows(declared.read(batch.columns), source), declared.struct
+
+
+def _observed(label: str, terms: Terms, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    observer: RowsObserver | None = None
+    for batch in batches:
+        rows, struct = _rows(batch)
+        observer = observer or RowsObserver(struct, label, terms)
+        observer.feed(rows)
+    if observer is not None:
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(observer.result())], pa.binary())], ["seen"])
+
+
+def _converted(
+    terms: Terms, converter: Converter, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows, struct = _rows(batch)
+        yield from converted_rows([rows], struct, terms, converter)
+
+
+def _rejected(
+    terms: Terms, everything: str | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The last column of the batches is the file that each row came from."""
+    for batch in batches:
+        for file, some in _by_file(batch):
+            rows, struct = _rows(some, file)
+            yield from rejected_rows(rows, struct, terms, everything)
+
+
+def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each file, without the column that names it."""
+    import pyarrow.compute as pc
+
+    *columns, files = batch.columns
+    rows = batch.select(list(range(len(columns))))
+    for file in files.unique().to_pylist():
+        of_file = files.is_null() if file is None else pc.equal(files, file)
+        yield file or "", rows.filter(of_file)
 
 
 def core_struct(schema: Any) -> Struct:
@@ -139,39 +191,3 @@ def _core(type_: DataType, path: tuple[str, ...]) -> Type:
             raise UsageError(
                 f"{dotted(path)}: type {kind} has no place in a table", hint="cast it, or drop the column"
             )
-
-
-def _as_json(label: str, frame: DataFrame, reason: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return frame.select(
-        *rejected_columns(
-            raw=F.to_json(F.struct("*")), reason=F.lit(reason), source=F.expr(ROW_FILE if label else "null")
-        )
-    )
-
-
-def _without_refused(shape: RecordShape, conflicts: Iterable[Conflict]) -> RecordShape:
-    """The shape of the rows that are left: without the facets whose every value was refused."""
-    for conflict in conflicts:
-        if conflict.facet is not None and conflict.inexact is None:
-            _forget(shape.fields, conflict.path, conflict.facet)
-    return shape
-
-
-def _forget(fields: dict[str, FieldShape], path: Path, facet: Facet) -> None:
-    key, *rest = path
-    field = fields.get(key)
-    if field is None:
-        return
-    below = tuple(rest)
-    while below[:1] == ("element",):
-        below = below[1:]
-    if not below:
-        field.facets.pop(facet, None)
-        return
-    for seen in field.facets.values():
-        if seen.record is not None:
-            _forget(seen.record.fields, below, facet)
-        if seen.value is not None and below[0] == "value":
-            _forget({"value": seen.value}, below, facet)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from driftline.core.types import Primitive, Schema, Struct
+from driftline.core.types import Struct
 from driftline.route.sql import name, spark_type
 
 if TYPE_CHECKING:
@@ -16,21 +15,29 @@ if TYPE_CHECKING:
 
     from driftline.write.tasks import RowTasks
 
-_APART = ("uuid", "time", "fixed", "unknown")  # types that Spark has otherwise than Arrow
+RowsOf = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
-def frame(spark: SparkSession, tasks: RowTasks, struct: Struct) -> DataFrame | None:
-    """The rows of the tasks; None where Spark cannot take them from Arrow."""
-    primitives = (f.type for _, f in Schema(struct).walk() if isinstance(f.type, Primitive))
-    # Without pandas, pyspark has no mapInArrow.
-    if find_spec("pandas") is None or any(t.name in _APART for t in primitives):
-        return None
-    columns = ", ".join(f"{name(f.name)} {spark_type(f.type)}" for f in struct.fields)
+def frame(spark: SparkSession, tasks: RowTasks, struct: Struct) -> DataFrame:
+    """The rows of the tasks."""
     count = len(tasks.sizes)
-    return spark.range(0, count, 1, count).mapInArrow(partial(_rows, tasks), columns)
+    return mapped(spark.range(0, count, 1, count), partial(_of_tasks, tasks), struct)
 
 
-def _rows(tasks: RowTasks, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def mapped(source: DataFrame, rows: RowsOf, struct: Struct) -> DataFrame:
+    """What ``rows`` makes, in tasks, of the batches of a frame: rows of ``struct``, as Arrow has them."""
+    columns = ", ".join(f"{name(f.name)} {spark_type(f.type)}" for f in struct.fields)
+    return source.mapInArrow(partial(_handed_over, rows, struct), columns)
+
+
+def _of_tasks(tasks: RowTasks, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
         for task in batch.column(0).to_pylist():
             yield from tasks.rows(task)
+
+
+def _handed_over(rows: RowsOf, struct: Struct, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from driftline.convert.spark import as_spark
+
+    for batch in rows(batches):
+        yield as_spark(batch, struct)

@@ -1,0 +1,272 @@
+"""Columns of any Arrow type as columns of the types that a table has (rules 2.3), no value changed.
+
+A type that tables have no single one for is several: a timestamp in nanoseconds is a timestamp, and text where it is finer
+than a microsecond. Such a key stands several times in the struct, and each of its values is in one of the columns, all
+of which have the same lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.convert.kernels import decimal_text, nulls_of, without_zeros
+from driftline.convert.types import arrow_type
+from driftline.core.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    UUID,
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Struct,
+    Type,
+    decimal,
+    dotted,
+)
+from driftline.errors import UsageError
+
+VOID = Primitive("void")  # the type of a column that only has nulls
+_DIGITS = 38  # of the largest decimal
+
+
+Read: TypeAlias = Callable[[pa.Array], pa.Array]
+
+
+class Reading(NamedTuple):
+    """A type of a column, and what makes that column's array of its values of the type."""
+
+    type: Type
+    read: Read
+
+
+class Declared:
+    """The columns of an Arrow schema. ``struct``: their types, by key.
+
+    Raises UsageError for a type that no table has, with its path.
+
+    >>> Declared(pa.schema({"at": pa.timestamp("ns"), "n": pa.uint8()})).struct.fields[-1]
+    Field(name='n', type=Primitive(name='int', args=()), id=0, required=False, doc=None, initial_default=None, write_default=None)
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._columns = [[*_readings(f.type, (f.name,))] for f in schema]
+        self.struct = Struct(
+            tuple(
+                Field(f.name, reading.type)
+                for f, some in zip(schema, self._columns, strict=True)
+                for reading in some
+            )
+        )
+
+    def read(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """The ``columns`` of the schema as those of the struct."""
+        arrays = [
+            reading.read(column)
+            for column, some in zip(columns, self._columns, strict=True)
+            for reading in some
+        ]
+        return pa.RecordBatch.from_arrays(arrays, [f.name for f in self.struct.fields])
+
+
+def entries_of(maps: pa.Array) -> pa.Array:
+    """Maps as lists of structs, of a key and a value each."""
+    return maps.cast(pa.list_(pa.struct([maps.type.key_field, maps.type.item_field])))
+
+
+def _readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
+    if isinstance(type_, pa.BaseExtensionType):
+        if type_.extension_name == "arrow.uuid":
+            yield Reading(UUID, lambda a: a.storage)
+        else:
+            yield from _after(lambda a: a.storage, _readings(type_.storage_type, path))
+    elif pa.types.is_dictionary(type_):
+        yield from _after(lambda a: a.dictionary_decode(), _readings(type_.value_type, path))
+    elif pa.types.is_run_end_encoded(type_):
+        yield from _after(pc.run_end_decode, _readings(type_.value_type, path))
+    elif pa.types.is_struct(type_):
+        yield _of_struct(type_, path)
+    elif pa.types.is_map(type_):
+        yield from _of_map(type_, path)
+    elif _is_list(type_):
+        for type_of, read in _readings(type_.value_type, (*path, "element")):
+            yield Reading(List(type_of), partial(_relisted, read=read))
+    else:
+        yield from _of_leaf(type_, path)
+
+
+def _after(decode: Read, readings: Iterable[Reading]) -> Iterator[Reading]:
+    """Readings of what is decoded first."""
+    for type_, read in readings:
+        yield Reading(type_, partial(_both, decode, read))
+
+
+def _both(first: Read, then: Read, values: pa.Array) -> pa.Array:
+    return then(first(values))
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    )
+
+
+def _relisted(lists: pa.Array, read: Read) -> pa.Array:
+    items = read(lists.flatten())
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
+    mask = lists.is_null() if lists.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=mask)
+
+
+def _of_struct(type_: pa.StructType, path: Path) -> Reading:
+    fields = [(f.name, [*_readings(f.type, (*path, f.name))]) for f in type_]
+    struct = Struct(tuple(Field(name, reading.type) for name, some in fields for reading in some))
+
+    def read(structs: pa.Array) -> pa.Array:
+        arrays = [reading.read(structs.field(i)) for i, (_, some) in enumerate(fields) for reading in some]
+        if not arrays:
+            return pa.array([None if null else {} for null in nulls_of(structs)], pa.struct([]))
+        named = [pa.field(f.name, a.type) for f, a in zip(struct.fields, arrays, strict=True)]
+        mask = structs.is_null() if structs.null_count else None
+        return pa.StructArray.from_arrays(arrays, fields=named, mask=mask)
+
+    return Reading(struct, read)
+
+
+def _of_map(type_: pa.MapType, path: Path) -> Iterator[Reading]:
+    """Maps whose keys are plain are maps; others are lists of records with a key and a value."""
+    keys = [*_readings(type_.key_type, (*path, "key"))]
+    values = [*_readings(type_.item_type, (*path, "value"))]
+    if len(keys) > 1 or not isinstance(keys[0].type, Primitive):
+        record = _of_struct(pa.struct({"key": type_.key_type, "value": type_.item_type}), path)
+        yield Reading(List(record.type), lambda a: _relisted(entries_of(a), record.read))
+        return
+    (key,) = keys
+    for value in values:
+        yield Reading(Map(key.type, value.type), partial(_remapped, key=key, value=value))
+
+
+def _remapped(maps: pa.Array, key: Reading, value: Reading) -> pa.Array:
+    entries = entries_of(maps)
+    flat = entries.flatten()
+    keys, items = key.read(flat.field(0)), value.read(flat.field(1))
+    lists = _relisted(entries, lambda _: pa.array(np.arange(len(flat))))
+    pairs = pa.StructArray.from_arrays(
+        [keys, items], fields=[pa.field("key", keys.type, nullable=False), pa.field("value", items.type)]
+    )
+    return pa.Array.from_buffers(
+        pa.map_(keys.type, items.type), len(maps), lists.buffers()[:2], lists.null_count, 0, [pairs]
+    )
+
+
+def _of_leaf(type_: pa.DataType, path: Path) -> Iterator[Reading]:
+    for is_type, plain in _PLAIN:
+        if is_type(type_):
+            yield _cast_to(plain)
+            return
+    if pa.types.is_null(type_):
+        yield Reading(VOID, lambda a: a)
+    elif pa.types.is_timestamp(type_):
+        yield from _of_timestamp(type_)
+    elif pa.types.is_time(type_):
+        yield Reading(STRING, lambda a: without_zeros(a.cast(pa.string())))
+    elif pa.types.is_decimal(type_):
+        yield from _of_decimal(type_)
+    elif pa.types.is_duration(type_):
+        yield Reading(LONG, lambda a: a.cast(pa.int64()))
+    else:
+        raise UsageError(
+            f"{dotted(path)}: type {type_} has no place in a table", hint="cast it, or drop the column"
+        )
+
+
+def _cast_to(plain: Primitive) -> Reading:
+    return Reading(plain, lambda a: a.cast(arrow_type(plain)))
+
+
+_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (
+    (pa.types.is_boolean, BOOLEAN),
+    (pa.types.is_uint32, LONG),
+    (pa.types.is_int64, LONG),
+    (pa.types.is_uint64, decimal(20, 0)),
+    (pa.types.is_integer, INT),
+    (pa.types.is_float64, DOUBLE),
+    (pa.types.is_floating, FLOAT),
+    (pa.types.is_date, DATE),
+    (pa.types.is_string, STRING),
+    (pa.types.is_large_string, STRING),
+    (pa.types.is_string_view, STRING),
+    (pa.types.is_binary, BINARY),
+    (pa.types.is_large_binary, BINARY),
+    (pa.types.is_binary_view, BINARY),
+    (pa.types.is_fixed_size_binary, BINARY),
+)
+
+
+def _of_timestamp(type_: pa.TimestampType) -> Iterator[Reading]:
+    plain = TIMESTAMP_NTZ if type_.tz is None else TIMESTAMP
+    if type_.unit != "ns":
+        yield Reading(plain, lambda a: a.cast(pa.timestamp("us", type_.tz)).cast(arrow_type(plain)))
+        return
+    yield Reading(plain, lambda a: _whole_micros(a, plain))
+    yield Reading(STRING, lambda a: _finer(a, plain))
+
+
+def _whole_micros(values: pa.Array, plain: Primitive) -> pa.Array:
+    nanos = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    micros = pa.array(nanos // 1000, pa.int64(), mask=nulls_of(values) | (nanos % 1000 != 0))
+    return micros.cast(arrow_type(plain))
+
+
+def _finer(values: pa.Array, plain: Primitive) -> pa.Array:
+    """The text, of nine digits, of what is finer than a microsecond."""
+    nanos = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    finer = nanos % 1000 != 0
+    if not finer.any():
+        return pa.nulls(len(values), pa.string())
+    text = pc.replace_substring(
+        values.cast(pa.timestamp("ns")).cast(pa.string()), " ", "T", max_replacements=1
+    )
+    text = pc.binary_join_element_wise(text, "Z", "") if plain == TIMESTAMP else text
+    return pc.if_else(pa.array(finer), text, pa.scalar(None, pa.string()))
+
+
+def _of_decimal(type_: Any) -> Iterator[Reading]:
+    whole, scale = type_.precision - type_.scale, max(type_.scale, 0)
+    if whole + scale <= _DIGITS:
+        yield _cast_to(decimal(whole + scale, scale))
+        return
+    if scale <= _DIGITS:
+        widest = decimal(_DIGITS, scale)
+        yield Reading(
+            widest, lambda a: _numbers(a, arrow_type(widest), lambda d: d if _fits(d, scale) else None)
+        )
+    yield Reading(
+        STRING,
+        lambda a: _numbers(a, pa.string(), lambda d: None if _fits(d, scale) else decimal_text(d)),
+    )
+
+
+def _numbers(values: pa.Array, type_: pa.DataType, read: Callable[[Decimal], Any]) -> pa.Array:
+    return pa.array([None if d is None else read(d) for d in values.to_pylist()], type_)
+
+
+def _fits(number: Decimal, scale: int) -> bool:
+    return scale <= _DIGITS and abs(number) < Decimal(10) ** (_DIGITS - scale)

@@ -1,0 +1,88 @@
+"""Rows of typed columns as JSON text that keeps every value: section 3's text of each, binary as base64; nulls left out."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from driftline.convert.declared import entries_of
+from driftline.convert.kernels import convert, converts
+from driftline.core.types import STRING, List, Map, Primitive, Struct, Type
+
+_NUMBERS = ("int", "long", "float", "double", "decimal")
+_NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # in JSON
+
+
+def row_texts(batch: pa.RecordBatch, struct: Struct) -> list[bytes]:
+    """Each row as the text of a JSON object. ``struct``: the types of the columns, in their order, by key."""
+    return list(map(msgspec.json.encode, _records(batch.columns, struct, batch.num_rows)))
+
+
+def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = [{} for _ in range(count)]
+    for f, array in zip(struct.fields, arrays, strict=True):
+        for record, value in zip(records, _values(array, f.type), strict=True):
+            if value is not None:
+                # Of a key that stands several times, each record has one value; of its lists, one in each place.
+                record[f.name] = _merged(record[f.name], value) if f.name in record else value
+    return records
+
+
+def _merged(one: Any, other: Any) -> Any:
+    if isinstance(one, list) and isinstance(other, list):
+        return [
+            b if a is None else a if b is None else _merged(a, b) for a, b in zip(one, other, strict=True)
+        ]
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {key: value if other.get(key) is None else other[key] for key, value in one.items()}
+    return one
+
+
+def _values(array: pa.Array, type_: Type) -> list[Any]:
+    match type_:
+        case Struct(fields):
+            children = [array.field(i) for i in range(len(fields))]
+            records = _records(children, type_, len(array))
+            return [r if v else None for r, v in zip(records, array.is_valid().to_pylist(), strict=True)]
+        case List(element):
+            return _cut(_values(array.flatten(), element), array)
+        case Map(key, value):
+            entries = entries_of(array)
+            flat = entries.flatten()
+            keys = [_key(k) for k in _values(flat.field(0), key)]
+            pairs = _cut(list(zip(keys, _values(flat.field(1), value), strict=True)), entries)
+            return [None if some is None else dict(some) for some in pairs]
+        case Primitive():
+            return _leaves(array, type_)
+
+
+def _key(value: Any) -> str:
+    return bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
+
+
+def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
+    """The items of each list."""
+    out: list[Any] = []
+    at = 0
+    for length in lists.value_lengths().to_pylist():
+        out.append(None if length is None else items[at : at + length])
+        at += length or 0
+    return out
+
+
+def _leaves(array: pa.Array, type_: Primitive) -> list[Any]:
+    if type_.name == "boolean":
+        return array.to_pylist()  # type: ignore[no-any-return]
+    if type_.name in _NUMBERS:
+        texts = convert(array, type_, STRING).to_pylist()
+        return [t if t is None or t in _NO_NUMBERS else msgspec.Raw(t.encode()) for t in texts]
+    if type_ == STRING or (converts(type_, STRING) and type_.name != "binary"):
+        texts = convert(array, type_, STRING).cast(pa.binary()).to_pylist()
+        return [None if t is None else t.decode(errors="backslashreplace") for t in texts]
+    if type_.name in ("binary", "fixed"):
+        return [None if v is None else base64.b64encode(v).decode() for v in array.to_pylist()]
+    return [None if v is None else str(v) for v in array.to_pylist()]

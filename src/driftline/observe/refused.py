@@ -1,0 +1,114 @@
+"""Which rows of typed columns have what a policy refuses, or a value at a path at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from driftline.convert.declared import entries_of
+from driftline.convert.kernels import convert
+from driftline.core.routes import Conflict, facet_of
+from driftline.core.types import List, Map, Path, Primitive, Struct, Type, peel
+
+Flags: TypeAlias = NDArray[np.bool_]
+
+
+def first_conflicts(
+    batch: pa.RecordBatch, struct: Struct, conflicts: Sequence[Conflict]
+) -> NDArray[np.int64]:
+    """For each row the number of the first conflict that it has; -1 where it has none."""
+    found = np.full(batch.num_rows, -1, np.int64)
+    rows = _Records(batch.columns, struct, batch.num_rows)
+    for number in reversed(range(len(conflicts))):
+        found[rows.at(conflicts[number].path, conflicts[number])] = number
+    return found
+
+
+def with_value(batch: pa.RecordBatch, struct: Struct, path: Path) -> Flags:
+    """Which rows have a value, of whatever type, at a path of the data."""
+    return _Records(batch.columns, struct, batch.num_rows).at(path, None)
+
+
+class _Records:
+    """Some records: an array for each field of their struct, in which a key may stand several times."""
+
+    def __init__(self, arrays: Sequence[pa.Array], struct: Struct, count: int) -> None:
+        self._arrays, self._struct, self._count = arrays, struct, count
+
+    def at(self, path: Path, conflict: Conflict | None) -> Flags:
+        """Which of them have the conflict at the path; without a ``conflict``, any value."""
+        key, *below = path
+        fields = [
+            (f.type, array)
+            for f, array in zip(self._struct.fields, self._arrays, strict=True)
+            if f.name == key
+        ]
+        if not fields and key == "element" and below:
+            return self.at(tuple(below), conflict)
+        missing = conflict is not None and conflict.facet is None
+        if not fields:
+            return np.full(self._count, missing)
+        flags = [_at(array, type_, tuple(below), conflict) for type_, array in fields]
+        # Of the types that a key has, each record has one.
+        found: Flags = np.logical_and.reduce(flags) if missing and not below else np.logical_or.reduce(flags)
+        return found
+
+
+def _at(values: pa.Array, type_: Type, path: Path, conflict: Conflict | None) -> Flags:
+    """Steps of lists count only where the data has a list."""
+    if not path or (set(path) == {"element"} and not isinstance(type_, Struct)):
+        return _leaf(values, type_, conflict)
+    match type_:
+        case List(element):
+            below = path[1:] if path[0] == "element" else path
+            return _any(values, _at(values.flatten(), element, below, conflict))
+        case Map(_, value) if path[0] == "value":
+            entries = entries_of(values)
+            return _any(entries, _at(entries.flatten().field(1), value, path[1:], conflict))
+        case Struct():
+            valid = _valid(values)
+            found = np.zeros(len(values), np.bool_)
+            records = values.filter(pa.array(valid))
+            arrays = [records.field(i) for i in range(len(type_.fields))]
+            found[valid] = _Records(arrays, type_, len(records)).at(path, conflict)
+            return found
+        case _:
+            return np.zeros(len(values), np.bool_)
+
+
+def _leaf(values: pa.Array, type_: Type, conflict: Conflict | None) -> Flags:
+    if conflict is not None and conflict.facet is None:
+        return ~_valid(values)
+    dim, inner = peel(type_)
+    if isinstance(inner, Primitive) and inner.name == "void":
+        return np.zeros(len(values), np.bool_)
+    if conflict is not None and facet_of(type_) != conflict.facet:
+        return np.zeros(len(values), np.bool_)
+    return _any_leaf(values, dim, inner, conflict)
+
+
+def _any_leaf(values: pa.Array, dim: int, inner: Type, conflict: Conflict | None) -> Flags:
+    if dim:
+        return _any(values, _any_leaf(values.flatten(), dim - 1, inner, conflict))
+    valid = _valid(values)
+    if conflict is None or conflict.inexact is None or not isinstance(inner, Primitive):
+        return valid
+    assert isinstance(conflict.inexact.base, Primitive)
+    return valid & ~_valid(convert(values, inner, conflict.inexact.base, conflict.unit))
+
+
+def _any(lists: pa.Array, flags: Flags) -> Flags:
+    """Which lists hold an element that is flagged."""
+    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    found = np.zeros(len(lists), np.bool_)
+    found[np.repeat(np.arange(len(lists)), lengths)[flags]] = True
+    return found
+
+
+def _valid(values: pa.Array) -> Flags:
+    valid: Flags = values.is_valid().to_numpy(zero_copy_only=False)
+    return valid

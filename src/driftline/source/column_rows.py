@@ -1,0 +1,168 @@
+"""Rows of declared types in tasks: observed, accepted or set aside, converted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from driftline.core.exclude import excluded_paths
+from driftline.core.routes import Conflict, Settings
+from driftline.core.shape import Facet, FieldShape, Place, RecordShape
+from driftline.core.types import Path, Struct, dotted
+from driftline.observe.observation import REASONS, Bad, Observation, merge_observations
+from driftline.observe.sample import SAMPLE, sample
+from driftline.observe.walk import Expect
+from driftline.source.rejects import Origin, Reject, reject_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from driftline.convert import Converter
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of a file. ``batch``: an array for each field of the reader's struct, in its order, each of the type that
+    `driftline.convert.arrow_type` names. ``source``: the file. ``rejects``: texts among the rows that are none."""
+
+    batch: pa.RecordBatch
+    source: str
+    rejects: Sequence[Reject] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What rows are held against: what is ``known`` of the table, its settings, and the ``conflicts`` that a row may not
+    have."""
+
+    known: Expect
+    settings: Settings
+    conflicts: tuple[Conflict, ...] = ()
+
+    def accepted(self, rows: Rows, struct: Struct) -> pa.RecordBatch:
+        """The rows without a conflict."""
+        import pyarrow as pa
+
+        from driftline.observe.refused import first_conflicts
+
+        if not self.conflicts:
+            return rows.batch
+        return rows.batch.filter(pa.array(first_conflicts(rows.batch, struct, self.conflicts) < 0))
+
+    def rejects(self, rows: Rows, struct: Struct, everything: str | None) -> Iterator[Reject]:
+        """What of the rows is set aside; all of them for the reason ``everything``, if there is one."""
+        import pyarrow as pa
+
+        from driftline.convert.row_text import row_texts
+        from driftline.observe.refused import first_conflicts
+
+        yield from rows.rejects
+        numbers = first_conflicts(rows.batch, struct, self.conflicts)
+        chosen = numbers >= (0 if everything is None else -1)
+        texts = row_texts(rows.batch.filter(pa.array(chosen)), struct)
+        origin = Origin(rows.source or None)
+        for number, text in zip(numbers[chosen].tolist(), texts, strict=True):
+            yield Reject(origin, text, self.conflicts[number] if number >= 0 else everything or "")
+
+
+class RowsObserver:
+    """Observes rows of one reader. ``label``: how reports name where they came from."""
+
+    def __init__(self, struct: Struct, label: str, terms: Terms) -> None:
+        from driftline.observe.arrow import ArrowObserver
+
+        self._struct, self._terms = struct, terms
+        self._observer = ArrowObserver(struct, terms.known, label)
+        self._excluded = list(excluded_paths(terms.settings.contract))
+        self._counts: Counter[str] = Counter()
+        self._refused = 0
+        self._bad: list[Bad] = []
+
+    def feed(self, rows: Rows) -> pa.RecordBatch:
+        """Observes the rows that are accepted, and returns them."""
+        from driftline.observe.refused import with_value
+
+        batch = self._terms.accepted(rows, self._struct)
+        self._observer.feed(batch)
+        for path in self._excluded:
+            if count := int(with_value(batch, self._struct, path).sum()):
+                self._counts[dotted(path)] += count
+        self._refused += rows.batch.num_rows - batch.num_rows + len(rows.rejects)
+        self._bad += [_bad(reject) for reject in rows.rejects[: REASONS - len(self._bad)]]
+        return batch
+
+    def result(self) -> Observation:
+        """What was observed so far."""
+        seen = self._observer.result()
+        tally = replace(
+            seen.tally, malformed=self._refused, reasons=tuple(self._bad), excluded=Counter(self._counts)
+        )
+        return replace(seen, tally=tally)
+
+
+def _bad(reject: Reject) -> Bad:
+    text = reject.raw[: 4 * SAMPLE].decode(errors="backslashreplace")
+    return Bad(Place(reject.origin.source or "", reject.origin.line or 0), str(reject.why), sample(text))
+
+
+def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: Terms) -> Observation:
+    """What rows of one reader are."""
+    observer = RowsObserver(struct, label, terms)
+    for some in rows:
+        observer.feed(some)
+    return observer.result()
+
+
+def converted_rows(
+    rows: Iterable[Rows], struct: Struct, terms: Terms, converter: Converter
+) -> Iterator[pa.RecordBatch]:
+    """The accepted rows as the table's."""
+    for some in rows:
+        batch = terms.accepted(some, struct)
+        if batch.num_rows:
+            yield converter.of_arrow(batch, struct, json=False)
+
+
+def rejected_rows(
+    rows: Rows, struct: Struct, terms: Terms, everything: str | None
+) -> Iterator[pa.RecordBatch]:
+    """What of the rows is set aside, with the columns of `driftline.source.base.REJECTED`."""
+    rejects = list(terms.rejects(rows, struct, everything))
+    if rejects:
+        yield reject_batch(rejects)
+
+
+def together(parts: Iterable[Observation], struct: Struct, terms: Terms) -> Observation:
+    """One observation of all parts of what one reader gave.
+
+    What was refused leaves no trace: not the types whose every value was, nor the columns where no row is left.
+    """
+    whole = merge_observations(parts)
+    for conflict in terms.conflicts:
+        if conflict.facet is not None and conflict.inexact is None:
+            _forget(whole.shape.fields, conflict.path, conflict.facet)
+    keys = {f.name for f in struct.fields}
+    lacking = any(key not in keys for key in terms.known.required_keys)
+    if not whole.tally.records and (whole.tally.malformed or lacking):
+        return replace(whole, shape=RecordShape())
+    return whole
+
+
+def _forget(fields: dict[str, FieldShape], path: Path, facet: Facet) -> None:
+    key, *rest = path
+    field = fields.get(key)
+    if field is None:
+        return
+    below = tuple(rest)
+    while below[:1] == ("element",):
+        below = below[1:]
+    if not below:
+        field.facets.pop(facet, None)
+        return
+    for seen in field.facets.values():
+        if seen.record is not None:
+            _forget(seen.record.fields, below, facet)
+        if seen.value is not None and below[0] == "value":
+            _forget({"value": seen.value}, below, facet)
