@@ -5,18 +5,21 @@ The rows that are there go down the same road as new ones: routed, by the names 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from driftline.convert import Converter
+from driftline.convert.spark import from_spark
 from driftline.core.changes import Change, RewriteColumn
 from driftline.core.routes import Conflict, Settings, by_name, facet_of
 from driftline.core.types import Map, Path, Primitive, Schema, Struct, dotted, peel
 from driftline.errors import DataError
-from driftline.route import select, typed_source
-from driftline.route.sql import name
-from driftline.source.typed_conflicts import offends
+from driftline.observe.refused import having
+from driftline.write.frame import mapped, numbered
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import Table
@@ -42,10 +45,15 @@ def check_readable(table: Table, schema: Schema) -> None:
 
 def rewritten_rows(table: DataFrame, before: Schema, after: Struct, settings: Settings) -> DataFrame:
     """The table's rows as rows of the new struct."""
-    columns = select(after, by_name(before.struct, after), typed_source(before.struct), settings)
-    return table.selectExpr(
-        *(f"{sql} as {name(f.name)}" for sql, f in zip(columns, after.fields, strict=True))
-    )
+    converter = Converter(after, by_name(before.struct, after), settings)
+    return mapped(numbered(table), partial(_rewritten, before.struct, converter), after)
+
+
+def _rewritten(
+    before: Struct, converter: Converter, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield converter.of_arrow(from_spark(batch, before), before, json=False)
 
 
 def lossy_rewrites(table: DataFrame, before: Schema, changes: Iterable[Change]) -> list[Path]:
@@ -53,9 +61,22 @@ def lossy_rewrites(table: DataFrame, before: Schema, changes: Iterable[Change]) 
     asked = rewrites(changes)
     if not asked:
         return []
-    lost = [f"coalesce(bool_or({offends(before.struct, _inexact(before, c))}), false)" for c in asked]
-    row = table.selectExpr(*(f"{sql} as {name(f'lost{i}')}" for i, sql in enumerate(lost))).head()
-    return [change.path for change, answer in zip(asked, row or (), strict=True) if answer]
+    conflicts = [_inexact(before, change) for change in asked]
+    found = numbered(table).mapInArrow(partial(_lossy, before.struct, conflicts), "number int").distinct()
+    lossy = {row.number for row in found.collect()}
+    return [change.path for number, change in enumerate(asked) if number in lossy]
+
+
+def _lossy(
+    before: Struct, conflicts: Sequence[Conflict], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The numbers of the conflicts that some row has."""
+    import pyarrow as pa
+
+    for batch in batches:
+        rows = from_spark(batch, before)
+        numbers = [n for n, c in enumerate(conflicts) if having(rows, before, c.path, c).any()]
+        yield pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32())], ["number"])
 
 
 def _inexact(before: Schema, change: RewriteColumn) -> Conflict:

@@ -7,6 +7,7 @@ of which have the same lists.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
@@ -59,13 +60,14 @@ class Reading(NamedTuple):
 class Declared:
     """The columns of an Arrow schema. ``struct``: their types, by key.
 
-    Raises UsageError for a type that no table has, with its path.
+    Raises UsageError for a type that no table has, with its path, and for two columns of one name.
 
     >>> Declared(pa.schema({"at": pa.timestamp("ns"), "n": pa.uint8()})).struct.fields[-1]
     Field(name='n', type=Primitive(name='int', args=()), id=0, required=False, doc=None, initial_default=None, write_default=None)
     """
 
     def __init__(self, schema: pa.Schema) -> None:
+        _all_different(schema, ())
         self._columns = [[*_readings(f.type, (f.name,))] for f in schema]
         self.struct = Struct(
             tuple(
@@ -83,6 +85,13 @@ class Declared:
             for reading in some
         ]
         return pa.RecordBatch.from_arrays(arrays, [f.name for f in self.struct.fields])
+
+
+def _all_different(fields: Iterable[pa.Field], path: Path) -> None:
+    counts = Counter(f.name for f in fields)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        where = f"{dotted(path)}: " if path else ""
+        raise UsageError(f"{where}two columns are named {twice[0]!r}", hint="rename one of them")
 
 
 def entries_of(maps: pa.Array) -> pa.Array:
@@ -136,6 +145,7 @@ def _relisted(lists: pa.Array, read: Read) -> pa.Array:
 
 
 def _of_struct(type_: pa.StructType, path: Path) -> Reading:
+    _all_different(type_, path)
     fields = [(f.name, [*_readings(f.type, (*path, f.name))]) for f in type_]
     struct = Struct(tuple(Field(name, reading.type) for name, some in fields for reading in some))
 

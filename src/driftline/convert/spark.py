@@ -2,36 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import pyarrow as pa
 
+from driftline.convert.declared import Declared
+from driftline.convert.json_values import texts_as
 from driftline.convert.kernels import convert
+from driftline.convert.types import arrow_type
 from driftline.core.types import STRING, UUID, List, Map, Primitive, Schema, Struct, Type
+
+Turn: TypeAlias = Callable[[pa.Array, Primitive], pa.Array]
 
 _APART = ("uuid", "fixed")  # types that Spark has otherwise than Arrow
 
 
 def as_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
     """The rows with a uuid as its text, and fixed as plain bytes. ``struct``: the table's columns."""
-    if not any(isinstance(f.type, Primitive) and f.type.name in _APART for _, f in Schema(struct).walk()):
-        return batch
-    columns = [_turned(column, f.type) for column, f in zip(batch.columns, struct.fields, strict=True)]
+    return _each(batch, struct, _to_spark) if _stand_apart(struct) else batch
+
+
+def from_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
+    """Rows that Spark has read, by place, with the types that the table's columns have in Arrow."""
+    rows = Declared(batch.schema).read(batch.columns)
+    return _each(rows, struct, _to_arrow) if _stand_apart(struct) else rows
+
+
+def _stand_apart(struct: Struct) -> bool:
+    return any(isinstance(f.type, Primitive) and f.type.name in _APART for _, f in Schema(struct).walk())
+
+
+def _to_spark(array: pa.Array, type_: Primitive) -> pa.Array:
+    return convert(array, UUID, STRING) if type_ == UUID else array.cast(pa.binary())
+
+
+def _to_arrow(array: pa.Array, type_: Primitive) -> pa.Array:
+    return texts_as(array, UUID, UUID, None) if type_ == UUID else array.cast(arrow_type(type_))
+
+
+def _each(batch: pa.RecordBatch, struct: Struct, turn: Turn) -> pa.RecordBatch:
+    columns = [_turned(column, f.type, turn) for column, f in zip(batch.columns, struct.fields, strict=True)]
     return pa.RecordBatch.from_arrays(columns, [f.name for f in struct.fields])
 
 
-def _turned(array: pa.Array, type_: Type) -> pa.Array:
+def _turned(array: pa.Array, type_: Type, turn: Turn) -> pa.Array:
     match type_:
-        case Primitive("uuid"):
-            return convert(array, UUID, STRING)
-        case Primitive("fixed"):
-            return array.cast(pa.binary())
+        case Primitive(name) if name in _APART:
+            return turn(array, type_)
         case Struct(fields):
-            inner = [_turned(array.field(i), f.type) for i, f in enumerate(fields)]
+            inner = [_turned(array.field(i), f.type, turn) for i, f in enumerate(fields)]
             return pa.StructArray.from_arrays(inner, [f.name for f in fields], mask=array.is_null())
         case List(element):
-            items = _turned(array.values, element)
+            items = _turned(array.values, element, turn)
             return pa.ListArray.from_arrays(_offsets(array), items, mask=array.is_null())
         case Map(key, value):
-            keys, items = _turned(array.keys, key), _turned(array.items, value)
+            keys, items = _turned(array.keys, key, turn), _turned(array.items, value, turn)
             return pa.MapArray.from_arrays(_offsets(array), keys, items, mask=array.is_null())
         case _:
             return array

@@ -25,7 +25,9 @@ def settled(seen: FieldShape, columns: Sequence[Facet], policy: str) -> FieldSha
             # An object of nothing but null is as good as {}: a struct without fields cannot be written.
             out.empty_record, out.empty_lists = True, max(out.empty_lists, facet.dim)
     # The order of the data, whatever the order of merging was.
-    out.facets = dict(sorted(out.facets.items(), key=lambda f: (f[1].place, str(f[0]))))
+    out.facets = dict(
+        sorted(out.facets.items(), key=lambda f: (f[1].place, f[1].typed and f[1].digits, str(f[0])))
+    )
     return out
 
 

@@ -115,7 +115,7 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: Expect)
         return
     facet = facet_of(type_)
     if facet not in shape.facets and inner != VOID:
-        shape.facets.update(_field_shape(type_, shape.place).facets)
+        shape.facets[facet] = Seen(shape.place, typed=True, digits=inner == STRING)
     match inner:
         case Struct(fields) if fields:
             record = shape.facets[facet].record

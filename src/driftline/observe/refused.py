@@ -28,9 +28,9 @@ def first_conflicts(
     return found
 
 
-def with_value(batch: pa.RecordBatch, struct: Struct, path: Path) -> Flags:
-    """Which rows have a value, of whatever type, at a path of the data."""
-    return _Records(batch.columns, struct, batch.num_rows).at(path, None)
+def having(batch: pa.RecordBatch, struct: Struct, path: Path, conflict: Conflict | None = None) -> Flags:
+    """Which rows have the conflict at a path of the data; without one, any value."""
+    return _Records(batch.columns, struct, batch.num_rows).at(path, conflict)
 
 
 class _Records:

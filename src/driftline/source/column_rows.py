@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from driftline.convert.row_text import row_texts
 from driftline.core.exclude import excluded_paths
 from driftline.core.routes import Conflict, Settings
 from driftline.core.shape import Facet, FieldShape, Place, RecordShape
 from driftline.core.types import Path, Struct, dotted
+from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.observation import REASONS, Bad, Observation, merge_observations
+from driftline.observe.refused import first_conflicts, having
 from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.walk import Expect
 from driftline.source.rejects import Origin, Reject, reject_batch
@@ -45,8 +48,6 @@ class Terms:
         """The rows without a conflict."""
         import pyarrow as pa
 
-        from driftline.observe.refused import first_conflicts
-
         if not self.conflicts:
             return rows.batch
         return rows.batch.filter(pa.array(first_conflicts(rows.batch, struct, self.conflicts) < 0))
@@ -54,9 +55,6 @@ class Terms:
     def rejects(self, rows: Rows, struct: Struct, everything: str | None) -> Iterator[Reject]:
         """What of the rows is set aside; all of them for the reason ``everything``, if there is one."""
         import pyarrow as pa
-
-        from driftline.convert.row_text import row_texts
-        from driftline.observe.refused import first_conflicts
 
         yield from rows.rejects
         numbers = first_conflicts(rows.batch, struct, self.conflicts)
@@ -71,8 +69,6 @@ class RowsObserver:
     """Observes rows of one reader. ``label``: how reports name where they came from."""
 
     def __init__(self, struct: Struct, label: str, terms: Terms) -> None:
-        from driftline.observe.arrow import ArrowObserver
-
         self._struct, self._terms = struct, terms
         self._observer = ArrowObserver(struct, terms.known, label)
         self._excluded = list(excluded_paths(terms.settings.contract))
@@ -82,12 +78,11 @@ class RowsObserver:
 
     def feed(self, rows: Rows) -> pa.RecordBatch:
         """Observes the rows that are accepted, and returns them."""
-        from driftline.observe.refused import with_value
 
         batch = self._terms.accepted(rows, self._struct)
         self._observer.feed(batch)
         for path in self._excluded:
-            if count := int(with_value(batch, self._struct, path).sum()):
+            if count := int(having(batch, self._struct, path).sum()):
                 self._counts[dotted(path)] += count
         self._refused += rows.batch.num_rows - batch.num_rows + len(rows.rejects)
         self._bad += [_bad(reject) for reject in rows.rejects[: REASONS - len(self._bad)]]
@@ -134,12 +129,12 @@ def rejected_rows(
         yield reject_batch(rejects)
 
 
-def together(parts: Iterable[Observation], struct: Struct, terms: Terms) -> Observation:
-    """One observation of all parts of what one reader gave.
+def together(parts: Iterable[Observation], struct: Struct, label: str, terms: Terms) -> Observation:
+    """One observation of all parts of what one reader gave. What is declared counts where there is no part, too.
 
     What was refused leaves no trace: not the types whose every value was, nor the columns where no row is left.
     """
-    whole = merge_observations(parts)
+    whole = merge_observations([Observation(shape_of(struct, Place(label))), *parts])
     for conflict in terms.conflicts:
         if conflict.facet is not None and conflict.inexact is None:
             _forget(whole.shape.fields, conflict.path, conflict.facet)

@@ -37,9 +37,14 @@ class ColumnReader(Protocol):
     each part. A part is what one task reads at least.
     """
 
-    struct: Struct
-    label: str
-    sizes: Sequence[int]
+    @property
+    def struct(self) -> Struct: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def sizes(self) -> Sequence[int]: ...
 
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a part, some at a time."""
@@ -79,7 +84,8 @@ class Work:
         for number in sorted(parts):
             by_reader[self.parts[number].reader].append(parts[number])
         return merge_observations(
-            together(some, self.readers[i].struct, self.terms) for i, some in by_reader.items()
+            together(some, self.readers[i].struct, self.readers[i].label, self.terms)
+            for i, some in by_reader.items()
         )
 
 

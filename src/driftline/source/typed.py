@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from driftline.convert import Converter
-from driftline.convert.declared import VOID
+from driftline.convert.declared import VOID, Declared
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings, lean
-from driftline.core.shape import Place
 from driftline.core.types import (
     Field,
     List,
@@ -27,7 +25,6 @@ from driftline.core.types import (
 )
 from driftline.engine import PLAIN
 from driftline.errors import UsageError
-from driftline.observe.arrow import shape_of
 from driftline.observe.observation import Observation, Tally, merge_observations
 from driftline.observe.walk import Expect, expect
 from driftline.source.base import REJECTED
@@ -40,7 +37,7 @@ from driftline.source.column_rows import (
     together,
 )
 from driftline.source.files import ROW_FILE
-from driftline.write.frame import mapped
+from driftline.write.frame import mapped, numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,9 +81,10 @@ class TypedFrames:
         seen = [Observation(tally=Tally(malformed=self.bad_count))]
         for label, frame in self.frames:
             struct = core_struct(frame.schema)
-            parts = frame.mapInArrow(partial(_observed, label, terms), "seen binary").collect()
+            observe = partial(_observed, label, terms, frame.columns)
+            parts = numbered(frame).mapInArrow(observe, "seen binary").collect()
             found = [pickle.loads(row.seen) for row in parts]  # noqa: S301  our own bytes
-            seen.append(together([Observation(shape_of(struct, Place(label))), *found], struct, terms))
+            seen.append(together(found, struct, label, terms))
         return merge_observations(seen)
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
@@ -94,8 +92,12 @@ class TypedFrames:
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
         terms = Terms(self.known, settings, self.conflicts)
-        convert = partial(_converted, terms, Converter(struct, lean(plan.route), settings))
-        return reduce(lambda a, b: a.union(b), (mapped(frame, convert, struct) for _, frame in self.frames))
+        converter = Converter(struct, lean(plan.route), settings)
+        out = []
+        for _, frame in self.frames:
+            convert = partial(_converted, terms, converter, frame.columns)
+            out.append(mapped(numbered(frame), convert, struct))
+        return reduce(lambda a, b: a.union(b), out)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         from pyspark.sql import functions as F
@@ -104,27 +106,27 @@ class TypedFrames:
         terms = Terms(self.known, Settings(), self.conflicts)
         for label, frame in self.frames:
             file = F.expr(ROW_FILE if label else "cast(null as string)")
-            with_file = frame.select("*", file.alias(f"__file_{uuid.uuid4().hex}"))
-            found.append(with_file.mapInArrow(partial(_rejected, terms, everything), REJECTED))
+            reject = partial(_rejected, terms, everything, frame.columns)
+            found.append(numbered(frame.select("*", file)).mapInArrow(reject, REJECTED))
         return reduce(lambda a, b: a.union(b), found)
 
     def be_careful(self) -> bool:
         return False
 
 
-def _rows(batch: pa.RecordBatch, source: str = "") -> tuple[Rows, Struct]:
-    from driftline.convert.declared import Declared
-
-    declared = Declared(batch.schema)
+def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str = "") -> tuple[Rows, Struct]:
+    declared = Declared(batch.rename_columns(list(names)).schema)
     return Rows(declared.read(batch.columns), source), declared.struct
 
 
-def _observed(label: str, terms: Terms, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _observed(
+    label: str, terms: Terms, names: Sequence[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     observer: RowsObserver | None = None
     for batch in batches:
-        rows, struct = _rows(batch)
+        rows, struct = _rows(batch, names)
         observer = observer or RowsObserver(struct, label, terms)
         observer.feed(rows)
     if observer is not None:
@@ -132,20 +134,20 @@ def _observed(label: str, terms: Terms, batches: Iterable[pa.RecordBatch]) -> It
 
 
 def _converted(
-    terms: Terms, converter: Converter, batches: Iterable[pa.RecordBatch]
+    terms: Terms, converter: Converter, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows, struct = _rows(batch)
+        rows, struct = _rows(batch, names)
         yield from converted_rows([rows], struct, terms, converter)
 
 
 def _rejected(
-    terms: Terms, everything: str | None, batches: Iterable[pa.RecordBatch]
+    terms: Terms, everything: str | None, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The last column of the batches is the file that each row came from."""
     for batch in batches:
         for file, some in _by_file(batch):
-            rows, struct = _rows(some, file)
+            rows, struct = _rows(some, names, file)
             yield from rejected_rows(rows, struct, terms, everything)
 
 

@@ -30,6 +30,11 @@ def mapped(source: DataFrame, rows: RowsOf, struct: Struct) -> DataFrame:
     return source.mapInArrow(partial(_handed_over, rows, struct), columns)
 
 
+def numbered(frame: DataFrame) -> DataFrame:
+    """The frame with plain names for its columns: mapInArrow takes a dot in one for a path."""
+    return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+
+
 def _of_tasks(tasks: RowTasks, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
         for task in batch.column(0).to_pylist():

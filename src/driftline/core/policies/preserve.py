@@ -93,7 +93,9 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
         new.append(
             New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
         )
-    return new, original([n.facet for n in new])
+    # Text of what its own type could not hold stands beside that type.
+    plain = [n.facet for n in new if not (n.cause.typed and n.cause.digits)]
+    return new, original(plain or [n.facet for n in new])
 
 
 def drop_longs(facets: dict[Facet, Seen]) -> dict[Facet, Seen]:

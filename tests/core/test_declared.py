@@ -1,0 +1,185 @@
+"""Any Arrow type as the types that tables have (rules 2.3): literal values in, literal values out."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from driftline.convert import Converter
+from driftline.convert.declared import Declared
+from driftline.core.plan import plan
+from driftline.core.routes import Settings
+from driftline.core.types import Schema
+from driftline.errors import UsageError
+from driftline.observe.arrow import ArrowObserver
+from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.walk import expect
+
+NANOS = pa.array([1_000, 1_001, None], pa.timestamp("ns", "UTC"))
+WIDE = pa.decimal256(60, 2)
+
+
+def observed(array: pa.Array, table: Schema) -> tuple[Observation, pa.RecordBatch, Declared]:
+    schema = pa.schema([pa.field("f", array.type)])
+    declared = Declared(schema)
+    batch = declared.read([array])
+    batch.validate(full=True)
+    observer = ArrowObserver(declared.struct, expect(table), "batch")
+    observer.feed(batch)
+    return observer.result(), batch, declared
+
+
+def table_of(array: pa.Array) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The columns, and the rows, of a table that the array came into as the field ``f``."""
+    seen, batch, declared = observed(array, Schema())
+    planned = plan(Schema(), seen.shape)
+    struct = planned.schema.struct
+    rows = Converter(struct, planned.route, Settings()).of_arrow(batch, declared.struct, json=False)
+    rows.validate(full=True)
+    return {f.name: str(f.type) for f in struct.fields}, rows.to_pylist()
+
+
+def column(array: pa.Array) -> tuple[str, list[Any]]:
+    """The type of the one column that the array leads to, and its values."""
+    types, rows = table_of(array)
+    assert list(types) == ["f"]
+    return types["f"], [row["f"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("array", "type_", "values"),
+    [
+        (pa.array([1, None], pa.int8()), "int", [1, None]),
+        (pa.array([2**16 - 1], pa.uint16()), "int", [2**16 - 1]),
+        (pa.array([2**32 - 1], pa.uint32()), "long", [2**32 - 1]),
+        (pa.array([2**64 - 1], pa.uint64()), "decimal(20, 0)", [Decimal(2**64 - 1)]),
+        (pa.array([1.5, None], pa.float16()), "float", [1.5, None]),
+        (pa.array(["x"], pa.large_string()), "string", ["x"]),
+        (pa.array([b"xy"], pa.binary(2)), "binary", [b"xy"]),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), "string", ["a", "b", "a"]),
+        (pa.array([3_600_000_000_001], pa.time64("ns")), "string", ["01:00:00.000000001"]),
+        (pa.array([90], pa.time32("s")), "string", ["00:01:30"]),
+        (pa.array([7], pa.duration("ms")), "long", [7]),
+        (pa.array([Decimal("1.25")], pa.decimal256(5, 2)), "decimal(5, 2)", [Decimal("1.25")]),
+        (pa.array([[1], None], pa.large_list(pa.int64())), "list<long>", [[1], None]),
+        (pa.array([[1, 2], None], pa.list_(pa.int64(), 2)), "list<long>", [[1, 2], None]),
+        (pa.array([b"0123456789abcdef"], pa.uuid()), "uuid", [b"0123456789abcdef"]),
+        (pa.array([{"a": 1}, None]), "struct<a: long>", [{"a": 1}, None]),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_types(array: pa.Array, type_: str, values: list[Any]) -> None:
+    assert column(array) == (type_, values)
+
+
+def test_a_column_of_nulls_is_none() -> None:
+    assert table_of(pa.nulls(2)) == ({}, [])
+
+
+def test_what_is_finer_than_a_microsecond_is_text_of_its_own() -> None:
+    types, rows = table_of(NANOS)
+    assert types == {"f": "timestamp", "f_string": "string"}
+    assert [(row["f"] and row["f"].microsecond, row["f_string"]) for row in rows] == [
+        (1, "1970-01-01T00:00:00.000001Z"),
+        (None, "1970-01-01T00:00:00.000001001Z"),
+        (None, None),
+    ]
+
+
+def test_nanoseconds_that_are_whole_microseconds_need_no_text() -> None:
+    assert table_of(NANOS.filter(pa.array([True, False, True])))[0] == {"f": "timestamp"}
+
+
+def test_finer_ones_inside_lists_maps_and_structs_keep_their_places() -> None:
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3]), NANOS)
+    types, rows = table_of(lists)
+    assert types == {"f": "list<timestamp>", "f_array_string": "list<string>"}
+    assert [row["f_array_string"] for row in rows] == [
+        ["1970-01-01T00:00:00.000001Z", "1970-01-01T00:00:00.000001001Z"],
+        [None],
+    ]
+    assert [value and value.microsecond for value in rows[0]["f"]] == [1, None]
+    maps = pa.MapArray.from_arrays(pa.array([0, 3]), pa.array(["a", "b", "c"]), NANOS)
+    types, rows = table_of(maps)
+    assert types == {"f": "map<string, timestamp>", "f_map_string": "map<string, string>"}
+    assert rows[0]["f_map_string"][1] == ("b", "1970-01-01T00:00:00.000001001Z")
+    types, _ = table_of(pa.StructArray.from_arrays([NANOS], ["at"]))
+    assert types == {"f": "struct<at: timestamp, at_string: string>"}
+
+
+def test_decimals_beyond_38_digits_are_text() -> None:
+    small, large = Decimal("1.25"), Decimal(10**50)
+    types, rows = table_of(pa.array([small, large, None], WIDE))
+    assert types == {"f": "decimal(38, 2)", "f_string": "string"}
+    assert [tuple(row.values()) for row in rows] == [(small, "1.25"), (None, str(10**50)), (None, None)]
+    assert column(pa.array([Decimal("0.5")], pa.decimal256(60, 50))) == ("string", ["0.5"])
+
+
+def test_a_map_with_records_for_keys_is_a_list_of_entries() -> None:
+    type_ = pa.map_(pa.struct({"k": pa.int64()}), pa.string())
+    array = pa.array([[({"k": 1}, "x"), ({"k": 2}, None)], None], type_)
+    assert column(array) == (
+        "list<struct<key: struct<k: long>, value: string>>",
+        [[{"key": {"k": 1}, "value": "x"}, {"key": {"k": 2}, "value": None}], None],
+    )
+
+
+def test_maps_keep_the_type_of_their_keys() -> None:
+    array = pa.array([[(1, "x")], None, []], pa.map_(pa.int16(), pa.string()))
+    assert column(array) == ("map<int, string>", [[(1, "x")], None, []])
+
+
+def test_a_slice_is_read_from_where_it_begins() -> None:
+    maps = pa.array([[(1, [1, 2])], None, [(2, None), (3, [3])]], pa.map_(pa.int64(), pa.list_(pa.int8())))
+    assert column(maps.slice(1)) == ("map<long, list<int>>", [None, [(2, None), (3, [3])]])
+
+
+def test_a_type_that_no_table_has_is_named() -> None:
+    with pytest.raises(UsageError, match=r"a\.element: type month_day_nano_interval has no place"):
+        Declared(pa.schema({"a": pa.list_(pa.month_day_nano_interval())}))
+
+
+ONE_BATCH = [
+    pa.array([7, None], pa.int64()),
+    pa.array([["x"], None], pa.list_(pa.string())),
+    pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+    pa.array([[(1, True)], None], pa.map_(pa.int32(), pa.bool_())),
+    pa.array([{"a": 1}, None]),
+    pa.array([[{"a": "x"}], None]),
+    NANOS.slice(1),
+]
+
+
+BROUGHT = {
+    array.type: value
+    for array, value in zip(
+        ONE_BATCH,
+        (
+            7,
+            ["x"],
+            ("k", 1),
+            (1, True),
+            {"a": 1},
+            {"a_long": None, "a": "x"},
+            "00.000001001Z",
+        ),
+        strict=True,
+    )
+}
+
+
+def test_files_of_several_schemas_make_one_table() -> None:
+    """The routes are those of all of them; each array brings what it has."""
+    seen = [observed(array, Schema()) for array in ONE_BATCH]
+    planned = plan(Schema(), merge_observations(one for one, _, _ in seen).shape)
+    assert not planned.conflicts
+    converter = Converter(planned.schema.struct, planned.route, Settings())
+    for array, (_, batch, declared) in zip(ONE_BATCH, seen, strict=True):
+        rows = converter.of_arrow(batch, declared.struct, json=False)
+        rows.validate(full=True)
+        first, second = rows.to_pylist()
+        assert str(BROUGHT[array.type]) in str(list(first.values())), first
+        assert set(second.values()) == {None}
