@@ -22,7 +22,8 @@ _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"(No space left on device|Disk quota exceeded|File too large)", "{0}", _ROOM),
     (r"OutOfMemoryError: ([^\n]+)", "Java ran out of memory: {0}", _MEMORY),
     (
-        r"Python worker exited unexpectedly",
+        # The other one: of two that work at once, the one that is left loses its connection.
+        r"Python worker exited unexpectedly|CancelledKeyException",
         "a Python process of Spark's has ended in the midst of its work",
         _LOG,
     ),

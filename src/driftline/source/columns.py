@@ -187,7 +187,9 @@ class ColumnFiles:
         self.conflicts += tuple(conflicts)
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        return frame(self.spark, self.tasks(plan, struct, settings), struct)
+        table_rows = frame(self.spark, self.tasks(plan, struct, settings), struct)
+        assert table_rows is not None, "pandas is not installed"
+        return table_rows
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         work = self.work
