@@ -28,6 +28,7 @@ from lake.formats import declare
 COLUMNS = """id bigint, i int, b boolean, f float, d double, s string, bin binary, dt date, ts timestamp, tn timestamp_ntz,
     d9 decimal(9,2), d18 decimal(18,4), d38 decimal(38,18), st struct<a: int, t: string, l: array<int>, n: struct<z: double>>,
     l array<struct<x: int, y: string>>, m map<string, struct<k: double>>, whole string, nothing float"""
+NAMES = "id, i, b, f, d, s, bin, dt, ts, tn, d9, d18, d38, st, l, m, whole, nothing"
 MODES = {"whole": "full", "st.t": "counts", "i": "none"}
 ROWS = """(1, 2, true, float('nan'), -0.0d, repeat('é', 30), X'ffffffffffffffffffffffffffffffffff', date'2024-01-02',
       timestamp'2024-01-02 03:04:05Z', timestamp_ntz'2024-01-02 03:04:05', 1.25, 2.5, -3.000000000000000001,
@@ -254,6 +255,64 @@ def test_files_are_sorted_as_by_icebergs_own_writer(
         for name in ("theirs", "ours")
     )
     assert ours == theirs
+
+
+DUCKLAKE_SPECS = [
+    "s, b",
+    "dt, i",
+    "d9, d38",
+    "year(ts), month(ts), day(ts), hour(ts)",
+    "year(dt), bucket(5, s), bucket(3, id)",
+    "bucket(7, ts), month(tn)",
+]
+
+
+@pytest.mark.parametrize("spec", DUCKLAKE_SPECS)
+def test_partitions_are_those_of_sparks_writer_in_ducklake(
+    ducklake: Lake, spark: SparkSession, table_name: str, monkeypatch: pytest.MonkeyPatch, spec: str
+) -> None:
+    flat = COLUMNS.partition("st struct")[0] + "whole string"
+    columns = "id, i, b, f, d, s, bin, dt, ts, tn, d9, d18, d38, whole"
+    typed = spark.sql(f"select {columns} from values {ROWS} as r ({NAMES})").coalesce(1)
+    found = []
+    for name in ("theirs", "ours"):
+        table = ducklake.table(f"{table_name}_{name}")
+        declare(table, flat)
+        ducklake.alter(
+            f"ALTER TABLE {table.name} SET PARTITIONED BY ({spec}); ALTER TABLE {table.name} SET SORTED BY (id DESC)"
+        )
+        transaction = table.format.transaction(table.format.load(), pinned=True)
+        if name == "theirs":
+            transaction.append(typed, {})
+        else:
+            monkeypatch.setattr(ducklake_transaction, "frame", lambda *_: None)
+            schema = arrow_schema(transaction.schema.struct)
+            batch = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=schema)
+            assert transaction.write(TypedTasks((batch, batch.slice(3))), {}) == 3
+        transaction.commit()
+        found.append(placed_in_ducklake(ducklake, table))
+        assert sorted(map(str, table.read().select("id", "s", "d38").collect())) == sorted(
+            map(str, typed.select("id", "s", "d38").collect())
+        )
+    assert found[0] == found[1]
+
+
+def placed_in_ducklake(lake: Lake, table: Table) -> list[tuple[Any, ...]]:
+    """For each file of the table its folder, its rows and its partition values."""
+    assert lake.ducklake is not None
+    known = table.format.load().table.id
+    return sorted(
+        (Path(path).parent.as_posix(), rows, values)
+        for path, rows, values in lake.ducklake.read(
+            lambda c: c.rows(
+                "SELECT any_value(f.path), any_value(f.record_count), "
+                "string_agg(coalesce(v.partition_value, 'none'), ';' ORDER BY v.partition_key_index) "
+                "FROM meta.ducklake_data_file f JOIN meta.ducklake_file_partition_value v USING (data_file_id) "
+                "WHERE f.table_id = ? GROUP BY f.data_file_id",
+                [known],
+            )
+        )
+    )
 
 
 def test_tasks_that_fail_leave_no_file(either: Lake, table_name: str) -> None:

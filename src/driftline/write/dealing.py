@@ -62,6 +62,11 @@ class Dealing:
     partition: tuple[Key, ...] = ()
     sort: tuple[Key, ...] = ()
 
+    @property
+    def known(self) -> bool:
+        """Whether rows can be dealt out and sorted by all of the keys."""
+        return all(key.parts for key in self.partition) and all(key.sorts for key in self.sort)
+
     def deal(self, batches: Iterable[pa.RecordBatch], path: Path) -> list[Slice]:
         """Writes the rows into a file, in runs; returns its slices."""
         slices: list[Slice] = []

@@ -99,19 +99,19 @@ def with_partition(file: DataFile, keys: Layout) -> DataFile:
     return replace(file, partition=tuple(values))
 
 
-def duckdb_folder(file: DataFile, schema: Schema, keys: Layout) -> str | None:
-    """Where DuckDB puts the file of these partition values, below the table; None where the path would be too long."""
+def duckdb_folder(values: Sequence[str | None], schema: Schema, keys: Layout) -> str | None:
+    """Where DuckDB puts a file of these partition values, below the table; None where the path would be too long."""
     names = {f.id: f.name for f in schema.struct.fields}
     used: set[str] = set()
     parts = []
-    for key, value in zip(keys.partition, file.partition, strict=True):
+    for key, value in zip(keys.partition, values, strict=True):
         column = names[key.source]
         name = column if key.transform.name == "identity" else key.transform.name
         if name.casefold() in used:
             name = f"{name}_{column}"
         used.add(name.casefold())
         parts.append(f"{_escaped(name)}={_NULL if value is None else _escaped(value)}")
-    return "/".join(parts) + "/" if all(len(part) <= _SEGMENT for part in parts) else None
+    return "".join(f"{part}/" for part in parts) if all(len(part) <= _SEGMENT for part in parts) else None
 
 
 def _escaped(text: str) -> str:

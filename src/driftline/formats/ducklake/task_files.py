@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from driftline.core.types import Schema
+import numpy as np
+
+from driftline.core.layout import IDENTITY, SortField, Transform
+from driftline.core.types import BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, UNKNOWN, Field, Primitive, Schema
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.layout import Layout
+from driftline.formats.ducklake.partition import duckdb_folder
+from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.write import check_required
-from driftline.write import FilePlan, FileSettings, write_in_tasks
+from driftline.write import Dealing, FilePlan, FileSettings, Key, WrittenFile, write_in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from driftline.write import RowTasks
 
+# Whose text as a partition value is DuckDB's own.
+_PRINTED_OTHERWISE = (TIMESTAMP, TIMESTAMP_NTZ, BINARY)
 _TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 
 
@@ -25,28 +34,64 @@ def write_tasks(
 ) -> list[DataFile] | None:
     """Has the tasks write files into the folder ``table``, which ends with a slash; returns what lies there.
 
-    None where Spark's own writer has to, and nothing was written: rows are dealt out or sorted first, or the folder is
+    None where Spark's own writer has to, and nothing was written: for keys that tasks do not know, and folders that are
     not on this machine. Raises DataError where a required column has no value.
     """
-    folder = local(table)
-    if folder is None or keys.partition or keys.sort:
+    folder, dealing = local(table), _dealing(schema, keys, name)
+    if folder is None or not _known(dealing):
         return None
     # The footers tell all that the catalog is told.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
-    plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET)
-    written = write_in_tasks(
-        spark.sparkContext,
-        tasks,
-        plan,
-        str(folder / uuid.uuid4().hex),
-        lambda file: str(folder / Path(file.path).name),
-    )
-    paths = [Path(file.path).name for file in written]
+    plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET, dealing)
+    partitions: dict[str, tuple[str | None, ...]] = {}
+
+    def place(file: WrittenFile) -> str:
+        values = tuple(map(_text, dealing.partition, file.partition))
+        path = (duckdb_folder(values, schema, keys) or "") + Path(file.path).name
+        partitions[path] = values
+        return str(folder / path)
+
+    write_in_tasks(spark.sparkContext, tasks, plan, str(folder / uuid.uuid4().hex), place)
     try:
-        files = describe(table, paths, schema)
+        files = describe(table, list(partitions), schema)
         check_required(files, schema, name)
     except BaseException:
-        for path in paths:
+        for path in partitions:
             removed(spark, table + path)
         raise
-    return files
+    return [replace(file, partition=partitions[file.path]) for file in files]
+
+
+def _dealing(schema: Schema, keys: Layout, name: str) -> Dealing:
+    """The table's keys; of the sort keys those before the first that is an expression of DuckDB's."""
+    columns = takewhile(lambda key: isinstance(key, SortField), keys.sort)
+    return Dealing(
+        tuple(_key(top_column(schema, f.source, name), f.transform) for f in keys.partition),
+        tuple(
+            replace(
+                _key(top_column(schema, key.columns[0], name)),
+                descending=key.descending,
+                nulls_first=key.nulls_first,
+            )
+            for key in columns
+        ),
+    )
+
+
+def _known(dealing: Dealing) -> bool:
+    printed = (key.transform != IDENTITY or key.type not in _PRINTED_OTHERWISE for key in dealing.partition)
+    return dealing.known and all(printed)
+
+
+def _key(column: Field, transform: Transform = IDENTITY) -> Key:
+    type_ = column.type if isinstance(column.type, Primitive) else UNKNOWN
+    return Key((column.name,), type_, transform, calendar=True)
+
+
+def _text(key: Key, value: Any) -> str | None:
+    """A partition value as DuckDB prints it."""
+    if value is None:
+        return None
+    if key.transform == IDENTITY and key.type == DATE:
+        return str(np.int64(value).astype("datetime64[D]"))
+    return str(value).lower() if isinstance(value, bool) else str(value)

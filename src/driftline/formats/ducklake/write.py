@@ -53,7 +53,7 @@ def write(
 
 def _placed(spark: SparkSession, file: DataFile, schema: Schema, keys: Layout, table: str) -> DataFile:
     """The file where DuckDB would have put it: it merges files only if they lie together."""
-    folder = duckdb_folder(file, schema, keys)
+    folder = duckdb_folder(file.partition, schema, keys)
     if folder is None:
         return file
     batch, name = file.path.partition("/")[0], file.path.rpartition("/")[2]

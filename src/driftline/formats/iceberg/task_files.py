@@ -58,8 +58,7 @@ def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | No
     properties = text_map(spark._jvm, table.properties())
     dealing = _dealing(spark._jvm, table, schema)
     if not (
-        all(key.parts for key in dealing.partition)
-        and all(key.sorts for key in dealing.sort)
+        dealing.known
         and properties.get("write.format.default", "parquet").lower() == "parquet"
         and _is_local(str(table.locationProvider().newDataLocation("f")))
         and not any(key.startswith(_UNKNOWN) for key in properties)
