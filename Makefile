@@ -10,7 +10,7 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint check fuzz kafka rest cluster bench bench-stream bench-growth bench-startup bench-upkeep lock clean
+.PHONY: help demo test test-all lint check fuzz kafka rest cluster bench bench-stream bench-typed bench-growth bench-startup bench-upkeep lock clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: $(INSTALLED) $(BENCH) ## speed, memory and what is lost, next to others (
 
 bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
 	@$(PY) bench/stream.py $(ARGS)
+
+bench-typed: $(INSTALLED) ## Parquet and CSV, next to Spark's own read and append (ARGS="--only parquet")
+	@$(PY) bench/typed.py $(ARGS)
 
 bench-upkeep: $(INSTALLED) ## what upkeep leaves of a table's metadata, and how long it takes, next to Iceberg's expire_snapshots
 	@$(PY) bench/upkeep.py $(ARGS)

@@ -1,14 +1,18 @@
-"""Records of declared types: those that a table refuses wait in quarantine, whole."""
+"""Records of declared types: those that a table refuses wait in quarantine, whole; Parquet of any types comes in."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from driftline import quarantine
+from driftline.formats.iceberg.table import IcebergTable
 from driftline.lake import Lake, Table
 
 
@@ -23,6 +27,10 @@ def aside(table: Table) -> list[Any]:
 
 def types(table: Table) -> dict[str, str]:
     return {f.name: str(f.type) for f in table.schema().schema.struct.fields}
+
+
+def is_iceberg(table: Table) -> bool:
+    return isinstance(table.format, IcebergTable)
 
 
 def test_rows_without_a_required_column_wait(table: Table, spark: SparkSession) -> None:
@@ -40,4 +48,65 @@ def test_rows_without_a_required_column_wait(table: Table, spark: SparkSession) 
     assert [(r.path, json.loads(r.raw)) for r in aside(table)] == [
         ("id", {"name": "n"}),
         ("key", {"name": "y", "key": "YWI="}),
+    ]
+
+
+PARQUET = pa.table(
+    {
+        "n": pa.array([1, 2, 3]),
+        "at": pa.array([1_000, 1_001, None], pa.timestamp("ns", "UTC")),
+        "time": pa.array([5, None, 3_600_000_000], pa.time64("us")),
+        "id": pa.array([b"0123456789abcdef", None, None], pa.uuid()),
+        "half": pa.array([1.5, None, 0.25], pa.float16()),
+        "word": pa.array(["a", "b", "a"]).dictionary_encode(),
+        "nothing": pa.nulls(3),
+        "entries": pa.array(
+            [[({"k": 1}, "x")], None, []], pa.map_(pa.struct({"k": pa.int64()}), pa.string())
+        ),
+    }
+)
+
+
+def test_parquet_of_types_that_spark_does_not_read(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "2026-03-02T10:00:00.parquet"
+    held = PARQUET if is_iceberg(table) else PARQUET.drop(["id"])  # a DuckLake has no uuid
+    pq.write_table(held, file, row_group_size=2)
+    result = table.ingest(file)
+    assert (result.rows_written, result.rows_quarantined) == (3, 0)
+    assert types(table) == {
+        "n": "long",
+        "at": "timestamp",
+        "at_string": "string",
+        "time": "string",
+        **({"id": "uuid"} if is_iceberg(table) else {}),
+        "half": "float",
+        "word": "string",
+        "entries": "list<struct<key: struct<k: long>, value: string>>",
+    }
+    rows = table.read().orderBy("n").collect()
+    assert [r.at_string for r in rows] == [
+        "1970-01-01T00:00:00.000001Z",
+        "1970-01-01T00:00:00.000001001Z",
+        None,
+    ]
+    assert [(r.time, r.half, r.word) for r in rows] == [
+        ("00:00:00.000005", 1.5, "a"), (None, None, "b"), ("01:00:00", 0.25, "a")
+    ]  # fmt: skip
+    if is_iceberg(table):
+        assert rows[0].id == "30313233-3435-3637-3839-616263646566"
+    assert rows[0].entries[0].key.k == 1
+
+
+def test_refused_rows_of_parquet_keep_what_spark_cannot_write(table: Table, tmp_path: Path) -> None:
+    pq.write_table(PARQUET.select(["n"]), tmp_path / "first.parquet")
+    table.ingest(tmp_path / "first.parquet")
+    pq.write_table(PARQUET.select(["n", "at", "id"]), tmp_path / "second.parquet")
+    result = table.ingest(tmp_path / "second.parquet", settings={"policy": "strict"})
+    assert (result.rows_written, result.rows_quarantined) == (1, 2)
+    assert [(r.source, json.loads(r.raw)) for r in aside(table)] == [
+        (
+            str(tmp_path / "second.parquet"),
+            {"n": 1, "at": "1970-01-01T00:00:00.000001Z", "id": "30313233-3435-3637-3839-616263646566"},
+        ),
+        (str(tmp_path / "second.parquet"), {"n": 2, "at": "1970-01-01T00:00:00.000001001Z"}),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +14,12 @@ from numpy.typing import NDArray
 from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
-from driftline.convert.lists import assemble, flattened, numbered, place, relist
+from driftline.convert.lists import assemble, flattened, numbered, place, relist, same_lists
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered
 from driftline.core.routes import ColumnRoute, FieldRoute
 from driftline.core.shape import RECORD
-from driftline.core.types import DOUBLE, LONG, STRING, Map, Primitive, Struct, Type, peel
+from driftline.core.types import DOUBLE, LONG, STRING, Field, Map, Primitive, Struct, Type, peel
 from driftline.observe.dates import declared_string_base
 
 _NUMBERS = (LONG, DOUBLE)
@@ -27,7 +28,7 @@ _NUMBERS = (LONG, DOUBLE)
 @dataclass(frozen=True, slots=True)
 class ArrowRecords:
     """The fields of some records as ``arrays``, one for each field of ``struct``, in its order. A key that stands there
-    several times has each of its values in one of its arrays, all of which have the same lists.
+    several times has each of its values in one of its arrays; those with the same lists share these.
 
     ``json``: numbers and strings are JSON's, which has one kind of each; else they have the types that are declared.
     """
@@ -38,17 +39,31 @@ class ArrowRecords:
     json: bool
     dates: str
 
-    def values(self, route: FieldRoute) -> ArrowValues | None:
+    def values(self, route: FieldRoute) -> ArrowValues | MixedValues | None:
         columns = [
             (f.type, array)
             for f, array in zip(self.struct.fields, self.arrays, strict=True)
             if f.name == route.key
         ]
-        return ArrowValues(columns, route, self.json, self.dates) if columns else None
+        return _values(columns, route, self.json, self.dates) if columns else None
+
+
+def _values(
+    columns: Sequence[tuple[Type, pa.Array]], route: FieldRoute, json: bool, dates: str
+) -> ArrowValues | MixedValues:
+    alike: list[list[tuple[Type, pa.Array]]] = []
+    for column in columns:
+        group = next((some for some in alike if same_lists(some[0][1], column[1])), None)
+        if group is None:
+            alike.append([column])
+        else:
+            group.append(column)
+    values = [ArrowValues(some, route, json, dates) for some in alike]
+    return values[0] if len(values) == 1 else MixedValues(values)
 
 
 class ArrowValues:
-    """The values of one field, all of one dimension, in a column for each of their types."""
+    """The values of one field, all of one dimension, in a column for each of their types. ``count``: of their leaves."""
 
     def __init__(
         self, columns: Sequence[tuple[Type, pa.Array]], route: FieldRoute, json: bool, dates: str
@@ -57,7 +72,7 @@ class ArrowValues:
         self._dim = peel(columns[0][0])[0]
         self._leaves = [(peel(type_)[1], flattened(lists)) for type_, lists in columns]
         self._lists = columns[0][1]
-        self._count = len(self._leaves[0][1])
+        self.count = len(self._leaves[0][1])
         self._valid: NDArray[np.bool_] = np.logical_or.reduce(
             [leaves.is_valid().to_numpy(zero_copy_only=False) for _, leaves in self._leaves]
         )
@@ -115,14 +130,19 @@ class ArrowValues:
 
     def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
         takes = RECORD in bases_of(column_route).get(self._dim, frozenset())
+        parts, numbers = [], []
         for inner, leaves in self._leaves:
             if isinstance(inner, Struct):
                 valid = leaves.filter(leaves.is_valid()) if leaves.null_count else leaves
                 struct = inner if takes else Struct()
                 arrays = [valid.field(i) for i in range(len(struct.fields))]
-                records = ArrowRecords(arrays, struct, len(valid), self._json, self._dates)
-                return records, np.flatnonzero(~nulls_of(leaves))
-        return ArrowRecords((), Struct(), 0, self._json, self._dates), []
+                parts.append(ArrowRecords(arrays, struct, len(valid), self._json, self._dates))
+                numbers.append(np.flatnonzero(~nulls_of(leaves)))
+        if len(parts) == 1:
+            return parts[0], numbers[0]
+        return _one_after_another(parts, self._json, self._dates), np.concatenate(
+            [*numbers, np.zeros(0, np.int64)]
+        )
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
         columns = [
@@ -140,16 +160,16 @@ class ArrowValues:
         offsets = np.zeros(len(numbers) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
         keys = entries[0].field(0)
-        return Maps(pa.array(offsets), keys, ArrowValues(values, route, self._json, self._dates), numbers)
+        return Maps(pa.array(offsets), keys, _values(values, route, self._json, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        return scattered(self._count, [(numbers, leaves)], leaves.type)
+        return scattered(self.count, [(numbers, leaves)], leaves.type)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
         dim, inner = 0, type_
         while pa.types.is_list(inner):
             dim, inner = dim + 1, inner.value_type
-        if dim == self._dim and (not dim or leaves.null_count == self._count - self._valid.sum()):
+        if dim == self._dim and (not dim or leaves.null_count == self.count - self._valid.sum()):
             return relist(self._lists, leaves, type_)
         if dim < self._dim:
             return pa.nulls(len(self._lists), type_)
@@ -167,3 +187,71 @@ class ArrowValues:
                     value: object = leaves[int(lost[0])].as_py()
                     return value
         return None
+
+
+class MixedValues:
+    """The values of one field, each in one of ``parts``, which have lists of their own; leaves are numbered through."""
+
+    def __init__(self, parts: Sequence[ArrowValues]) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *(part.count for part in parts)])
+
+    def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
+        return pa.concat_arrays([part.primitives(target, column_route) for part in self._parts])
+
+    def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
+        found = [part.records(column_route) for part in self._parts]
+        records = [some for some, _ in found]
+        numbers = [
+            np.asarray(some, np.int64) + start for (_, some), start in zip(found, self._starts, strict=False)
+        ]
+        return _one_after_another(records, records[0].json, records[0].dates), np.concatenate(numbers)
+
+    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
+        for part, start in zip(self._parts, self._starts, strict=False):
+            found = part.maps(route, key)
+            if found is not None:
+                return found._replace(numbers=np.asarray(found.numbers, np.int64) + start)
+        return None
+
+    def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
+        return scattered(int(self._starts[-1]), [(numbers, leaves)], leaves.type)
+
+    def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+        placed = [
+            part.placed(leaves.slice(start, part.count), type_)
+            for part, start in zip(self._parts, self._starts, strict=False)
+        ]
+        return reduce(_first_of, placed)
+
+    def missing(self) -> pa.Array:
+        return reduce(pc.and_, (part.missing() for part in self._parts))
+
+    def lost(self, held: NDArray[np.bool_]) -> object | None:
+        for part, start in zip(self._parts, self._starts, strict=False):
+            if (lost := part.lost(held[start : start + part.count])) is not None:
+                return lost
+        return None
+
+
+def _first_of(one: pa.Array, other: pa.Array) -> pa.Array:
+    """The values of one, or those of the other where it has none."""
+    from_one = one.is_valid().to_numpy(zero_copy_only=False)
+    places = np.arange(len(one))
+    return pa.concat_arrays([one, other]).take(pa.array(np.where(from_one, places, places + len(one))))
+
+
+def _one_after_another(parts: Sequence[ArrowRecords], json: bool, dates: str) -> ArrowRecords:
+    """Records of several structs: a key that more of them have stands several times."""
+    arrays: list[pa.Array] = []
+    fields: list[Field] = []
+    before, total = 0, sum(part.count for part in parts)
+    for part in parts:
+        after = total - before - part.count
+        fields += part.struct.fields
+        arrays += [
+            pa.concat_arrays([pa.nulls(before, array.type), array, pa.nulls(after, array.type)])
+            for array in part.arrays
+        ]
+        before += part.count
+    return ArrowRecords(arrays, Struct(tuple(fields)), total, json, dates)

@@ -43,6 +43,7 @@ from driftline.core.types import (
 )
 from driftline.errors import UsageError
 
+BEYOND = "beyond"  # the doc of a field whose type counts only where it has values
 VOID = Primitive("void")  # the type of a column that only has nulls
 _DIGITS = 38  # of the largest decimal
 
@@ -51,10 +52,16 @@ Read: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
 class Reading(NamedTuple):
-    """A type of a column, and what makes that column's array of its values of the type."""
+    """A type of a column, and what makes that column's array of its values of the type. ``beyond``: it is for values
+    that the column's own type does not hold."""
 
     type: Type
     read: Read
+    beyond: bool = False
+
+    def field(self, name: str) -> Field:
+        """A field of the type."""
+        return Field(name, self.type, doc=BEYOND if self.beyond else None)
 
 
 class Declared:
@@ -71,7 +78,7 @@ class Declared:
         self._columns = [[*_readings(f.type, (f.name,))] for f in schema]
         self.struct = Struct(
             tuple(
-                Field(f.name, reading.type)
+                reading.field(f.name)
                 for f, some in zip(schema, self._columns, strict=True)
                 for reading in some
             )
@@ -114,16 +121,16 @@ def _readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
     elif pa.types.is_map(type_):
         yield from _of_map(type_, path)
     elif _is_list(type_):
-        for type_of, read in _readings(type_.value_type, (*path, "element")):
-            yield Reading(List(type_of), partial(_relisted, read=read))
+        for type_of, read, beyond in _readings(type_.value_type, (*path, "element")):
+            yield Reading(List(type_of), partial(_relisted, read=read), beyond)
     else:
         yield from _of_leaf(type_, path)
 
 
 def _after(decode: Read, readings: Iterable[Reading]) -> Iterator[Reading]:
     """Readings of what is decoded first."""
-    for type_, read in readings:
-        yield Reading(type_, partial(_both, decode, read))
+    for type_, read, beyond in readings:
+        yield Reading(type_, partial(_both, decode, read), beyond)
 
 
 def _both(first: Read, then: Read, values: pa.Array) -> pa.Array:
@@ -147,7 +154,7 @@ def _relisted(lists: pa.Array, read: Read) -> pa.Array:
 def _of_struct(type_: pa.StructType, path: Path) -> Reading:
     _all_different(type_, path)
     fields = [(f.name, [*_readings(f.type, (*path, f.name))]) for f in type_]
-    struct = Struct(tuple(Field(name, reading.type) for name, some in fields for reading in some))
+    struct = Struct(tuple(reading.field(name) for name, some in fields for reading in some))
 
     def read(structs: pa.Array) -> pa.Array:
         arrays = [reading.read(structs.field(i)) for i, (_, some) in enumerate(fields) for reading in some]
@@ -170,7 +177,7 @@ def _of_map(type_: pa.MapType, path: Path) -> Iterator[Reading]:
         return
     (key,) = keys
     for value in values:
-        yield Reading(Map(key.type, value.type), partial(_remapped, key=key, value=value))
+        yield Reading(Map(key.type, value.type), partial(_remapped, key=key, value=value), value.beyond)
 
 
 def _remapped(maps: pa.Array, key: Reading, value: Reading) -> pa.Array:
@@ -236,10 +243,12 @@ def _of_timestamp(type_: pa.TimestampType) -> Iterator[Reading]:
         yield Reading(plain, lambda a: a.cast(pa.timestamp("us", type_.tz)).cast(arrow_type(plain)))
         return
     yield Reading(plain, lambda a: _whole_micros(a, plain))
-    yield Reading(STRING, lambda a: _finer(a, plain))
+    yield Reading(STRING, lambda a: _finer(a, plain), beyond=True)
 
 
 def _whole_micros(values: pa.Array, plain: Primitive) -> pa.Array:
+    if values.type.unit == "us":  # a reader knows that none is finer
+        return values.cast(arrow_type(plain))
     nanos = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     micros = pa.array(nanos // 1000, pa.int64(), mask=nulls_of(values) | (nanos % 1000 != 0))
     return micros.cast(arrow_type(plain))
@@ -247,6 +256,8 @@ def _whole_micros(values: pa.Array, plain: Primitive) -> pa.Array:
 
 def _finer(values: pa.Array, plain: Primitive) -> pa.Array:
     """The text, of nine digits, of what is finer than a microsecond."""
+    if values.type.unit == "us":
+        return pa.nulls(len(values), pa.string())
     nanos = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     finer = nanos % 1000 != 0
     if not finer.any():
@@ -271,6 +282,7 @@ def _of_decimal(type_: Any) -> Iterator[Reading]:
     yield Reading(
         STRING,
         lambda a: _numbers(a, pa.string(), lambda d: None if _fits(d, scale) else decimal_text(d)),
+        beyond=scale <= _DIGITS,
     )
 
 

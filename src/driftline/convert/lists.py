@@ -185,3 +185,12 @@ def numbered(lists: pa.Array, valid: NDArray[np.bool_]) -> Shredded:
     out.dims = [out.dimension(tree) for tree in out.trees]
     out.leaf_dims = [depth] * total
     return out
+
+
+def same_lists(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two arrays have the same lists, whatever is in them."""
+    while pa.types.is_list(one.type) and pa.types.is_list(other.type):
+        if not one.value_lengths().equals(other.value_lengths()):
+            return False
+        one, other = one.flatten(), other.flatten()
+    return not (pa.types.is_list(one.type) or pa.types.is_list(other.type))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from driftline.convert.declared import VOID, entries_of
+from driftline.convert.declared import BEYOND, VOID, entries_of
 from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import flattened
 from driftline.core.routes import facet_of
@@ -29,7 +29,7 @@ class ArrowObserver:
     """Observes batches of columns against what a table has (``known``).
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column counts even
-    when it holds only nulls; where a key stands several times, that is said of its first type.
+    when it holds only nulls, but for what is `driftline.convert.declared.BEYOND`.
     """
 
     def __init__(self, struct: Struct, known: Expect, source: str) -> None:
@@ -61,8 +61,9 @@ def shape_of(struct: Struct, place: Place) -> RecordShape:
     """
     out = RecordShape()
     for position, f in enumerate(struct.fields):
-        if f.name and f.name not in out.fields:
-            out.fields[f.name] = _field_shape(f.type, Place(place.source, place.line, position))
+        if f.name and f.doc != BEYOND:
+            shape = _field_shape(f.type, Place(place.source, place.line, position))
+            out.fields[f.name] = out.fields[f.name].merge(shape) if f.name in out.fields else shape
     return out
 
 

@@ -77,6 +77,11 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
             from driftline.source.csv import csv_frames
 
             return csv_frames(spark, files, strings=strings)
+        case "parquet":
+            from driftline.source.columns import ColumnFiles
+            from driftline.source.parquet import parquet_readers
+
+            return ColumnFiles(spark, parquet_readers(files), files)
         case _:
             from driftline.source.typed import TypedFrames
 

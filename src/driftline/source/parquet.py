@@ -1,0 +1,99 @@
+"""Parquet files, read by row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftline.convert.declared import Declared
+from driftline.core.types import Struct
+from driftline.errors import UsageError
+from driftline.failure import WHOLE
+from driftline.source.column_rows import Rows
+from driftline.source.int96 import OldTimestamps
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_BATCH = 16 * 2**20  # bytes of one batch of rows, about
+_ROWS = 2**17  # of one batch, at most
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetReader:
+    """Parquet files of one schema. ``groups``: the file and the row group of each part."""
+
+    struct: Struct
+    label: str
+    groups: Sequence[tuple[str, int]]
+    sizes: Sequence[int]
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of a row group."""
+        path, group = self.groups[part]
+        with _opened(path) as file:
+            old = OldTimestamps(file)
+            declared = Declared(old.schema)
+            found = file.metadata.row_group(group)
+            row = max(1, found.total_byte_size // max(1, found.num_rows))
+            size = max(1, min(_ROWS, _BATCH // row))
+            batches = file.iter_batches(size, row_groups=[group], use_threads=False)
+            if old.columns:
+                batches = _with_old(batches, path, group, size, old)
+            for batch in batches:
+                yield Rows(declared.read(batch.columns), path)
+
+
+def _with_old(
+    batches: Iterator[pa.RecordBatch], path: str, group: int, size: int, old: OldTimestamps
+) -> Iterator[pa.RecordBatch]:
+    """The batches with their old timestamps as they are exact, which takes reading them twice."""
+    import pyarrow as pa
+
+    names = [old.schema.names[number] for number in old.columns]
+    # Names with a dot would be taken for paths.
+    chosen = None if any("." in name for name in names) else names
+    with _opened(path, "ns") as file:
+        nanos = file.iter_batches(size, row_groups=[group], columns=chosen, use_threads=False)
+        for batch, fine in zip(batches, nanos, strict=True):
+            columns = batch.columns
+            for place, number in enumerate(old.columns):
+                columns[number] = old.exact(number, columns[number], fine.column(place if chosen else number))
+            yield pa.RecordBatch.from_arrays(columns, names=old.schema.names)
+
+
+def parquet_readers(files: Sequence[str]) -> list[ParquetReader]:
+    """A reader for the files of each schema, in order.
+
+    Raises UsageError for a file that cannot be read, or has a column that no table can have.
+    """
+    groups: dict[Struct, list[tuple[str, int, int]]] = {}
+    labels: dict[Struct, str] = {}
+    for path in files:
+        try:
+            with _opened(path) as file:
+                struct = Declared(OldTimestamps(file).schema).struct
+                metadata = file.metadata
+                sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}", error.hint) from error
+        except (OSError, ValueError) as error:  # pyarrow's are among these
+            raise UsageError(f"{path}: cannot be read as parquet: {error}", WHOLE) from error
+        groups.setdefault(struct, []).extend((path, i, size) for i, size in enumerate(sizes))
+        labels.setdefault(struct, path)
+    return [
+        ParquetReader(
+            struct, labels[struct], [(path, i) for path, i, _ in found], [size for _, _, size in found]
+        )
+        for struct, found in groups.items()
+    ]
+
+
+def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
+    """The file; ``old_as``: the unit that its old timestamps are read in."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(pa.OSFile(path), coerce_int96_timestamp_unit=old_as)

@@ -1,0 +1,91 @@
+"""Parquet files as readers give them, without Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from driftline.errors import DataError, UsageError
+from driftline.source.int96 import OldTimestamps
+from driftline.source.parquet import ParquetReader, parquet_readers
+
+SECOND = 10**9  # nanoseconds
+
+
+def old_file(path: Path, column: pa.Array) -> Path:
+    pq.write_table(
+        pa.table({"a.b": [0] * len(column), "at": column}), path, use_deprecated_int96_timestamps=True
+    )
+    return path
+
+
+def read(reader: ParquetReader) -> list[dict[str, Any]]:
+    found = [rows.batch for part in range(len(reader.sizes)) for rows in reader.rows(part)]
+    names = [f.name for f in reader.struct.fields]
+    types = [str(f.type) for f in reader.struct.fields]
+    keys = [f"{name}:{type_}" for name, type_ in zip(names, types, strict=True)]
+    return [row for batch in found for row in batch.rename_columns(keys).to_pylist()]
+
+
+def test_old_timestamps_are_instants(tmp_path: Path) -> None:
+    file = old_file(tmp_path / "a.parquet", pa.array([0, SECOND, None], pa.timestamp("ns")))
+    (reader,) = parquet_readers([str(file)])
+    assert [row["at:timestamp"] for row in read(reader)] == [
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        None,
+    ]
+
+
+def test_old_timestamps_in_any_year(tmp_path: Path) -> None:
+    years = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)]
+    file = old_file(tmp_path / "a.parquet", pa.array(years, pa.timestamp("us")))
+    (reader,) = parquet_readers([str(file)])
+    assert [(row["at:timestamp"], row["at:string"]) for row in read(reader)] == [
+        (year.replace(tzinfo=UTC), None) for year in years
+    ]
+
+
+def test_old_timestamps_that_are_finer(tmp_path: Path) -> None:
+    nanos = pa.array([[-1, 1_000], None], pa.list_(pa.timestamp("ns")))
+    file = old_file(tmp_path / "a.parquet", nanos)
+    (reader,) = parquet_readers([str(file)])
+    first, second = read(reader)
+    assert first["at:list<string>"] == ["1969-12-31T23:59:59.999999999Z", None]
+    assert first["at:list<timestamp>"] == [None, datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)]
+    assert second["at:list<string>"] is second["at:list<timestamp>"] is None
+
+
+def test_old_timestamps_that_arrow_reads_exactly_in_no_unit(tmp_path: Path) -> None:
+    file = old_file(tmp_path / "a.parquet", pa.array([0], pa.timestamp("ns")))
+    with pq.ParquetFile(file) as opened:
+        old = OldTimestamps(opened)
+    micros = np.array([-62_135_596_800_000_000], np.int64)  # of the year 1
+    with pytest.raises(DataError, match="at: timestamps finer than a microsecond, beside some beyond"):
+        old.exact(1, pa.array(micros, pa.timestamp("us")), pa.array(micros * 1000 + 1, pa.timestamp("ns")))
+
+
+def test_groups_are_read_apart_and_files_of_one_schema_together(tmp_path: Path) -> None:
+    for name, column in (("1", [1, 2, 3]), ("2", ["x"]), ("3", [4])):
+        pq.write_table(pa.table({"a": column}), tmp_path / name, row_group_size=2)
+    numbers, texts = parquet_readers([str(tmp_path / name) for name in "123"])
+    assert [row["a:long"] for row in read(numbers)] == [1, 2, 3, 4]
+    assert len(numbers.sizes) == 3
+    assert numbers.label == str(tmp_path / "1")
+    assert read(texts) == [{"a:string": "x"}]
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "no.parquet").write_bytes(b"no such file")
+    with pytest.raises(UsageError, match=r"no\.parquet: cannot be read as parquet: "):
+        parquet_readers([str(tmp_path / "no.parquet")])
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(UsageError, match=r"twice\.parquet: two columns are named 'a'"):
+        parquet_readers([str(tmp_path / "twice.parquet")])
