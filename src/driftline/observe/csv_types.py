@@ -1,0 +1,146 @@
+"""The types of CSV columns: a column is typed only if every text in it is what its typed value prints as (rules 2.3)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.convert.types import arrow_type
+from driftline.core.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Primitive,
+)
+from driftline.observe.arrow import VOID
+from driftline.observe.numbers import EXACT
+
+Types = frozenset[Primitive]
+
+_NARROWEST_FIRST = (BOOLEAN, LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+ALL: Types = frozenset(_NARROWEST_FIRST)
+_DATE_LENGTH = len("2024-02-29")
+_FIRST_DAY = -719_162  # of the year 1
+_DAY = 86_400_000_000  # microseconds
+_PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent
+_WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
+_FRACTION = re.compile(r"-?[0-9]+\.[0-9]+(?:E-?[0-9]+)?")
+_MOMENT = r"^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*[1-9])?Z?$"  # of texts that are moments
+
+
+def types_of(texts: pa.Array, among: Types = ALL) -> Types:
+    """The types ``among`` some in which every text that is not null prints as it is written; of no text, all of them.
+
+    >>> sorted(type_.name for type_ in types_of(pa.array(["1", None, "-20"])))
+    ['double', 'long']
+    >>> types_of(pa.array(["1", "007"]))
+    frozenset()
+    """
+    texts = texts.drop_null() if texts.null_count else texts
+    if not len(texts):
+        return among
+    return frozenset(type_ for type_ in _likely(texts[0].as_py()) & among if _prints_as(texts, type_))
+
+
+def type_of(parts: Sequence[Types]) -> Primitive:
+    """The type of a column from those that each part of it could have: VOID where there is no text, STRING where no type
+    prints all texts.
+
+    >>> str(type_of([frozenset({LONG, DOUBLE}), frozenset({DOUBLE})]))
+    'double'
+    """
+    common = ALL.intersection(*parts)
+    return VOID if common == ALL else next((t for t in _NARROWEST_FIRST if t in common), STRING)
+
+
+def java_text(number: float) -> str:
+    """A double as Java prints it: the shortest decimal that reads back as it, with at least one digit behind the point.
+
+    >>> java_text(100.0), java_text(12345678.9), java_text(0.0005), java_text(5e-324)
+    ('100.0', '1.23456789E7', '5.0E-4', '4.9E-324')
+    """
+    if not math.isfinite(number):
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(str(number), "NaN")
+    if number == 0 or _PLAIN[0] <= abs(number) < _PLAIN[1]:
+        return repr(number)
+    mantissa, _, power = repr(number).partition("e")
+    if not power or len(mantissa.lstrip("-")) == 1:
+        digits = len(mantissa.replace(".", "").strip("-0"))
+        mantissa, _, power = f"{number:.{max(1, digits - 1)}e}".partition("e")
+    return f"{mantissa}E{int(power)}"
+
+
+def _likely(text: str) -> Types:
+    """The types that a column may have whose first text is this, at a glance."""
+    if text in ("true", "false"):
+        return frozenset((BOOLEAN,))
+    if text[4:5] == "-" and text[:4].isdecimal():
+        moment = TIMESTAMP if text.endswith("Z") else TIMESTAMP_NTZ
+        return frozenset((DATE if len(text) == _DATE_LENGTH else moment,))
+    if _FRACTION.fullmatch(text):
+        return frozenset((DOUBLE,))
+    return frozenset((LONG, DOUBLE)) if text.removeprefix("-").isdecimal() else frozenset()
+
+
+def _prints_as(texts: pa.Array, type_: Primitive) -> bool:
+    try:
+        match type_:
+            case Primitive("boolean"):
+                return _all(pc.is_in(texts, pa.array(["true", "false"])))
+            case Primitive("long"):
+                return _all(pc.equal(texts.cast(pa.int64()).cast(pa.string()), texts))
+            case Primitive("double"):
+                return _are_doubles(texts)
+            case Primitive("date"):
+                return _are_dates(texts)
+            case _:
+                return _are_moments(texts, type_)
+    except pa.ArrowInvalid:  # a text is not even read as the type
+        return False
+
+
+def _are_doubles(texts: pa.Array) -> bool:
+    """A double's column may hold whole numbers, as far as they are exact."""
+    numbers = texts.cast(pa.float64())
+    size, printed = (
+        pc.abs(numbers),
+        numbers.cast(pa.string()),
+    )  # Arrow prints 2.0 as 2, and 1e-5 without a point
+    plain = pc.and_(pc.greater_equal(size, _PLAIN[0]), pc.less(size, _PLAIN[1]))
+    alike = pc.and_(plain, pc.equal(printed, texts))
+    if _all(alike):
+        return True
+    with_point = pc.and_(plain, pc.equal(pc.binary_join_element_wise(printed, "0", "."), texts))
+    rest = texts.filter(pc.invert(pc.or_(alike, with_point)))
+    return all(_is_double(text) for text in rest.to_pylist())
+
+
+def _is_double(text: str) -> bool:
+    if _WHOLE.fullmatch(text):
+        return abs(int(text)) <= EXACT
+    return bool(_FRACTION.fullmatch(text)) and java_text(float(text)) == text
+
+
+def _are_dates(texts: pa.Array) -> bool:
+    days = texts.cast(pa.date32())
+    printed = pc.equal(days.cast(pa.string()), texts)
+    return _all(pc.greater_equal(days.cast(pa.int32()), _FIRST_DAY)) and _all(printed)
+
+
+def _are_moments(texts: pa.Array, type_: Primitive) -> bool:
+    micros = texts.cast(arrow_type(type_)).cast(pa.int64())
+    return _all(pc.greater_equal(micros, _FIRST_DAY * _DAY)) and _all(
+        pc.match_substring_regex(texts, _MOMENT)
+    )
+
+
+def _all(answers: pa.Array) -> bool:
+    return pc.all(answers).as_py() is not False

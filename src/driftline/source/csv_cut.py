@@ -1,0 +1,174 @@
+"""CSV text cut into whole records, as exactly as it is written.
+
+A comma ends a cell; ``\\n``, ``\\r\\n`` and ``\\r`` end a record, outside quotes. A cell is quoted if a quote begins it, another ends
+it, and every quote between the two is doubled. Any other quote is text like all else, so that the cell stands as it is
+written. Where not even the line has a second quote, the quote is never closed, and the line is no record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+LONGEST = 128 * 2**20  # bytes of text in which a quote has to be closed
+
+_QUOTE, _COMMA, _FEED, _RETURN = b'",\n\r'
+_CELL = re.compile(rb'(?:"([^"]*+(?:""[^"]*+)*+)"(?=[,\r\n]|\Z)|([^,\r\n]*+))(,|\r\n|[\r\n]|\Z)')
+_OPEN = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"?\Z')  # a quote that may yet be closed, if the text goes on
+_MISQUOTED = re.compile(rb'"[^"\r\n]*+(?:""[^"\r\n]*+)*+"')
+_BEFORE = np.isin(
+    np.arange(256), list(b',\n\r"')
+)  # what may stand before a quote that opens, and after one that closes
+
+
+class OpenEndError(Exception):
+    """A range of a file ends within a quoted cell: where it was cut is no end of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Whole records. ``line``: the number of their first line; ``plain``: each quote opens, closes or is doubled in a
+    quoted cell, so that any reader of CSV reads them alike."""
+
+    text: bytes
+    line: int
+    plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record. ``raw``: as it is written, without its line end; ``end``: the place in the text behind that;
+    ``cells`` None: one has a quote that is never closed."""
+
+    raw: bytes
+    line: int
+    end: int
+    cells: list[bytes] | None
+
+
+def pieces(
+    blocks: Iterable[bytes], line: int = 1, *, whole: bool = True, longest: int = LONGEST
+) -> Iterator[Piece]:
+    """The text of some ``blocks``, which begins with a record, in pieces of whole records.
+
+    ``line``: the number of its first line; ``whole``: it goes to the end of its file. ``longest``: bytes in which a quote
+    has to be closed. Raises OpenEndError where a text that is not ``whole`` ends within a cell.
+
+    >>> [piece.text for piece in pieces([b'1,"a', b'\\nb"\\n2,', b"c"])]
+    [b'1,"a\\nb"\\n', b'2,c']
+    """
+    rest = b""
+    for block in blocks:
+        text = rest + block
+        end, plain = _whole(text, longest)
+        if end:
+            yield Piece(text[:end], line, plain)
+            line += count_lines(text[:end])
+        rest = text[end:]
+    if rest and not whole:
+        raise OpenEndError
+    if rest:
+        yield Piece(rest, line, _is_plain(rest, len(rest)))
+
+
+def records(text: bytes, line: int = 1) -> Iterator[Record]:
+    """Each record of a text of whole records, blank lines among them.
+
+    >>> [record.cells for record in records(b'1,"a ""b"" c"\\r\\n2,5" x,"')]
+    [[b'1', b'a "b" c'], None]
+    """
+    at = 0
+    while at < len(text):
+        begin, end, cells, is_open = at, at, [], False
+        mark = b","
+        while mark == b",":
+            match = _CELL.match(text, at)
+            assert match is not None, text[at : at + 80]
+            quoted, bare, mark = match.groups()
+            if quoted is None and bare.startswith(b'"') and not _MISQUOTED.match(text, at):
+                is_open = True
+            cells.append(bare if quoted is None else quoted.replace(b'""', b'"'))
+            end, at = match.start(3), match.end()
+        yield Record(text[begin:end], line, at, None if is_open else cells)
+        line += count_lines(text[begin:end]) + 1
+
+
+def bounds(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the records of a plain piece's text begin, and where their line ends do; blank lines are among them."""
+    codes = np.frombuffer(text, np.uint8)
+    last = _line_ends(codes, np.flatnonzero(codes == _QUOTE), final=True)
+    begins = np.concatenate(([0], last + 1))
+    ends = np.concatenate((last, [len(text)]))
+    if begins[-1] == len(text):
+        begins, ends = begins[:-1], ends[:-1]
+    feeds = (ends > begins) & (ends < len(text))
+    feeds[feeds] = (codes[ends[feeds]] == _FEED) & (codes[ends[feeds] - 1] == _RETURN)
+    return begins, ends - feeds
+
+
+def count_lines(text: bytes) -> int:
+    """How many line ends the text has.
+
+    >>> count_lines(b"a\\r\\nb\\rc\\n")
+    3
+    """
+    feeds = text.count(b"\n")
+    return feeds + text.count(b"\r") - text.count(b"\r\n") if b"\r" in text else feeds
+
+
+def _whole(text: bytes, longest: int) -> tuple[int, bool]:
+    """Where the last whole record of a text ends that is yet to go on, and whether all of them are plain."""
+    if b'"' not in text:
+        return max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1, True
+    codes = np.frombuffer(text, np.uint8)
+    ends = _line_ends(codes, np.flatnonzero(codes == _QUOTE), final=False)
+    end = int(ends[-1]) + 1 if len(ends) else 0
+    # A quote that is open for so long may be one that is never closed.
+    if len(text) - end < longest and _is_plain(text, end):
+        return end, True
+    return _careful_end(text, longest), False
+
+
+def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bool) -> NDArray[np.int64]:
+    """The last bytes of the line ends outside quotes, if all quotes open or close. A ``\\r`` that ends the text, unless
+    that is ``final``, may be half of one."""
+    ends = codes == _FEED
+    returns = codes == _RETURN
+    if returns.any():
+        returns[:-1] &= ~ends[1:]
+        returns[-1] &= final
+        ends |= returns
+    found = np.flatnonzero(ends)
+    return found[np.searchsorted(quotes, found) % 2 == 0] if len(quotes) else found
+
+
+def _is_plain(text: bytes, end: int) -> bool:
+    """Whether each quote before ``end``, where a record ends, opens, closes, or is doubled in a quoted cell."""
+    codes = np.frombuffer(text, np.uint8)[:end]
+    quotes = np.flatnonzero(codes == _QUOTE)
+    if len(quotes) % 2:
+        return False
+    opening, closing = quotes[::2], quotes[1::2]
+    before = codes[opening[opening > 0] - 1]
+    after = codes[closing[closing < end - 1] + 1]
+    return bool(_BEFORE[before].all() and _BEFORE[after].all())
+
+
+def _careful_end(text: bytes, longest: int) -> int:
+    """Where the last record ends that is whole however the text goes on."""
+    end = at = 0
+    while at < len(text):
+        match = _CELL.match(text, at)
+        assert match is not None, text[at : at + 80]
+        if text.startswith(b'"', at) and len(text) - at < longest and _OPEN.match(text, at):
+            break
+        at = match.end()
+        if match[3] == b"" or (match[3] == b"\r" and at == len(text)):
+            break
+        if match[3] != b",":
+            end = at
+    return end
