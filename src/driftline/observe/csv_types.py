@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from driftline.convert.declared import VOID
 from driftline.convert.types import arrow_type
 from driftline.core.types import (
     BOOLEAN,
@@ -20,7 +21,6 @@ from driftline.core.types import (
     TIMESTAMP_NTZ,
     Primitive,
 )
-from driftline.observe.arrow import VOID
 from driftline.observe.numbers import EXACT
 
 Types = frozenset[Primitive]

@@ -74,9 +74,9 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
 
             return JsonFiles(spark, files)
         case "csv":
-            from driftline.source.csv import csv_frames
+            from driftline.source.csv import csv_files
 
-            return csv_frames(spark, files, strings=strings)
+            return csv_files(spark, files, strings=strings)
         case "parquet":
             from driftline.source.columns import ColumnFiles
             from driftline.source.parquet import parquet_readers

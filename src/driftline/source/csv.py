@@ -1,126 +1,78 @@
-"""CSV: a column is typed only if every text in it is what its typed value prints as (rules 2.3)."""
+"""CSV files, read in the tasks.
+
+Their columns have types only if every text says so (rules 2.3): all files are looked at once, before anything is observed.
+"""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import uuid
-from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from driftline.core.types import BOOLEAN, DATE, DOUBLE, LONG, TIMESTAMP, TIMESTAMP_NTZ, Primitive
-from driftline.engine import FILES, literally
-from driftline.errors import DataError, UsageError
-from driftline.observe.numbers import EXACT
-from driftline.route.convert import convert, from_text
-from driftline.route.sql import name, spark_type
-from driftline.source.base import rejected_columns
-from driftline.source.files import ROW_FILE
-from driftline.source.typed import TypedFrames
+from driftline.convert.declared import VOID
+from driftline.core.types import STRING, Field, Struct
+from driftline.observe.csv_types import type_of
+from driftline.source.column_rows import Rows
+from driftline.source.columns import ColumnFiles
+from driftline.source.csv_cells import columns
+from driftline.source.csv_files import Stretch, header_of, size_of, stretches_of
+from driftline.source.csv_look import CsvFile, looked
+from driftline.source.rejects import Origin, Reject
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-# The narrowest first. What prints back is typed: "007" and "1.50" stay text.
-_CANDIDATES = (BOOLEAN, LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+_STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
 
 
-def csv_frames(spark: SparkSession, files: Sequence[str], *, strings: bool) -> TypedFrames:
+@dataclass(frozen=True, slots=True)
+class CsvReader:
+    """Files with one header. ``struct``: the types of their columns; ``label``: the first of them."""
+
+    struct: Struct
+    label: str
+    stretches: Sequence[Stretch]
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Bytes of each stretch."""
+        return [stretch.size for stretch in self.stretches]
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of a stretch, and what is none."""
+        import pyarrow as pa
+
+        from driftline.convert import arrow_type
+
+        names = [f.name for f in self.struct.fields]
+        types = [pa.null() if f.type == VOID else arrow_type(f.type) for f in self.struct.fields]
+        stretch = self.stretches[part]
+        for piece in stretch.pieces():
+            arrays, others = columns(piece, types)
+            rejects = [Reject(Origin(stretch.path, other.line), other.raw, other.why) for other in others]
+            yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects)
+
+
+def csv_files(spark: SparkSession, files: Sequence[str], *, strings: bool) -> ColumnFiles:
     """CSV files with a header line each, as one batch; files with the same header are read together.
 
-    ``strings``: every cell stays text. Rows with too few or too many cells are rejected.
+    ``strings``: every cell stays text. Raises DataError for a file that cannot be read, UsageError for a header with two
+    columns of one name.
     """
-    by_header: dict[tuple[str, ...], list[str]] = {}
-    for file in files:
-        by_header.setdefault(_header(file), []).append(file)
-    frames, bad, bad_count = [], None, 0
-    for header, group in by_header.items():
-        if not header:
-            continue
-        broken = f"__broken_{uuid.uuid4().hex}"
-        ddl = ", ".join(f"{name(column)} string" for column in (*header, broken))
-        cells = (
-            spark.read.schema(ddl)
-            .options(
-                header=True, multiLine=True, escape='"', columnNameOfCorruptRecord=broken, columnPruning=False
-            )
-            .csv([literally(file) for file in group])
-            # Spark refuses a query for the broken rows alone, and so does one that it can reduce to that.
-            .where(f"length(coalesce({name(header[0])}, '')) >= 0")
-        )
-        good = cells.where(f"{name(broken)} is null").drop(broken)
-        rejected = _rejected(cells, broken)
-        if (count := rejected.count()) > 0:
-            bad = rejected if bad is None else bad.union(rejected)
-            bad_count += count
-        frames.append((group[0], good if strings else _typed(good)))
-    return TypedFrames(frames, bad, bad_count, conf=FILES, files=files)
+    headers = {file: header for file in files if (header := header_of(file)) is not None}
+    share = sum(map(size_of, headers)) // (2 * spark.sparkContext.defaultParallelism)
+    size = min(max(share, _STRETCH[0]), _STRETCH[1])
+    cut = [CsvFile(file, header, stretches_of(file, header, size)) for file, header in headers.items()]
+    groups: dict[tuple[str, ...], list[CsvFile]] = {}
+    for file in looked(spark, cut, strings=strings):
+        groups.setdefault(file.header.names, []).append(file)
+    return ColumnFiles(spark, [_reader(group, strings=strings) for group in groups.values()], files)
 
 
-def _header(file: str) -> tuple[str, ...]:
-    try:
-        with _open(file) as lines:
-            header = tuple(next(csv.reader(lines), ()))
-            for _ in lines:  # Spark would turn bytes that are not UTF-8 into U+FFFD, without a word.
-                pass
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: byte {error.object[error.start]:#x} is not UTF-8", hint="convert the file to UTF-8"
-        ) from error
-    except (OSError, EOFError) as error:
-        raise DataError(f"{file}: cannot be read: {error}") from error
-    twice = sorted({column for column in header if header.count(column) > 1})
-    if twice:
-        raise UsageError(f"{file}: two columns are named {twice[0]!r}", hint="rename one in the header")
-    return header
-
-
-def _open(file: str) -> IO[str]:
-    if file.endswith((".gz", ".gzip")):
-        return gzip.open(file, "rt", encoding="utf-8-sig", newline="")
-    return open(file, encoding="utf-8-sig", newline="")
-
-
-def _typed(cells: DataFrame) -> DataFrame:
-    """The same cells, each column in the type that all its texts print as."""
-    checks = [
-        f"coalesce(bool_and({_is(name(column), t)}), false) as {name(f'{i}_{t.name}')}"
-        for i, column in enumerate(cells.columns)
-        for t in _CANDIDATES
-    ]
-    filled = [f"count({name(column)}) as {name(f'{i}_cells')}" for i, column in enumerate(cells.columns)]
-    answer = cells.selectExpr(*checks, *filled).head()
-    assert answer is not None
-    out = []
-    for i, column in enumerate(cells.columns):
-        type_ = next((t for t in _CANDIDATES if answer[f"{i}_{t.name}"]), None)
-        typed = "string" if type_ is None else spark_type(type_)
-        x = name(column)
-        out.append(f"try_cast({x} as {typed}) as {x}" if answer[f"{i}_cells"] else f"null as {x}")
-    return cells.selectExpr(*out)
-
-
-def _is(x: str, t: Primitive) -> str:
-    """Whether a text is null, or what its value of ``t`` prints as. A double's column may hold whole numbers."""
-    if t.name in ("date", "timestamp", "timestamp_ntz"):
-        from driftline.core.types import STRING
-
-        return f"{x} is null or {convert(from_text(x, t, 'on'), t, STRING, None)} <=> {x}"
-    printed = f"cast(try_cast({x} as {spark_type(t)}) as string) <=> {x}"
-    if t == DOUBLE:
-        whole = f"abs(try_cast({x} as bigint)) <= {EXACT} and cast(try_cast({x} as bigint) as string) <=> {x}"
-        finite = f"{x} not in ('NaN', 'Infinity', '-Infinity')"
-        return f"{x} is null or ({finite} and ({printed} or coalesce({whole}, false)))"
-    return f"{x} is null or {printed}"
-
-
-def _rejected(cells: DataFrame, broken: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return cells.where(f"{name(broken)} is not null").select(
-        *rejected_columns(
-            raw=F.col(name(broken)),
-            reason=F.lit("not as many cells as the header"),
-            source=F.expr(ROW_FILE),
-        )
-    )
+def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
+    """A reader of files with one header."""
+    by_column = zip(*(file.types for file in files), strict=True)
+    types = [STRING if strings else type_of(parts) for parts in by_column]
+    names = files[0].header.names
+    struct = Struct(tuple(Field(name, type_) for name, type_ in zip(names, types, strict=True)))
+    return CsvReader(struct, files[0].path, [stretch for file in files for stretch in file.stretches])

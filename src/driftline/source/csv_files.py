@@ -1,0 +1,115 @@
+"""CSV files in stretches of whole records, which tasks read on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+
+from driftline.errors import DataError, UsageError
+from driftline.observe.json_files import _opened, _packed, _range
+from driftline.source.csv_cut import Piece, Record, count_lines, pieces, records
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The names of a file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row."""
+
+    names: tuple[str, ...]
+    size: int
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Records of a file: those behind the first line feed that ends at ``start`` or later, up to such a line feed at ``end``;
+    None for all that follows in the file.
+
+    ``skip``: bytes in front of the first record; ``line``: the number of its line. ``size``: bytes on disk.
+    """
+
+    path: str
+    start: int
+    end: int | None
+    size: int
+    skip: int = 0
+    line: int = 1
+
+    def pieces(self) -> Iterator[Piece]:
+        """The records, in pieces. Raises OpenEndError where the stretch ends within a cell."""
+        with _opened(self.path) as (file, _):
+            text = _range(file, self.start, self.end)
+            yield from pieces(_behind(text, self.skip), self.line, whole=self.end is None)
+
+    def at_line(self, line: int) -> Stretch:
+        """The stretch, its first line numbered so."""
+        return replace(self, line=line)
+
+
+def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
+    """The rows of a file in stretches of about ``size`` bytes; in one, if it is compressed."""
+    length = size_of(path)
+    count = 1 if _packed(path) or header.size > size else max(1, length // size)
+    bounds = [length * i // count for i in range(count + 1)]
+    parts = [Stretch(path, start, end, end - start) for start, end in pairwise(bounds)]
+    parts[-1] = replace(parts[-1], end=None)
+    parts[0] = replace(parts[0], skip=header.size, line=header.lines + 1)
+    return parts
+
+
+def size_of(path: str) -> int:
+    """Bytes on disk."""
+    with _opened(path) as (_, length):
+        return length
+
+
+def whole(parts: Sequence[Stretch]) -> Stretch:
+    """All stretches of a file as one."""
+    return replace(parts[0], end=None, size=sum(part.size for part in parts))
+
+
+def header_of(path: str) -> Header | None:
+    """The header of a file, which is its first line that is not blank; None if there is none.
+
+    Raises DataError where it cannot be read, UsageError where two columns have one name.
+    """
+    with _opened(path) as (file, _):
+        blocks = _range(file, 0, None)
+        first = next(blocks, b"")
+        size = len(_BOM) if first.startswith(_BOM) else 0
+        for piece in pieces(chain([first[size:]], blocks)):
+            for record in records(piece.text, piece.line):
+                if record.raw:
+                    lines = record.line + count_lines(record.raw)
+                    return Header(_names(path, record), size + record.end, lines)
+            size += len(piece.text)
+    return None
+
+
+def _names(path: str, header: Record) -> tuple[str, ...]:
+    if header.cells is None:
+        raise DataError(
+            f"{path}:{header.line}: a quote is never closed in the header", "close it, or double it"
+        )
+    try:
+        names = tuple(cell.decode() for cell in header.cells)
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, header.line, error.object[error.start]) from error
+    twice = sorted({name for name in names if name and names.count(name) > 1})
+    if twice:
+        raise UsageError(f"{path}: two columns are named {twice[0]!r}", hint="rename one in the header")
+    return names
+
+
+def not_utf8(path: str, line: int, byte: int) -> DataError:
+    """The error for a file with a byte that is not UTF-8 in a line."""
+    return DataError(f"{path}:{line}: byte {byte:#x} is not UTF-8", hint="convert the file to UTF-8")
+
+
+def _behind(texts: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """A text without its first bytes."""
+    for text in texts:
+        yield text[size:]
+        size = max(0, size - len(text))

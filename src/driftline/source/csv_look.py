@@ -1,0 +1,115 @@
+"""The first look at CSV files: what types their columns may have, and where they can be cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from driftline.observe.csv_types import ALL, Types, types_of
+from driftline.source.csv_cells import columns
+from driftline.source.csv_cut import OpenEndError, count_lines
+from driftline.source.csv_files import Header, Stretch, not_utf8, whole
+from driftline.source.shares import dealt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SMALL = 8 * 2**20  # bytes that are looked at faster here than by starting a Python worker
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFile:
+    """A file with its header, in stretches. ``types``: those that each column may have, once it was looked at."""
+
+    path: str
+    header: Header
+    stretches: Sequence[Stretch]
+    types: Sequence[Types] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a stretch holds. ``types``: those that each column may have; ``lines``: how many; ``open_end``: it ends within a
+    cell, or begins there; ``wrong``: the line, counted in the stretch, and the value of a byte that is not UTF-8."""
+
+    types: Sequence[Types]
+    lines: int
+    open_end: bool = False
+    wrong: tuple[int, int] | None = None
+
+
+def look(stretch: Stretch, width: int, *, strings: bool) -> Look:
+    """Looks at the rows of a stretch with ``width`` columns; at no types, if all are ``strings``."""
+    import pyarrow as pa
+
+    types: list[Types] = [frozenset() if strings else ALL] * width
+    lines = 0
+    try:
+        for piece in stretch.at_line(1).pieces():
+            if not piece.text.isascii():
+                piece.text.decode()
+            lines += count_lines(piece.text)
+            if not strings:
+                texts, _ = columns(piece, [pa.string()] * width)
+                types = [types_of(column, among) for column, among in zip(texts, types, strict=True)]
+    except OpenEndError:
+        return Look(types, lines, open_end=True)
+    except UnicodeDecodeError as error:
+        before = count_lines(error.object[: error.start])
+        return Look(types, lines, wrong=(lines + before + 1, error.object[error.start]))
+    return Look(types, lines)
+
+
+def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
+    """The files with the types that their columns may have, in stretches that begin and end with whole records, numbered by
+    lines.
+
+    Raises DataError for a byte that is not UTF-8.
+    """
+    done: dict[int, CsvFile] = {}
+    todo = dict(enumerate(files))
+    while todo:
+        looks = iter(_looks(spark, list(todo.values()), strings=strings))
+        again = {}
+        for number, file in todo.items():
+            seen = _with_looks(file, [next(looks) for _ in file.stretches])
+            if seen is None:
+                again[number] = replace(file, stretches=[whole(file.stretches)])
+            else:
+                done[number] = seen
+        todo = again
+    return [done[number] for number in range(len(files))]
+
+
+def _looks(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[Look]:
+    """A look at each stretch of each file, in order: here if there is little, else in tasks."""
+    work = [(stretch, len(file.header.names)) for file in files for stretch in file.stretches]
+    sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
+    if sum(sizes) <= _SMALL and str(context.master).startswith("local"):
+        return [look(stretch, width, strings=strings) for stretch, width in work]
+    shares = [
+        [(number, *work[number]) for number in share] for share in dealt(sizes, context.defaultParallelism)
+    ]
+    found = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, strings)).collect()
+    by_number = dict(found)
+    return [by_number[number] for number in range(len(work))]
+
+
+def _look_share(strings: bool, share: Iterable[tuple[int, Stretch, int]]) -> list[tuple[int, Look]]:
+    return [(number, look(stretch, width, strings=strings)) for number, stretch, width in share]
+
+
+def _with_looks(file: CsvFile, looks: Sequence[Look]) -> CsvFile | None:
+    """The file as it was seen; None where it cannot be read in these stretches."""
+    if any(look.open_end for look in looks):
+        return None
+    line, stretches = file.stretches[0].line, []
+    for stretch, found in zip(file.stretches, looks, strict=True):
+        if found.wrong is not None:
+            raise not_utf8(file.path, line + found.wrong[0] - 1, found.wrong[1])
+        stretches.append(stretch.at_line(line))
+        line += found.lines
+    types = [frozenset.intersection(*some) for some in zip(*(found.types for found in looks), strict=True)]
+    return replace(file, stretches=stretches, types=types)
