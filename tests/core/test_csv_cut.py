@@ -1,0 +1,75 @@
+"""CSV text cut into whole records, in whatever blocks it comes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftline.source.csv_cut import OpenEndError, bounds, count_lines, pieces, records
+
+RECORDS = {
+    b"1,2\n3,4": [[b"1", b"2"], [b"3", b"4"]],
+    b"1,2\r\n3\n4\r5,\r\n": [[b"1", b"2"], [b"3"], [b"4"], [b"5", b""]],
+    b"\n\r\n": [[b""], [b""]],
+    b'"a,b","c\r\nd","e\nf"\r\n': [[b"a,b", b"c\r\nd", b"e\nf"]],
+    b'"a ""b""",""\n"",""""': [[b'a "b"', b""], [b"", b'"']],
+    # A quote in the midst of a cell is text; where quotes end before the cell, it stands as it is written.
+    b'5" pipe,"a\\"b"\n': [[b'5" pipe', b'"a\\"b"']],
+    b'"1"2,"x" ,"y"\n': [[b'"1"2', b'"x" ', b"y"]],
+    b'1,"a\n2,"b"\n': [None, [b"2", b"b"]],
+    b'1,"a\n2,b\n': [None, [b"2", b"b"]],
+    b'1,"a""\n2,b\n': [None, [b"2", b"b"]],
+    b'"a\n"b\n': [None, None],
+    b'"': [None],
+}
+
+
+@pytest.mark.parametrize("text", RECORDS)
+def test_the_cells_of_each_record(text: bytes) -> None:
+    assert [record.cells for record in records(text)] == RECORDS[text]
+
+
+def test_records_know_their_lines_and_their_text() -> None:
+    text = b'a,b\r\n\n"1\r2\n3",4\r5,6\n'
+    found = [(record.line, record.raw, record.end) for record in records(text, 7)]
+    assert found == [(7, b"a,b", 5), (8, b"", 6), (9, b'"1\r2\n3",4', 16), (12, b"5,6", 20)]
+    assert count_lines(text) == 6
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b",", b'"', b'""', b"\n", b"\r", b"\r\n", b',"x\ny",']), max_size=20),
+    st.integers(1, 12),
+)
+def test_blocks_of_any_size_give_the_same_records(parts: list[bytes], size: int) -> None:
+    text = b"".join(parts)
+    blocks = [text[at : at + size] for at in range(0, len(text), size)]
+    found = []
+    for piece in pieces(blocks):
+        some = list(records(piece.text, piece.line))
+        found += [(record.raw, record.line, record.cells) for record in some]
+        if piece.plain:
+            begins, ends = bounds(piece.text)
+            raw = [piece.text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+            assert raw == [record.raw for record in some]
+    assert found == [(record.raw, record.line, record.cells) for record in records(text)]
+
+
+def test_pieces_are_plain_where_every_quote_opens_or_closes() -> None:
+    def plain(text: bytes) -> list[bool]:
+        return [piece.plain for piece in pieces([text])]
+
+    assert plain(b'1,"a ""b"""\n"","x\ny"\n') == [True]
+    assert plain(b'1,5"\n') == plain(b'1,"a"b\n') == plain(b'1, "a"\n') == [False]
+    assert plain(b'1,"a\n') == [False]
+
+
+def test_a_range_that_ends_within_a_cell_cannot_be_read_alone() -> None:
+    with pytest.raises(OpenEndError):
+        list(pieces([b'1,"a\n'], whole=False))
+    assert [piece.text for piece in pieces([b'1,"a"\n'], whole=False)] == [b'1,"a"\n']
+
+
+def test_a_quote_that_is_open_too_long_is_never_closed() -> None:
+    blocks = [b'1,"a\n', *([b"2,b\n"] * 10), b'3,"c"\n']
+    found = [record for piece in pieces(blocks, longest=16) for record in records(piece.text, piece.line)]
+    assert [record.cells for record in found] == [None, *([[b"2", b"b"]] * 10), [b"3", b"c"]]
+    assert [record.line for record in found] == list(range(1, 13))

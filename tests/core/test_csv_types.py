@@ -1,0 +1,95 @@
+"""What a CSV column is: the type in which every text of it prints as it is written (rules 2.3)."""
+
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftline.observe.csv_types import ALL, java_text, type_of, types_of
+
+# The texts of one type, as Spark's casts decide; doubles as Java prints them since version 19.
+PRINTED = {
+    "boolean": ["true", "false"],
+    "long double": ["0", "1", "-20", "9007199254740992", "-9007199254740992", "1000000000000000",
+        "20240229"],
+    "long": ["9007199254740993", "9223372036854775807", "-9223372036854775808"],
+    "double": [
+        "0.0", "-0.0", "1.0", "100.0", "1.5", "-1.5", "0.1", "0.001", "0.30000000000000004", "9999999.0", "123456.789012345",
+        "1.0E-4", "5.0E-4", "1.0E7", "1.23456789E7", "1.0E10", "1.0E23", "4.9E-324", "2.0E-323", "1.7976931348623157E308",
+        "2.2250738585072014E-308",
+    ],
+    "date": ["2024-02-29", "0001-01-01", "9999-12-31", "1582-10-10"],
+    "timestamp": [
+        "2024-01-01T00:00:00Z", "2024-01-01T00:00:00.5Z", "2024-01-01T00:00:00.123456Z", "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999999Z", "1582-10-10T00:00:00Z",
+    ],
+    "timestamp_ntz": ["2024-01-01T00:00:00", "2024-01-01T00:00:00.5", "0001-01-01T00:00:00"],
+    "": [
+        "TRUE", "True", "t", "yes", "-0", "+1", "007", " 1", "1 ", "1_000", "0x10", "\u0661", "9223372036854775808",
+        "1.50", "01.5", "0.00", "1.", ".5", "1,5", "0.0001", "0.00012", "10000000.0", "12345678.9", "1e5", "1E5", "1.0e10", "1.0E+7",
+        "1E-4", "1.0f", "5.0E-324", "0.1234567890123456789", "NaN", "nan", "Infinity", "-Infinity", "inf",
+        "2023-02-29", "2024-1-1", "0000-01-01", "10000-01-01", "2024-02-29 ", "-001-01-01",
+        "2024-01-01 00:00:00Z", "2024-01-01T00:00:00+00:00", "2024-01-01T00:00:00.50Z", "2024-01-01T00:00:00.000Z",
+        "2024-01-01T00:00:00.1234567Z", "2024-01-01T00:00Z", "2024-01-01T24:00:00Z", "2024-01-01T00:00:60Z",
+        "2024-01-01T00:00:00z", "0000-01-01T00:00:00Z", "2024-01-01T10:00:00+01:00", "2024-01-01T00:00:00.Z",
+        "2024-01-01 00:00:00", "2024-01-01T00:00:00.50", "2024-01-01T00:00", "0000-01-01T00:00:00",
+        "x", "1\n", "\n", "é", "-", "2024-",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [(names, text) for names, texts in PRINTED.items() for text in texts]
+)
+def test_each_text(names: str, text: str) -> None:
+    assert {type_.name for type_ in types_of(pa.array([text]))} == set(names.split())
+
+
+@pytest.mark.parametrize("names", [names for names in PRINTED if names])
+def test_all_texts_of_a_type_together_and_none_beside_them(names: str) -> None:
+    texts = PRINTED[names]
+    assert {type_.name for type_ in types_of(pa.array([None, *texts]))} == set(names.split())
+    for other in PRINTED[""]:
+        assert types_of(pa.array([*texts, other])) == frozenset()
+        assert types_of(pa.array([other, *texts])) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("columns", "name"),
+    [
+        ([["1"], ["2.5"]], "double"),
+        ([["1"], [], ["-2"]], "long"),
+        ([["2.5", "9007199254740992"]], "double"),
+        ([["2.5"], ["9007199254740993"]], "string"),
+        ([["1"], ["true"]], "string"),
+        ([["2024-01-01"], ["2024-01-01T00:00:00Z"]], "string"),
+        ([["2024-01-01T00:00:00"], ["2024-01-01T00:00:00Z"]], "string"),
+        ([["007"], []], "string"),
+        ([[None], []], "void"),
+        ([], "void"),
+    ],
+)
+def test_a_column_has_the_type_of_all_its_parts(columns: list[list[str]], name: str) -> None:
+    parts = [types_of(pa.array(texts, pa.string())) for texts in columns]
+    assert type_of(parts).name == name
+
+
+def test_only_types_that_are_left_are_tried() -> None:
+    assert types_of(pa.array(["1"]), frozenset()) == frozenset()
+    assert types_of(pa.array([None], pa.string()), types_of(pa.array(["1"]))) != ALL
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_is_one_as_java_prints_it(number: float) -> None:
+    text = java_text(number)
+    assert struct.pack("d", float(text)) == struct.pack("d", number)
+    assert {type_.name for type_ in types_of(pa.array([text]))} == {"double"}
+    assert "double" in {type_.name for type_ in types_of(pa.array([text, "1.5", "7"]))}
+
+
+@given(st.lists(st.floats(-1e8, 1e8).map(lambda number: repr(round(number, 3))), min_size=1))
+def test_a_column_of_doubles_is_judged_as_its_texts_are(texts: list[str]) -> None:
+    each = frozenset.intersection(*(types_of(pa.array([text])) for text in texts))
+    assert types_of(pa.array(texts)) == each
