@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.source.csv_cut import OpenEndError, bounds, count_lines, pieces, records
+from driftline.verify.cells import rows
 
 RECORDS = {
     b"1,2\n3,4": [[b"1", b"2"], [b"3", b"4"]],
@@ -73,3 +74,16 @@ def test_a_quote_that_is_open_too_long_is_never_closed() -> None:
     found = [record for piece in pieces(blocks, longest=16) for record in records(piece.text, piece.line)]
     assert [record.cells for record in found] == [None, *([[b"2", b"b"]] * 10), [b"3", b"c"]]
     assert [record.line for record in found] == list(range(1, 13))
+
+
+@given(st.lists(st.sampled_from(["a", ",", '"', '""', "\n", "\r", "\r\n", ',"x\ny",', '"x",']), max_size=20))
+def test_the_reader_of_the_check_finds_the_same_records(parts: list[str]) -> None:
+    text = "".join(parts)
+    found = [
+        (record.line, record.raw.decode(), record.cells and [cell.decode() for cell in record.cells])
+        for record in records(text.encode())
+    ]
+    assert found == [
+        (row.line, row.raw, row.cells and [getattr(cell, "written", cell) for cell in row.cells])
+        for row in rows(text)
+    ]

@@ -98,8 +98,22 @@ def test_csv(tmp_path: Path) -> None:
     assert cells(b'4,x,"y z"') == [Cell("4"), Cell("x"), Cell("y z")]
 
 
+def test_csv_lines_end_as_they_like_and_a_quote_that_is_never_closed_spoils_its_line(tmp_path: Path) -> None:
+    content = b'\n\r\na,b\r\n1,"x\r\ny"\n2,"p\n3,q\r4,"s\n"t\r\n\n5,""'
+
+    assert records(tmp_path / "a.csv", content, "csv") == [
+        ("4", {"a": "1", "b": "x\r\ny"}),
+        ("6", b'2,"p'),
+        ("7", {"a": "3", "b": "q"}),
+        ("8", b'4,"s'),
+        ("9", b'"t'),
+        ("11", {"a": "5", "b": ""}),
+    ]
+    assert records(tmp_path / "a.csv", b"a\n\n1\n", "csv") == [("2", {"a": ""}), ("3", {"a": "1"})]
+
+
 def test_a_cell_whose_quotes_end_before_it_is_also_what_is_written(tmp_path: Path) -> None:
-    content = b'a,b,c\n"x\\"y",2,"3"\n"x ""y""",",",\n"1"2,"p\nq"r,z"\n'
+    content = b'a,b,c\n"x\\"y",2,"3"\n"x ""y""",",",\n"1"2,"p"r,z"\n'
 
     first, second, third = (
         list(record.values()) for _, record in records(tmp_path / "a.csv", content, "csv")
@@ -108,7 +122,7 @@ def test_a_cell_whose_quotes_end_before_it_is_also_what_is_written(tmp_path: Pat
     assert first == ['x\\y"', "2", "3"]
     assert isinstance(first[0], Misquoted) and first[0].written == '"x\\"y"'
     assert [type(cell) for cell in [*first[1:], *second]] == [Cell] * 5
-    assert [getattr(cell, "written", cell) for cell in third] == ['"1"2', '"p\nq"r', 'z"']
+    assert [getattr(cell, "written", cell) for cell in third] == ['"1"2', '"p"r', 'z"']
 
 
 def test_typed_files_of_one_schema_are_known_by_their_heads(tmp_path: Path) -> None:

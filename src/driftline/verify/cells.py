@@ -1,47 +1,94 @@
-"""Cells of CSV, and how their quotes may be read."""
+"""CSV as plain Python reads it, and how quotes may be read."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from driftline.verify.values import Cell, Misquoted
 
-csv.field_size_limit(2**31 - 1)
-_CELL = re.compile(r'((?:"[^"]*(?:""[^"]*)*"?)?[^,]*)(,|\Z)')
+_LINE_END = re.compile("\r\n|\n|\r")
+_BEHIND = ("", ",", "\r", "\n")  # what stands behind a cell
 
 
-def cells_of(row: Sequence[str], raw: bytes) -> Iterator[Cell]:
-    """The cells of a row, those that are misquoted as such."""
-    if b'"' not in raw:
-        yield from map(Cell, row)
-        return
-    for cell, written in zip(row, _written(raw.decode()), strict=True):
-        plain = written == cell or written == '"' + cell.replace('"', '""') + '"'
-        yield Cell(cell) if plain else Misquoted.of(cell, written)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record. ``line``: the number of its first line; ``raw``: its text; ``cells`` None: a quote is never closed."""
+
+    line: int
+    raw: str
+    cells: list[Cell] | None
 
 
-def _written(text: str) -> list[str]:
-    """Each cell as it stands in the text of one row, quotes and all.
+def rows(text: str) -> Iterator[Row]:
+    """The records of a text, blank lines among them.
 
-    >>> _written('1,"a, ""b","c"d",')
-    ['1', '"a, ""b"', '"c"d"', '']
+    >>> [(row.line, row.cells) for row in rows('1,"a ""b""\\r\\nc"\\n2,"d\\n3,e')]
+    [(1, ['1', 'a "b"\\r\\nc']), (3, None), (4, ['3', 'e'])]
     """
-    out, at = [], 0
-    while cell := _CELL.match(text, at):
-        out.append(cell[1])
-        at = cell.end()
-        if not cell[2]:
-            break
-    return out
+    ends = [match.span() for match in _LINE_END.finditer(text)]
+    if not text.endswith(("\r", "\n")):
+        ends.append((len(text), len(text)))
+    stops = [stop for stop, _ in ends]
+    at = line = 0
+    while at < len(text):
+        stop = stops[line]
+        cells: list[Cell] | None
+        if '"' in text[at:stop]:
+            cells, stop = _cells(text, at, stops, line)
+        else:
+            cells = [Cell(cell) for cell in text[at:stop].split(",")]
+        yield Row(line + 1, text[at:stop], cells)
+        line = bisect_left(stops, stop, line)
+        at = ends[line][1]
+        line += 1
 
 
 def cells(raw: bytes) -> list[Cell]:
     """The cells of one CSV record; the text itself where it is none."""
     text = raw.decode(errors="surrogateescape")
-    try:
-        return [Cell(cell) for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
-    except csv.Error:
-        return [Cell(text)]
+    found = [cell for row in rows(text) for cell in row.cells or [Cell(row.raw)]]
+    return found or [Cell(text)]
+
+
+def _cells(text: str, at: int, stops: list[int], line: int) -> tuple[list[Cell] | None, int]:
+    """The cells of the record that begins ``at`` a place, and where it ends; None where a quote is never closed: its line
+    is the last."""
+    out: list[Cell] = []
+    while True:
+        stop = stops[line]
+        if text.startswith('"', at):
+            close = _close(text, at)
+            if close is not None and text[close + 1 : close + 2] in _BEHIND:
+                out.append(Cell(text[at + 1 : close].replace('""', '"')))
+                end = close + 1
+            elif close is not None and close < stop:
+                end = _comma(text, at, stop)
+                written = text[at:end]
+                lenient = written[1 : close - at].replace('""', '"') + written[close - at + 1 :]
+                out.append(Misquoted.of(lenient, written))
+            else:
+                return None, stop
+            line = bisect_left(stops, end, line)
+        else:
+            end = _comma(text, at, stop)
+            out.append(Cell(text[at:end]))
+        if not text.startswith(",", end):
+            return out, end
+        at = end + 1
+
+
+def _comma(text: str, at: int, stop: int) -> int:
+    """Where the next comma of the line stands, or its end."""
+    found = text.find(",", at, stop)
+    return stop if found < 0 else found
+
+
+def _close(text: str, at: int) -> int | None:
+    """Where the quote ``at`` a place is closed: by the next one that is not doubled."""
+    found = text.find('"', at + 1)
+    while found >= 0 and text.startswith('"', found + 1):
+        found = text.find('"', found + 2)
+    return None if found < 0 else found

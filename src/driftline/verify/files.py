@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from driftline.verify.cells import cells_of
+from driftline.verify.cells import rows
 from driftline.verify.values import number
 
 _BLANK = b" \t\r\n"
@@ -273,41 +272,28 @@ def _elements(file: str, text: str) -> Iterator[Read]:
 
 
 def _csv(file: str, data: bytes) -> Iterator[Read]:
-    """Records by the first row's names: a cell is text, an empty one null. A row of another width is malformed."""
-    lines = iter(data.decode(errors="surrogateescape").split("\n"))
-    taken: list[str] = []
-
-    def feed() -> Iterator[str]:
-        for line in lines:
-            taken.append(line)
-            yield line + "\n"
-
-    rows = csv.reader(feed())
-    header: list[str] | None = None
-    n = 1
-    while True:
-        try:
-            row, reason = next(rows), ""
-        except StopIteration:
-            return
-        except csv.Error as error:
-            row, reason = ["?"], str(error)
-        raw, place = "\n".join(taken).encode(errors="surrogateescape").strip(b"\r\n"), Place(file, 0, n)
-        n += len(taken)
-        taken.clear()
-        if not row or not raw:
+    """Records by the first row's names: a cell is text, an empty one null. A row of another width is malformed; a blank line
+    is a row only of a single column."""
+    header: Sequence[str] | None = None
+    for row in rows(data.decode(errors="surrogateescape")):
+        if header is None:
+            header = row.cells if row.raw else None
             continue
-        if not reason and header is None:
-            header = row
+        if not row.raw and len(header) > 1:
             continue
-        if not reason and header is not None and len(row) != len(header):
-            reason = f"{len(row)} cells, where the header has {len(header)}"
-        if not reason and not _is_text(raw):
+        raw = row.raw.encode(errors="surrogateescape")
+        reason = ""
+        if row.cells is None:
+            reason = "a quote is never closed"
+        elif len(row.cells) != len(header):
+            reason = f"{len(row.cells)} cells, where the header has {len(header)}"
+        elif not _is_text(raw):
             reason = "not UTF-8"
-        if reason or header is None:
+        place = Place(file, 0, row.line)
+        if reason or row.cells is None:
             yield Read(place, None, raw, reason)
         else:
-            yield Read(place, dict(zip(header, cells_of(row, raw), strict=True)))
+            yield Read(place, dict(zip(header, row.cells, strict=True)))
 
 
 def _is_text(raw: bytes) -> bool:
