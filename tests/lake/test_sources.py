@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from driftline import quarantine
 from driftline.engine import FILES, configured
-from driftline.errors import DataError, UsageError
+from driftline.errors import UsageError
 from driftline.lake import Lake, Table
 from driftline.source.files import expand, grouped
 
@@ -134,50 +133,6 @@ def test_a_type_that_no_table_holds_is_named(table: Table, spark: SparkSession) 
 def csv(tmp_path: Path, text: str, name: str = "in.csv") -> Path:
     (tmp_path / name).write_text(text)
     return tmp_path / name
-
-
-def test_csv_is_typed_where_every_text_prints_back(table: Table, tmp_path: Path) -> None:
-    file = csv(
-        tmp_path,
-        "n,zip,price,ok,day,mixed,note,empty\n"
-        '1,007,1.5,true,2024-02-29,1,"a ""quoted"", two\nlines",\n'
-        "-20,123,2,false,2024-01-01,x,plain,\n"
-        "9007199254740993,8,19.99,,,2.5,,\n",
-    )
-    assert table.ingest(file).rows_written == 3
-    assert types(table) == {
-        "n": "long", "zip": "string", "price": "double", "ok": "boolean", "day": "date", "mixed": "string", "note": "string"
-    }  # fmt: skip
-    rows = {r.zip: r for r in table.read().collect()}
-    assert rows["007"].note == 'a "quoted", two\nlines' and rows["123"].price == 2.0
-    proven(table, file, "csv")
-
-
-def test_csv_as_strings(table: Table, tmp_path: Path) -> None:
-    table.ingest(csv(tmp_path, "a,b\n1,true\n"), strings=True)
-    assert types(table) == {"a": "string", "b": "string"}
-
-
-def test_csv_rows_of_another_length_wait_in_quarantine(table: Table, tmp_path: Path) -> None:
-    result = table.ingest(csv(tmp_path, "a,b\n1,2\n1,2,3\n4\n5,6\n"))
-    assert (result.rows_written, result.rows_quarantined) == (2, 2)
-    kept = {r.raw for r in quarantine.of(table.format).read().collect()}
-    assert kept == {"1,2,3", "4"}
-
-
-def test_csv_files_with_other_headers_are_one_batch(table: Table, tmp_path: Path) -> None:
-    csv(tmp_path, "a,b\n1,x\n", "1.csv")
-    csv(tmp_path, "b,c\ny,2024-01-01\n", "2.csv")
-    assert table.ingest(tmp_path).rows_written == 2
-    assert types(table) == {"a": "long", "b": "string", "c": "date"}
-
-
-def test_csv_that_cannot_be_read_is_one_clear_error(table: Table, tmp_path: Path) -> None:
-    (tmp_path / "latin.csv").write_bytes("a\nü\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin\.csv: byte 0xfc is not UTF-8"):
-        table.ingest(tmp_path / "latin.csv")
-    with pytest.raises(UsageError, match="two columns are named 'a'"):
-        table.ingest(csv(tmp_path, "a,a\n1,2\n"))
 
 
 def test_json_in_a_column(table: Table, spark: SparkSession) -> None:

@@ -1,0 +1,112 @@
+"""CSV files as rows of typed columns, without Spark: what is small is looked at where the driver is."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from driftline.errors import DataError, UsageError
+from driftline.source import csv as csv_source
+from driftline.source.csv import csv_files
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
+NOT_AS_WIDE = "not as many cells as the header"
+
+
+def read(*files: Path, strings: bool = False) -> tuple[dict[str, str], list[Any], list[tuple[str, int, Any]]]:
+    """The types of the columns, the rows, and what is none."""
+    types: dict[str, str] = {}
+    rows: list[Any] = []
+    rejects = []
+    for reader in csv_files(SPARK, [str(file) for file in files], strings=strings).readers:
+        types.update({f.name: str(f.type) for f in reader.struct.fields})
+        for part in range(len(reader.sizes)):
+            for some in reader.rows(part):
+                rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
+                rejects += [(raw.decode(), origin.line, why) for origin, raw, why in some.rejects]
+    return types, rows, rejects
+
+
+def csv(folder: Path, text: str | bytes, name: str = "in.csv") -> Path:
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        pytest.param("\n\r\na,b\n1,x\n", [(1, "x")], id="blank lines in front of the header"),
+        pytest.param("\ufeffa,b\r\n1,x\r\n", [(1, "x")], id="a byte order mark"),
+        pytest.param('\ufeff"a","b"\n1,x', [(1, "x")], id="a byte order mark, a quoted header"),
+        pytest.param("a,b\n1,x\r\n2,y\r\n", [(1, "x"), (2, "y")], id="CRLF behind LF"),
+        pytest.param("a,b\r\n1,x\n2,y\n", [(1, "x"), (2, "y")], id="LF behind CRLF"),
+        pytest.param("a,b\r1,x\r2,y\r", [(1, "x"), (2, "y")], id="CR"),
+        pytest.param('a,b\n1,"x\r\ny\r"\r\n2,"\n"\n', [(1, "x\r\ny\r"), (2, "\n")], id="line ends in quotes"),
+        pytest.param('a,b\n1,""\n2,\n,""""\n', [(1, None), (2, None), (None, '"')], id="empty cells"),
+        pytest.param('a,b\n1,5" pipe\n2,"a\\"b"\n3,"q" \n', [(1, '5" pipe'), (2, '"a\\"b"'), (3, '"q" ')], id="misquoted"),
+        pytest.param("b\nx\n\ny\n", [("x",), (None,), ("y",)], id="a blank line of one column"),
+        pytest.param("a,b\n", [], id="no row"),
+        pytest.param("", [], id="nothing"),
+    ],
+)  # fmt: skip
+def test_records_as_they_are_written(tmp_path: Path, text: str, rows: list[tuple[object, ...]]) -> None:
+    assert read(csv(tmp_path, text))[1:] == (rows, [])
+    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert read(tmp_path / "in.csv.gz")[1:] == (rows, [])
+
+
+def test_types_are_those_of_all_files_with_a_header(tmp_path: Path) -> None:
+    first = csv(tmp_path, "a,b,c\n1,,\n", "1.csv")
+    second = csv(tmp_path, "a,b,c\n2.5,007,\n", "2.csv")
+    other = csv(tmp_path, "d\n1\n", "3.csv")
+    types, rows, _ = read(first, second, other)
+    assert types == {"a": "double", "b": "string", "c": "void", "d": "long"}
+    assert rows == [(1.0, None, None), (2.5, "007", None), (1,)]
+    assert read(first, second, other, strings=True)[0] == dict.fromkeys("abcd", "string")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    "quoted", ["plain", '"with, comma"', '"two\nlines"', '"two\r\nlines"', '5" wide', '"a"b']
+)
+def test_a_file_in_many_stretches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, quoted: str
+) -> None:
+    lines = ["id,text", *(f"{i},{quoted}" for i in range(500)), "short", '501,"open', "502,x"]
+    file = csv(tmp_path, end.join(lines) + end)
+    whole = read(file)
+    monkeypatch.setattr(csv_source, "_STRETCH", (1000, 1000))
+    (reader,) = csv_files(SPARK, [str(file)], strings=False).readers
+    # A line feed within a cell is no place to cut at, and is found to be none.
+    assert (len(reader.sizes) > 1) == ("lines" not in quoted and "\n" in end)
+    assert read(file) == whole
+    height = 2 if "lines" in quoted else 1
+    rejects = [
+        ("short", 2 + 500 * height, NOT_AS_WIDE),
+        ('501,"open', 3 + 500 * height, "a quote is never closed"),
+    ]
+    assert whole[2] == rejects and len(whole[1]) == 501
+
+
+def test_what_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
+    for text, line in (("a\n\nü\n", 3), ("\nü\n", 2), ('a,b\n"x\ny",1\n"\r\nü",1', 5)):
+        with pytest.raises(DataError, match=rf"in\.csv:{line}: byte 0xfc is not UTF-8"):
+            read(csv(tmp_path, text.encode("latin-1")))
+    with pytest.raises(UsageError, match="two columns are named 'a'"):
+        read(csv(tmp_path, "a,a\n1,2\n"))
+    with pytest.raises(DataError, match=r"in\.csv:1: a quote is never closed in the header"):
+        read(csv(tmp_path, 'a,"b\n1,2\n'))
+    with pytest.raises(DataError, match=r"in\.csv\.gz: broken gzip"):
+        read(csv(tmp_path, gzip.compress(b"a\n1\n" * 1000)[:-20], "in.csv.gz"))
+
+
+def test_a_byte_that_is_not_utf8_is_placed_in_any_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_source, "_STRETCH", (100, 100))
+    with pytest.raises(DataError, match=r"in\.csv:302: byte 0xe9 is not UTF-8"):
+        read(csv(tmp_path, b"id\n" + b"1\n" * 300 + b"\xe9\n"))

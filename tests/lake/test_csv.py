@@ -1,0 +1,179 @@
+"""CSV files, over both formats: types by all texts, quotes and line ends as they are written, and what is no row set aside."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from driftline import quarantine
+from driftline.errors import DataError
+from driftline.lake import Lake, Table
+from driftline.source import csv as csv_source
+from driftline.source import csv_look
+
+
+@pytest.fixture
+def table(either: Lake, table_name: str) -> Table:
+    return either.table(table_name)
+
+
+def types(table: Table) -> dict[str, str]:
+    return {f.name: str(f.type) for f in table.schema().schema.struct.fields}
+
+
+def csv(folder: Path, text: str, name: str = "in.csv") -> Path:
+    (folder / name).write_bytes(text.encode())
+    return folder / name
+
+
+def proven(table: Table, *files: Path) -> None:
+    """Every record of the files is in the table or in its quarantine, and no other."""
+    verdict = table.verify([str(file) for file in files], "csv", exactly=True)
+    assert verdict.ok, verdict.to_dict()
+
+
+def rejects(table: Table) -> list[tuple[str, str, int]]:
+    rows = quarantine.of(table.format).read().orderBy("source", "line").collect()
+    return [(row.raw, row.reason, row.line) for row in rows]
+
+
+def test_a_column_is_typed_where_every_text_prints_back(table: Table, tmp_path: Path) -> None:
+    file = csv(
+        tmp_path,
+        "n,zip,price,ok,day,mixed,note,empty\n"
+        '1,007,1.5,true,2024-02-29,1,"a ""quoted"", two\nlines",\n'
+        "-20,123,2,false,2024-01-01,x,plain,\n"
+        "9007199254740993,8,19.99,,,2.5,,\n",
+    )
+    assert table.ingest(file).rows_written == 3
+    assert types(table) == {
+        "n": "long", "zip": "string", "price": "double", "ok": "boolean", "day": "date", "mixed": "string", "note": "string"
+    }  # fmt: skip
+    rows = {r.zip: r for r in table.read().collect()}
+    assert rows["007"].note == 'a "quoted", two\nlines' and rows["123"].price == 2.0
+    proven(table, file)
+
+
+def test_cells_as_strings(table: Table, tmp_path: Path) -> None:
+    file = csv(tmp_path, "a,b,c\n1,true,\n")
+    table.ingest(file, strings=True)
+    assert types(table) == {"a": "string", "b": "string", "c": "string"}
+    proven(table, file)
+
+
+def test_rows_of_another_length_wait_in_quarantine(table: Table, tmp_path: Path) -> None:
+    file = csv(tmp_path, 'a,b\n1,2\n"1\n",2,3\n4\n5,6\n')
+    result = table.ingest(file)
+    assert (result.rows_written, result.rows_quarantined) == (2, 2)
+    why = "not as many cells as the header"
+    assert rejects(table) == [('"1\n",2,3', why, 3), ("4", why, 5)]
+    proven(table, file)
+
+
+def test_files_with_other_headers_are_one_batch(table: Table, tmp_path: Path) -> None:
+    files = [
+        csv(tmp_path, "a,b\n1,x\n", "1.csv"),
+        csv(tmp_path, "b,c\ny,2024-01-01\n", "2.csv"),
+        csv(tmp_path, "a,b\n2.5,z\n", "3.csv"),
+        csv(tmp_path, "", "4.csv"),
+        csv(tmp_path, "c,d\n", "5.csv"),
+    ]
+    assert table.ingest(tmp_path).rows_written == 3
+    assert types(table) == {"a": "double", "b": "string", "c": "date"}
+    proven(table, *files)
+
+
+def test_records_as_they_are_written(table: Table, tmp_path: Path) -> None:
+    texts = [
+        "\n\r\na,b\n1,blank lines\n",
+        "\ufeffa,b\r\n2,byte order mark\r\n",
+        "a,b\n3,CRLF\r\n",
+        "a,b\r\n4,LF\n",
+        "a,b\r5,CR\r",
+        'a,b\n6,"x\r\ny\r"\r\n7,""\n',
+        'a,b\n8,5" pipe\n9,"a\\"b"\n10,"q" \n',
+    ]
+    files = [csv(tmp_path, text, f"{i}.csv") for i, text in enumerate(texts)]
+    result = table.ingest(tmp_path)
+    assert (result.rows_written, result.rows_quarantined) == (10, 0)
+    assert {row.a: row.b for row in table.read().collect()} == {
+        1: "blank lines", 2: "byte order mark", 3: "CRLF", 4: "LF", 5: "CR", 6: "x\r\ny\r", 7: None,
+        8: '5" pipe', 9: '"a\\"b"', 10: '"q" ',
+    }  # fmt: skip
+    proven(table, *files)
+
+
+def test_a_blank_line_is_a_row_of_one_column(table: Table, tmp_path: Path) -> None:
+    file = csv(tmp_path, "b\nx\n\ny\n")
+    assert table.ingest(file).rows_written == 3
+    proven(table, file)
+
+
+def test_a_quote_that_is_never_closed_spoils_its_line_alone(table: Table, tmp_path: Path) -> None:
+    file = csv(tmp_path, 'a,b\n1,x\n2,"y\n' + "3,z\n" * 1000 + '4,"u"\n')
+    result = table.ingest(file)
+    assert (result.rows_written, result.rows_quarantined) == (1002, 1)
+    assert rejects(table) == [('2,"y', "a quote is never closed", 3)]
+    proven(table, file)
+
+
+def test_columns_without_a_name_are_dropped_and_counted(table: Table, tmp_path: Path) -> None:
+    file = csv(tmp_path, ",a,,\n0,x,,p\n1,y,,\n")
+    result = table.ingest(file)
+    assert (result.rows_written, dict(result.dropped_names)) == (2, {'""': 3})
+    assert types(table) == {"a": "string"}
+    proven(table, file)
+
+
+def test_names_that_differ_only_in_case(table: Table, tmp_path: Path) -> None:
+    file = csv(tmp_path, "a,A\n1,x\n")
+    assert table.ingest(file).rows_written == 1
+    assert types(table) == {"A": "string", "a_long": "long"}
+    proven(table, file)
+
+
+def test_names_of_files(table: Table, tmp_path: Path) -> None:
+    names = ["2026-03-02T10:00:00.csv", "a b%20c.csv", "c[1]*?{x}.csv", "日本語.csv"]
+    files = [csv(tmp_path, f"a,b\n{i},x\n{i}\n", name) for i, name in enumerate(names)]
+    for file in files:
+        assert table.ingest(file).rows_written == 1
+    kept = quarantine.of(table.format).read().collect()
+    assert {row.source for row in kept} == {str(file) for file in files}
+    proven(table, *files)
+
+
+def test_files_without_rows(table: Table, tmp_path: Path) -> None:
+    for text in ("", "\n", "a,b\n"):
+        result = table.ingest(csv(tmp_path, text))
+        assert (result.rows_read, result.rows_written, result.rows_quarantined) == (0, 0, 0)
+
+
+def test_a_file_in_many_stretches(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read by a task that knows nothing of what stands before."""
+    monkeypatch.setattr(csv_source, "_STRETCH", (1000, 1000))
+    monkeypatch.setattr(csv_look, "_SMALL", 0)
+    lines = ["id,text", *(f'{i},"with, comma"' for i in range(500)), "short"]
+    file = csv(tmp_path, "\n".join(lines))
+    result = table.ingest(file)
+    assert (result.rows_written, result.rows_quarantined) == (500, 1)
+    assert rejects(table) == [("short", "not as many cells as the header", 502)]
+    assert types(table) == {"id": "long", "text": "string"}
+    proven(table, file)
+
+
+def test_what_cannot_be_read_is_one_sentence(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for small in (csv_look._SMALL, 0):  # where the driver is, and in a task
+        monkeypatch.setattr(csv_look, "_SMALL", small)
+        (tmp_path / "in.csv.gz").write_bytes(
+            gzip.compress(b"a\n" + os.urandom(3 * 2**20).hex().encode())[:-20]
+        )
+        with pytest.raises(DataError, match=r"^\S+/in\.csv\.gz: broken gzip"):
+            table.ingest(tmp_path / "in.csv.gz")
+        (tmp_path / "latin.csv").write_bytes("a\n\nü\n".encode("latin-1"))
+        with pytest.raises(DataError, match=r"^\S+/latin\.csv:3: byte 0xfc is not UTF-8"):
+            table.ingest(tmp_path / "latin.csv")
