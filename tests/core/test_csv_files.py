@@ -11,7 +11,7 @@ import pytest
 
 from driftline.errors import DataError, UsageError
 from driftline.source import csv as csv_source
-from driftline.source.csv import csv_files
+from driftline.source.csv import csv_readers
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 NOT_AS_WIDE = "not as many cells as the header"
@@ -22,7 +22,7 @@ def read(*files: Path, strings: bool = False) -> tuple[dict[str, str], list[Any]
     types: dict[str, str] = {}
     rows: list[Any] = []
     rejects = []
-    for reader in csv_files(SPARK, [str(file) for file in files], strings=strings).readers:
+    for reader in csv_readers(SPARK, [str(file) for file in files], strings=strings):
         types.update({f.name: str(f.type) for f in reader.struct.fields})
         for part in range(len(reader.sizes)):
             for some in reader.rows(part):
@@ -80,7 +80,7 @@ def test_a_file_in_many_stretches(
     file = csv(tmp_path, end.join(lines) + end)
     whole = read(file)
     monkeypatch.setattr(csv_source, "_STRETCH", (1000, 1000))
-    (reader,) = csv_files(SPARK, [str(file)], strings=False).readers
+    (reader,) = csv_readers(SPARK, [str(file)], strings=False)
     # A line feed within a cell is no place to cut at, and is found to be none.
     assert (len(reader.sizes) > 1) == ("lines" not in quoted and "\n" in end)
     assert read(file) == whole

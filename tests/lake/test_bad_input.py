@@ -170,16 +170,18 @@ def test_a_file_that_changes_meanwhile_is_taken_whole_as_it_then_is(
 
 
 def meanwhile(patch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Makes the change between observing and reading."""
-    import driftline.accept as road
+    """Makes the change between observing, or guessing, and reading."""
+    import driftline.accept
+    import driftline.ingest
 
-    plan = road.plan
+    plan = driftline.accept.plan
 
     def meddle(*args: Any) -> Any:
         change()
         return plan(*args)
 
-    patch.setattr(road, "plan", meddle)
+    for road in (driftline.accept, driftline.ingest):
+        patch.setattr(road, "plan", meddle)
 
 
 def test_files_that_are_broken_inside_are_named(table: Table, spark: SparkSession, tmp_path: Path) -> None:

@@ -74,9 +74,10 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
 
             return JsonFiles(spark, files)
         case "csv":
-            from driftline.source.csv import csv_files
+            from driftline.source.columns import ColumnFiles
+            from driftline.source.csv import csv_readers
 
-            return csv_files(spark, files, strings=strings)
+            return ColumnFiles(spark, csv_readers(spark, files, strings=strings), files)
         case "parquet":
             from driftline.source.columns import ColumnFiles
             from driftline.source.parquet import parquet_readers

@@ -13,7 +13,6 @@ from driftline.convert.declared import VOID
 from driftline.core.types import STRING, Field, Struct
 from driftline.observe.csv_types import type_of
 from driftline.source.column_rows import Rows
-from driftline.source.columns import ColumnFiles
 from driftline.source.csv_cells import columns
 from driftline.source.csv_files import Stretch, header_of, size_of, stretches_of
 from driftline.source.csv_look import CsvFile, looked
@@ -53,8 +52,8 @@ class CsvReader:
             yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects)
 
 
-def csv_files(spark: SparkSession, files: Sequence[str], *, strings: bool) -> ColumnFiles:
-    """CSV files with a header line each, as one batch; files with the same header are read together.
+def csv_readers(spark: SparkSession, files: Sequence[str], *, strings: bool) -> list[CsvReader]:
+    """Readers of CSV files with a header line each; files with the same header are read together.
 
     ``strings``: every cell stays text. Raises DataError for a file that cannot be read, UsageError for a header with two
     columns of one name.
@@ -66,7 +65,7 @@ def csv_files(spark: SparkSession, files: Sequence[str], *, strings: bool) -> Co
     groups: dict[tuple[str, ...], list[CsvFile]] = {}
     for file in looked(spark, cut, strings=strings):
         groups.setdefault(file.header.names, []).append(file)
-    return ColumnFiles(spark, [_reader(group, strings=strings) for group in groups.values()], files)
+    return [_reader(group, strings=strings) for group in groups.values()]
 
 
 def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
