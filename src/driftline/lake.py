@@ -122,10 +122,10 @@ class Lake:
         return self.format.sql(query)
 
     def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
-        """Deletes files of a DuckLake that no snapshot has, left by batches that died; returns them.
+        """Deletes files that no snapshot has, left by batches that died; returns them.
 
         ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit yet.
-        Raises UsageError for an Iceberg lake, which has a procedure for it.
+        In an Iceberg lake they are those that driftline's own tasks wrote.
         """
         return self.format.clean(older_than * 3600, dry_run=dry_run)
 

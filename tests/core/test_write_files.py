@@ -121,3 +121,42 @@ def test_a_file_carries_ids_and_schema(tmp_path: Path) -> None:
     assert parquet.schema_arrow.field("a").metadata[b"PARQUET:field_id"] == b"1"
     inner = parquet.schema_arrow.field("s").type.field("b")
     assert inner.metadata[b"PARQUET:field_id"] == str(ids(schema)["s.b"]).encode()
+
+
+def test_settings_of_a_table() -> None:
+    properties = {
+        "write.parquet.compression-codec": "GZIP",
+        "write.parquet.compression-level": "3",
+        "write.parquet.row-group-size-bytes": "1000",
+        "write.parquet.page-size-bytes": "200",
+        "write.parquet.dict-size-bytes": "300",
+        "write.parquet.row-group-check-min-record-count": "1",
+        "write.target-file-size-bytes": "1",
+    }
+    assert FileSettings.of(properties, 500) == FileSettings("gzip", 3, 500, 200, 300)
+    assert FileSettings.of({}, 2**40) == FileSettings()
+    assert FileSettings.of({"write.parquet.compression-codec": "uncompressed"}, 2**40) == FileSettings("none")
+    snappy = {"write.parquet.compression-codec": "snappy", "write.parquet.compression-level": "3"}
+    assert FileSettings.of(snappy, 2**40) == FileSettings("snappy")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("bloom-filter-enabled.column.a", "true"),
+        ("page-row-limit", "10"),
+        ("stats-enabled.column.a", "false"),
+        ("compression-codec", "lzo"),
+    ],
+)
+def test_settings_that_arrows_writer_does_not_know(setting: str, value: str) -> None:
+    assert FileSettings.of({f"write.parquet.{setting}": value}, 2**40) is None
+
+
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "snappy", "lz4", "brotli", "none"])
+def test_codecs(tmp_path: Path, codec: str) -> None:
+    plan = FilePlan(schema_of("a: long"), {1: FULL}, FileSettings(codec), 2**30)
+    rows = pa.RecordBatch.from_pylist([{"a": 1}], schema=arrow_schema(plan.schema.struct))
+    (file,) = write_files([rows], plan, lambda _: tmp_path / "a.parquet")
+    chunk = pq.read_metadata(file.path).row_group(0).column(0)
+    assert chunk.compression == {"none": "UNCOMPRESSED"}.get(codec, codec.upper())

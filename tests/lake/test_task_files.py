@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.types import Schema
+from driftline.engine import configured
 from driftline.formats.ducklake import transaction as ducklake_transaction
 from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.gateway import items
-from driftline.write import FilePlan, FileSettings, write_files
+from driftline.write import WRITTEN, FilePlan, FileSettings, write_files
 from lake.formats import declare
 
 COLUMNS = """id bigint, i int, b boolean, f float, d double, s string, bin binary, dt date, ts timestamp, tn timestamp_ntz,
@@ -313,6 +315,91 @@ def placed_in_ducklake(lake: Lake, table: Table) -> list[tuple[Any, ...]]:
             )
         )
     )
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
+    """Sets a setting of the session for as long as the test runs."""
+    with ExitStack() as stack:
+        yield lambda key, value: stack.enter_context(configured(spark, {key: value}))
+
+
+@pytest.mark.usefixtures("by_tasks_alone")
+def test_settings_of_the_session_come_before_those_of_the_table(
+    lake: Lake, table_name: str, session: Callable[[str, str], None]
+) -> None:
+    lake.sql("create namespace if not exists lake.t")
+    lake.sql(
+        f"create table lake.{table_name} (a bigint, b string) using iceberg "
+        "tblproperties ('write.parquet.compression-codec' = 'gzip')"
+    )
+    session("spark.sql.iceberg.compression-codec", "snappy")
+    session("spark.sql.iceberg.snapshot-property.owner", "session")
+    session("spark.sql.iceberg.snapshot-property.driftline.batch", "session")
+    table = lake.table(table_name)
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction.write(Tasks(transaction.schema), {"driftline.batch": "one"})
+    transaction.commit()
+    codecs = {pq.read_metadata(file).row_group(0).column(0).compression for file in files_of(lake, table)}
+    assert codecs == {"SNAPPY"}
+    (summary,) = lake.sql(f"select summary from lake.{table_name}.snapshots").head()
+    assert (summary["owner"], summary["driftline.batch"]) == ("session", "one")
+    assert summary["spark.app.id"] == lake.spark.sparkContext.applicationId
+
+
+def test_metadata_of_the_commit_are_in_the_snapshot(lake: Lake, spark: SparkSession, table_name: str) -> None:
+    jvm: Any = spark._jvm
+    held = jvm.java.lang.Class.forName("org.apache.iceberg.spark.CommitMetadata").getDeclaredField(
+        "COMMIT_PROPERTIES"
+    )
+    held.setAccessible(True)
+    table = lake.table(table_name)
+    declare(table, "a bigint, b string")
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    properties = jvm.java.util.HashMap()
+    properties.put("reviewed", "yes")
+    held.get(None).set(jvm.java.util.Collections.unmodifiableMap(properties))
+    try:
+        transaction.write(Tasks(transaction.schema), {})
+    finally:
+        held.get(None).remove()
+    transaction.commit()
+    (summary,) = lake.sql(f"select summary from lake.{table_name}.snapshots").head()
+    assert summary["reviewed"] == "yes"
+
+
+@pytest.mark.usefixtures("by_tasks_alone")
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"write.object-storage.enabled": "true"},
+        {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"},
+        {"write.data.path": "elsewhere"},
+    ],
+    ids=["object storage", "object storage without partitions", "a path of its own"],
+)
+def test_files_lie_where_the_location_provider_says(
+    lake: Lake, table_name: str, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    lake.sql("create namespace if not exists lake.t")
+    if "write.data.path" in properties:
+        properties = {"write.data.path": f"file:{tmp_path}/elsewhere with ü"}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    lake.sql(
+        f"create table lake.{table_name} (a bigint, b string) using iceberg partitioned by (b) tblproperties ({listed})"
+    )
+    table = lake.table(table_name)
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction.write(Tasks(transaction.schema), {})
+    transaction.commit()
+    assert rows_in(table) == ROWS_OF_TASKS
+    java = table.format.java()
+    (file,) = items(java.currentSnapshot().addedDataFiles(java.io()))
+    path = str(file.location())
+    assert WRITTEN.search(path)
+    name = path[path.index("00000-") :]
+    assert path == java.locationProvider().newDataLocation(java.spec(), file.partition(), name)
+    assert Path(path.removeprefix("file:")).is_file()
 
 
 def test_tasks_that_fail_leave_no_file(either: Lake, table_name: str) -> None:

@@ -37,7 +37,7 @@ def declared(lake: Lake, name: str, required: str = "", **columns: Any) -> Table
 
     schema = {"type": "struct", "schema-id": 0, "fields": fields(columns)}
     table = lake.table(name)
-    table.format._catalog.createTable(
+    table.format.java_catalog.createTable(
         table.format._identifier,
         jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(schema)),
         jvm.org.apache.iceberg.PartitionSpec.unpartitioned(),

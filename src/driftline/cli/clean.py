@@ -17,7 +17,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List them, delete nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete files of a DuckLake that no snapshot has, left by batches that died."""
+    """Delete files that no snapshot has, left by batches that died."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report.text import clean as printable
 

@@ -335,8 +335,5 @@ class Catalog(Protocol):
         ...
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Deletes files that no snapshot has and nobody has touched for ``older_than`` seconds; returns them.
-
-        Raises UsageError where the format has another way.
-        """
+        """Deletes files that no snapshot has and nobody has touched for ``older_than`` seconds; returns them."""
         ...

@@ -3,9 +3,11 @@
 from driftline.write.dealing import Dealing
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, WrittenFile, write_files
-from driftline.write.tasks import RowTasks, local, write_in_tasks
+from driftline.write.tasks import STAGED, WRITTEN, RowTasks, local, write_in_tasks
 
 __all__ = [
+    "STAGED",
+    "WRITTEN",
     "Dealing",
     "FilePlan",
     "FileSettings",

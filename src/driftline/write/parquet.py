@@ -20,6 +20,18 @@ from driftline.write.metrics import Metrics, MetricsCollector
 
 _PREFIX = "write.parquet."
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+_LEVELLED = ("zstd", "gzip", "brotli")
+_HONOURED = (
+    "compression-codec",
+    "compression-level",
+    "row-group-size-bytes",
+    "page-size-bytes",
+    "dict-size-bytes",
+)
+_OF_JAVA = (
+    "row-group-check-min-record-count",
+    "row-group-check-max-record-count",
+)  # how Java's writer counts
 
 
 @dataclass(frozen=True)
@@ -33,20 +45,33 @@ class FileSettings:
     dictionary: int = 2 * 2**20
 
     @classmethod
-    def of(cls, properties: Mapping[str, str], memory: int) -> FileSettings:
-        """The settings in a table's properties; ``memory``: the most that a row group may take of it."""
+    def of(cls, properties: Mapping[str, str], memory: int) -> FileSettings | None:
+        """The settings in a table's properties; ``memory``: the most that a row group may take of it. None where Arrow's
+        writer does not know one of them."""
 
         def size(name: str, default: int) -> int:
             return int(properties.get(_PREFIX + name, default))
 
-        level = properties.get(_PREFIX + "compression-level")
+        named = {key.removeprefix(_PREFIX) for key in properties if key.startswith(_PREFIX)}
+        codec = properties.get(_PREFIX + "compression-codec", cls.codec).lower()
+        codec = _CODECS.get(codec, codec)
+        if not (named <= {*_HONOURED, *_OF_JAVA} and (codec == "none" or _available(codec))):
+            return None
+        level = properties.get(_PREFIX + "compression-level") if codec in _LEVELLED else None
         return cls(
-            properties.get(_PREFIX + "compression-codec", cls.codec).lower(),
+            codec,
             None if level is None else int(level),
             min(size("row-group-size-bytes", cls.row_group), memory),
             size("page-size-bytes", cls.page),
             size("dict-size-bytes", cls.dictionary),
         )
+
+
+def _available(codec: str) -> bool:
+    try:
+        return bool(pa.Codec.is_available(codec))
+    except ValueError:  # it is none at all
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +138,7 @@ class _Writer:
         self._writer = pq.ParquetWriter(
             self._file,
             arrow_schema(plan.schema.struct),
-            compression=_CODECS.get(settings.codec, settings.codec),
+            compression=settings.codec,
             compression_level=settings.level,
             data_page_size=settings.page,
             dictionary_pagesize_limit=settings.dictionary,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 T = TypeVar("T")
+
+# What tasks write, by its path: as a file of a table, and in the folder of a batch.
+WRITTEN = re.compile(r"/([01]+-)?\d{5}-\d+-[0-9a-f]{32}-\d{5}\.parquet$")
+STAGED = re.compile(r"/[0-9a-f]{32}(\.gone)?/[\d-]+([0-9a-f]{32}-\d{5}\.parquet|\.arrow)$")
 
 
 class RowTasks(Protocol):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from driftline.formats.base import Orphan
 from driftline.formats.ducklake.catalog import Catalog, Connection
 from driftline.formats.ducklake.snapshot import data_path
+from driftline.formats.leftovers import bare, delete, listed
+from driftline.write import STAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Files of rows, whole or in the making, and the checksums that Hadoop puts beside them.
-_OURS = re.compile(r"\.parquet(\.crc)?$|/_temporary/")
+_OURS = re.compile(rf"\.parquet(\.crc)?$|/_temporary/|{STAGED.pattern}")
 _PLACES = ("ducklake_data_file", "ducklake_delete_file")
 
 
@@ -28,28 +29,15 @@ def orphans(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Or
         return []
     # Listed first: what is registered after that is younger than any file of the list.
     folder = catalog.read(data_path)
-    found = [f for f in _listed(spark, folder, time.time() - older_than) if _OURS.search(f.path)]
-    known = {_bare(path) for path in catalog.read(_registered)}
-    return [f for f in found if _of(_bare(f.path)) not in known]
+    found = [f for f in listed(spark, folder, time.time() - older_than) if _OURS.search(f.path)]
+    known = {bare(path) for path in catalog.read(_registered)}
+    return [f for f in found if _of(bare(f.path)) not in known]
 
 
 def clean(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Orphan]:
     """Deletes the orphans, and the folders that they leave empty; returns them."""
     found = orphans(spark, catalog, older_than)
-    jvm: Any = spark._jvm
-    session: Any = spark._jsparkSession
-    conf = session.sessionState().newHadoopConf()
-    root = _bare(catalog.read(data_path)).rstrip("/")
-    for orphan in found:
-        path = jvm.org.apache.hadoop.fs.Path(orphan.path)
-        fs = path.getFileSystem(conf)
-        fs.delete(path, False)
-        parent = path.getParent()
-        while _bare(str(parent)) != root and len(_bare(str(parent))) > len(root):
-            if fs.exists(parent) and len(fs.listStatus(parent)):
-                break
-            fs.delete(parent, False)
-            parent = parent.getParent()
+    delete(spark, found)
     return found
 
 
@@ -57,27 +45,6 @@ def _of(path: str) -> str:
     """The file that a checksum belongs to; the file itself."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
-
-
-def _bare(path: str) -> str:
-    """A path without its scheme, as one is written in several ways."""
-    return re.sub(r"^[a-z0-9+.-]+:/+", "/", path)
-
-
-def _listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
-    jvm: Any = spark._jvm
-    session: Any = spark._jsparkSession
-    path = jvm.org.apache.hadoop.fs.Path(folder)
-    # Hadoop's own local file system hides the checksums.
-    fs = path.getFileSystem(session.sessionState().newHadoopConf())
-    fs = fs.getRaw() if "LocalFileSystem" in fs.getClass().getName() else fs
-    if not fs.exists(path):
-        return
-    files = fs.listFiles(path, True)
-    while files.hasNext():
-        status = files.next()
-        if status.getModificationTime() / 1000 <= before:
-            yield Orphan(str(status.getPath().toString()), int(status.getLen()))
 
 
 def _registered(connection: Connection) -> list[str]:

@@ -186,7 +186,7 @@ def rename_table(table: IcebergTable, name: str) -> None:
     jvm: Any = table.spark._jvm
     to = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(table.spark, table_parts(name)))
     try:
-        table._catalog.renameTable(table._identifier, to)
+        table.java_catalog.renameTable(table._identifier, to)
     except Py4JJavaError as error:
         kind = java_class(error)
         if "NoSuchTable" in kind:

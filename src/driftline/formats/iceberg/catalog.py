@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Orphan
+from driftline.formats.iceberg.gateway import items, java_type
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.route.sql import name as quoted
@@ -61,11 +62,25 @@ class IcebergCatalog:
             raise self._unreadable(query) or error from error
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Raises UsageError: Iceberg has a procedure for it."""
-        raise UsageError(
-            "this lake is Iceberg, which cleans up by itself",
-            hint="CALL lake.system.remove_orphan_files(table => 'namespace.table')",
-        )
+        """Deletes the files that driftline's tasks wrote and no snapshot has, last changed more than ``older_than`` seconds
+        ago; returns them."""
+        from driftline.formats.iceberg.orphans import clean
+
+        return clean(self, older_than, dry_run=dry_run)
+
+    def tables(self) -> list[str]:
+        """The names of all tables of the catalog."""
+        jvm: Any = self.spark._jvm
+        java = self.table("any.table").java_catalog
+        names: list[str] = []
+        namespaces = [java_type(jvm, "org.apache.iceberg.catalog.Namespace").empty()]
+        while namespaces:
+            found = items(java.listNamespaces(namespaces.pop()))
+            namespaces += found
+            names += [
+                str(table.toString()) for namespace in found for table in items(java.listTables(namespace))
+            ]
+        return names
 
     def _unreadable(self, query: str) -> DataError | None:
         """Why Spark cannot read a table of the query, if it cannot."""

@@ -88,7 +88,8 @@ class IcebergTable:
         return plugin
 
     @property
-    def _catalog(self) -> Any:
+    def java_catalog(self) -> Any:
+        """The catalog as Java has it."""
         return self._plugin.icebergCatalog()
 
     def load(self) -> State:
@@ -123,7 +124,7 @@ class IcebergTable:
     def java(self) -> Any:
         """Iceberg's own table, freshly loaded; None where there is none."""
         try:
-            table = self._catalog.loadTable(self._identifier)
+            table = self.java_catalog.loadTable(self._identifier)
             table.refresh()  # a catalog may cache
         except Py4JJavaError as error:
             if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
@@ -261,7 +262,9 @@ class IcebergTable:
         spec = self._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
         try:
             properties = _NEW_TABLE | metrics_of_all(schema, {})
-            made = self._catalog.newCreateTableTransaction(self._identifier, java_schema, spec, properties)
+            made = self.java_catalog.newCreateTableTransaction(
+                self._identifier, java_schema, spec, properties
+            )
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
         return Transaction(self, made, None)

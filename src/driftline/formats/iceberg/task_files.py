@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 
 _TARGET = 512 * 2**20  # bytes of a file, where the table does not say
 _GATHERED = 128 * 2**20  # bytes of rows in memory that make a row group
-_SESSION = "spark.sql.iceberg."  # settings of a session that come before the table's own
+# Settings of a session that come before the table's own.
+_SESSION = "spark.sql.iceberg."
+_OF_FILES = ("compression-codec", "compression-level")
+_OF_SNAPSHOTS = _SESSION + "snapshot-property."
 _WITH_VOID = 2  # the format version in whose specs all fields stand
 # What only Iceberg's own writer knows how to do.
-_UNKNOWN = ("write.parquet.bloom-filter-", "encryption.", "write.wap.enabled")
+_UNKNOWN = ("encryption.", "write.wap.enabled")
 
 
 def write_tasks(spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks) -> list[Any] | None:
@@ -46,8 +50,22 @@ def write_tasks(spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks
             return str(locations.newDataLocation(name))
         return str(locations.newDataLocation(spec, as_java(file).partition(), name))
 
-    staging = str(locations.newDataLocation(uuid.uuid4().hex))
+    batch = uuid.uuid4().hex
+    # Beside the data: a layout for object stores may put something before the name.
+    staging = f"{str(locations.newDataLocation(batch)).rpartition('/')[0]}/{batch}"
     return [as_java(file) for file in write_in_tasks(spark.sparkContext, tasks, plan, staging, place)]
+
+
+def snapshot_properties(spark: SparkSession, summary: Mapping[str, str]) -> dict[str, str]:
+    """What a snapshot says of itself: the ``summary``, and what Iceberg's own writer would add in this session."""
+    commit = java_type(spark._jvm, "org.apache.iceberg.spark.CommitMetadata").commitProperties()
+    of_session = {
+        key.removeprefix(_OF_SNAPSHOTS): value
+        for key, value in spark.conf.getAll.items()
+        if key.startswith(_OF_SNAPSHOTS)
+    }
+    app = str(spark.sparkContext.applicationId)
+    return {"spark.app.id": app, **of_session, **summary, **text_map(spark._jvm, commit)}
 
 
 def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | None:
@@ -55,19 +73,22 @@ def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | No
 
     That is so for other file formats, and for keys, places and settings that a task does not know.
     """
+    session = spark.conf.getAll
     properties = text_map(spark._jvm, table.properties())
+    properties |= {
+        f"write.parquet.{key}": session[_SESSION + key] for key in _OF_FILES if _SESSION + key in session
+    }
+    settings = FileSettings.of(properties, _GATHERED)
     dealing = _dealing(spark._jvm, table, schema)
-    if not (
+    if settings is None or not (
         dealing.known
         and properties.get("write.format.default", "parquet").lower() == "parquet"
         and _is_local(str(table.locationProvider().newDataLocation("f")))
         and not any(key.startswith(_UNKNOWN) for key in properties)
-        and not any(key.startswith(_SESSION) for key in spark.conf.getAll)
     ):
         return None
     target = int(properties.get("write.target-file-size-bytes", _TARGET))
-    modes, settings = modes_of(spark._jvm, table, schema), FileSettings.of(properties, _GATHERED)
-    return FilePlan(schema, modes, settings, target, dealing)
+    return FilePlan(schema, modes_of(spark._jvm, table, schema), settings, target, dealing)
 
 
 def _dealing(jvm: Any, table: Any, schema: Schema) -> Dealing:

@@ -20,7 +20,7 @@ from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.task_files import write_tasks
+from driftline.formats.iceberg.task_files import snapshot_properties, write_tasks
 from driftline.formats.iceberg.unread import check_left_out, fillable, left_out, taken_files, with_schema
 from driftline.formats.iceberg.upkeep import upkeep
 from driftline.write.frame import frame
@@ -139,7 +139,7 @@ class Transaction:
             rows = frame(spark, tasks, self.schema.struct)
             return None if rows is None else self.append(rows, summary)
         self._written += written
-        self._summary = {**summary, "spark.app.id": str(spark.sparkContext.applicationId)}
+        self._summary = snapshot_properties(spark, summary)
         if written:
             self._append_files()
         return sum(int(file.recordCount()) for file in written)

@@ -1,0 +1,57 @@
+"""Files that driftline's tasks wrote for batches that died before their commit: no table of the catalog has them.
+
+What Spark's own writer left is for Iceberg's `remove_orphan_files`, which knows no batches: any file may be another's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from driftline.formats.base import Orphan
+from driftline.formats.leftovers import bare, delete, listed
+from driftline.write import STAGED, WRITTEN
+
+if TYPE_CHECKING:
+    from driftline.formats.iceberg.catalog import IcebergCatalog
+
+_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[Orphan]:
+    """Deletes the files that no snapshot has, last changed more than ``older_than`` seconds ago; returns them."""
+    spark, before = catalog.spark, time.time() - older_than
+    owners: dict[str, list[str]] = {}
+    for name in catalog.tables():
+        table = catalog.table(name).java()
+        for folder in () if table is None else _folders(table):
+            owners.setdefault(folder, []).append(name)
+    found: dict[str, Orphan] = {}
+    if catalog.folder is not None:  # where a table that was never made would be, too
+        found |= {bare(f.path): f for f in listed(spark, catalog.folder, before) if STAGED.search(f.path)}
+    for folder, names in owners.items():
+        # Listed first: what is committed after that is younger than any file of the list.
+        written = [f for f in listed(spark, folder, before) if WRITTEN.search(f.path)]
+        known = set(_known(catalog, names)) if written else set()
+        found |= {bare(f.path): f for f in written if bare(f.path) not in known}
+    orphans = [found[path] for path in sorted(found)]
+    if not dry_run:
+        delete(spark, orphans)
+    return orphans
+
+
+def _folders(table: Any) -> Iterator[str]:
+    """Where the table's data files may be."""
+    properties: Mapping[str, str] = table.properties()
+    yield f"{table.location()}/data"
+    for name in _PATHS:
+        if (path := properties.get(name)) is not None:
+            yield str(path)
+
+
+def _known(catalog: IcebergCatalog, tables: Sequence[str]) -> Iterator[str]:
+    """The data files that the tables have, in any snapshot."""
+    for name in tables:
+        for row in catalog.spark.table(f"{catalog.sql_name(name)}.all_files").select("file_path").collect():
+            yield bare(row[0])

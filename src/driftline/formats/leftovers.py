@@ -1,0 +1,56 @@
+"""Files that nobody has registered: they are listed, and deleted with the folders that they leave empty."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from driftline.formats.base import Orphan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
+    """All files in a folder that were last changed ``before`` then, in seconds since 1970."""
+    path = _path(spark, folder)
+    # Hadoop's own local file system hides the checksums.
+    fs = _file_system(spark, path)
+    fs = fs.getRaw() if "LocalFileSystem" in fs.getClass().getName() else fs
+    if not fs.exists(path):
+        return
+    files = fs.listFiles(path, True)
+    while files.hasNext():
+        status = files.next()
+        if status.getModificationTime() / 1000 <= before:
+            yield Orphan(str(status.getPath().toString()), int(status.getLen()))
+
+
+def delete(spark: SparkSession, orphans: Iterable[Orphan]) -> None:
+    """Deletes the files, and the folders that they leave empty."""
+    for orphan in orphans:
+        path = _path(spark, orphan.path)
+        fs = _file_system(spark, path)
+        fs.delete(path, False)
+        while (path := path.getParent()) is not None and fs.exists(path) and not len(fs.listStatus(path)):
+            fs.delete(path, False)
+
+
+def bare(path: str) -> str:
+    """A path without its scheme, as one is written in several ways.
+
+    >>> bare("file:///a/b"), bare("/a/b")
+    ('/a/b', '/a/b')
+    """
+    return re.sub(r"^[a-z0-9+.-]+:/+", "/", path)
+
+
+def _path(spark: SparkSession, path: str) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.hadoop.fs.Path(path)
+
+
+def _file_system(spark: SparkSession, path: Any) -> Any:
+    session: Any = spark._jsparkSession
+    return path.getFileSystem(session.sessionState().newHadoopConf())

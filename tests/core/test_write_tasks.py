@@ -1,0 +1,122 @@
+"""What tasks leave behind: of attempts that were repeated, late or lost, nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from driftline.convert import arrow_schema
+from driftline.core.layout import Transform
+from driftline.core.types import LONG, Field, Schema, Struct
+from driftline.errors import SetupError
+from driftline.write import Dealing, FilePlan, FileSettings, Key, WrittenFile, write_in_tasks
+from driftline.write import tasks as module
+
+SCHEMA = Schema(Struct((Field("a", LONG, 1),)))
+
+
+@dataclass(frozen=True)
+class Tasks:
+    sizes: tuple[int, ...]
+
+    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+        for i in range(3):
+            yield pa.RecordBatch.from_pydict(
+                {"a": pa.array([10 * task + i])}, schema=arrow_schema(SCHEMA.struct)
+            )
+
+
+class Context:
+    """Runs each task twice, as where the first attempt was lost after its work; keeps what the last one tells."""
+
+    defaultParallelism = 2  # noqa: N815  pyspark's name
+
+    def __init__(self) -> None:
+        self.late: list[Callable[[], Any]] = []
+
+    def parallelize(self, shares: Sequence[Any], _: int) -> Context:
+        self.shares = list(shares)
+        return self
+
+    def map(self, work: Callable[[Any], Any]) -> Context:
+        self.work = work
+        return self
+
+    def collect(self) -> list[Any]:
+        work = self.work
+        self.late += [lambda share=share: work(share) for share in self.shares]
+        return [[work(share) for _ in range(2)][-1] for share in self.shares]
+
+
+@pytest.fixture(autouse=True)
+def attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt has a number of its own, as Spark gives them."""
+    numbers = count()
+
+    class Attempt:
+        def taskAttemptId(self) -> int:  # noqa: N802  pyspark's name
+            return next(numbers)
+
+    monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda _: Attempt()))
+
+
+DEALINGS = {
+    "plain": Dealing(),
+    "partitioned": Dealing((Key(("a",), LONG, Transform("truncate", 5)),)),
+    "sorted": Dealing((), (Key(("a",), LONG, descending=True),)),
+}
+
+
+def place(folder: Path) -> Callable[[WrittenFile], str]:
+    return lambda file: f"file:{folder}/{'-'.join(map(str, file.partition))}/{Path(file.path).name}"
+
+
+def values(files: Sequence[WrittenFile]) -> list[int]:
+    paths = [module.local(file.path) for file in files]
+    return sorted(value for path in paths for value in pq.read_table(path)["a"].to_pylist())
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("dealing", DEALINGS)
+def test_repeated_attempts_leave_no_row_twice(tmp_path: Path, dealing: str, tasks: int) -> None:
+    context: Any = Context()
+    plan = FilePlan(SCHEMA, {1: "full"}, FileSettings(), 2**30, DEALINGS[dealing])
+    staging = tmp_path / "staging"
+    files = write_in_tasks(context, Tasks((1,) * tasks), plan, f"file:{staging}", place(tmp_path))
+    assert values(files) == [10 * task + i for task in range(tasks) for i in range(3)]
+    there = {file for file in tmp_path.rglob("*") if file.is_file()}
+    assert there == {module.local(file.path) for file in files}
+    assert {file.name for file in tmp_path.iterdir() if file.name.startswith("staging")} == set()
+    for attempt in context.late:
+        with pytest.raises((SetupError, OSError)):
+            attempt()
+    assert {file for file in tmp_path.rglob("*") if file.is_file()} == there
+
+
+def test_what_cannot_be_placed_is_not_there(tmp_path: Path) -> None:
+    context: Any = Context()
+    plan = FilePlan(SCHEMA, {1: "full"}, FileSettings(), 2**30)
+    (tmp_path / "a file").write_text("")
+    folders = iter([tmp_path, tmp_path / "a file"])
+    with pytest.raises(OSError, match="a file"):
+        write_in_tasks(
+            context,
+            Tasks((1, 1)),
+            plan,
+            str(tmp_path / "s"),
+            lambda file: str(next(folders) / Path(file.path).name),
+        )
+    assert [file.name for file in tmp_path.iterdir()] == ["a file"]
+
+
+def test_a_folder_that_a_task_does_not_see(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="does not see the folder"):
+        module._attempt(tmp_path / "elsewhere")

@@ -1,0 +1,108 @@
+"""Tasks that fail, run twice, come late or die: no row twice, and no file that nobody finds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from driftline import Lake, Table
+from driftline.convert import arrow_schema
+from driftline.core.types import Schema
+from driftline.write import tasks as tasks_module
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """Two tasks of three rows each. ``fault``: what befalls the second after its first row, or once its file is whole."""
+
+    schema: Schema
+    fault: str
+    sizes: tuple[int, ...] = (1, 1)
+
+    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+        types = arrow_schema(self.schema.struct)
+        for i in range(3):
+            yield pa.RecordBatch.from_pylist([{"a": 10 * task + i, "b": "x"}], schema=types)
+            if task and i == 1:
+                self.befall()
+
+    def befall(self) -> None:
+        if self.fault == "disk":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+LAYOUTS = {"plain": "", "partitioned": "partitioned by (b)"}
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.is_file() and "metadata" not in file.parts]
+
+
+def table_of(lake: Lake, name: str, layout: str) -> tuple[Table, Path]:
+    lake.sql("create namespace if not exists lake.t")
+    lake.sql(f"create table lake.{name} (a bigint, b string) using iceberg {LAYOUTS[layout]}")
+    table = lake.table(name)
+    return table, Path(str(table.format.java().location()).removeprefix("file:"))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("fault", "says"), [("disk", "No space left on device"), ("killed", "exited unexpectedly")]
+)
+def test_a_task_that_dies_leaves_no_file(
+    lake: Lake, table_name: str, layout: str, fault: str, says: str
+) -> None:
+    table, folder = table_of(lake, table_name, layout)
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    with pytest.raises(Exception, match=says):
+        transaction.write(Faulty(transaction.schema, fault), {})
+    assert files_in(folder) == []
+    transaction.abandon()
+    assert table.read().count() == 0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_a_killed_driver_leaves_is_found(
+    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    table, folder = table_of(lake, table_name, layout)
+    for _ in range(2):
+        transaction = table.format.transaction(table.format.load(), pinned=True)
+        transaction.write(Faulty(transaction.schema, "none"), {})
+        transaction.commit()
+    committed = files_in(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks_module, "rmtree", lambda *_, **__: None)
+        transaction = table.format.transaction(table.format.load(), pinned=True)
+        transaction.write(Faulty(transaction.schema, "none"), {})
+        staged = next(folder.rglob("*.gone"))
+        (staged / f"00001-7-{staged.stem}-00001.parquet").write_bytes(b"half a file")
+    left = sorted(str(file) for file in set(files_in(folder)) - set(committed))
+    assert {Path(file).suffix for file in left} == {".parquet"} | (
+        {".arrow"} if layout == "partitioned" else set()
+    )
+
+    def found(hours: float, **options: Any) -> list[str]:
+        paths = (file.path.removeprefix("file:") for file in lake.clean(hours, **options))
+        return [path for path in paths if path.startswith(str(folder))]
+
+    assert found(24) == []  # they may be a batch's that goes on
+    assert found(0, dry_run=True) == left
+    assert found(0) == left
+    assert sorted(files_in(folder)) == sorted(committed)
+    assert not staged.exists()
+    assert table.read().count() == 12
