@@ -3,6 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 INSTALLED := .venv/installed
 BENCH := bench/.venv/installed
+DUCKDB := bench/.duckdb/installed
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" pyproject.toml
 
@@ -41,7 +42,7 @@ kafka: ## a Kafka broker on this machine, until Ctrl-C
 rest: ## an Iceberg REST catalog on this machine
 cluster: ## a Spark cluster on this machine: a master and two workers
 
-bench: $(INSTALLED) $(BENCH) ## speed, memory and what is lost, next to others (ARGS=--quick for a try; BENCH_WEBHOOKS=FILE)
+bench: $(INSTALLED) $(BENCH) $(DUCKDB) ## speed, memory and what is lost, next to others (ARGS=--quick for a try; BENCH_WEBHOOKS=FILE)
 	@bench/.venv/bin/python bench/run.py $(ARGS)
 
 bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
@@ -64,7 +65,7 @@ lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) --extra local --extra ducklake --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
 
 clean: ## remove what was made here
-	rm -rf .venv bench/.venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv bench/.venv bench/.duckdb build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): requirements/dev.txt pyproject.toml
@@ -77,7 +78,9 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 	@touch $@
 
 $(BENCH): bench/requirements.txt
-	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv
-	@echo "Installing what is compared with into bench/.venv"
-	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+$(DUCKDB): bench/requirements-duckdb.txt
+$(BENCH) $(DUCKDB):
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@echo "Installing what is compared with into $(@D)"
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@

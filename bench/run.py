@@ -97,7 +97,8 @@ def _judged(given: dict[str, data.Data], runs: dict[str, list[Run]]) -> list[rep
 
 
 def _command(args: argparse.Namespace, name: str, place: Path, given: data.Data) -> list[str]:
-    python = args.product if ENTRIES[name].product else sys.executable
+    pythons = {"product": args.product, "others": sys.executable, "duckdb": args.duckdb}
+    python = pythons[ENTRIES[name].environment]
     following = ["--next", *map(str, given.next)] if given.next else []
     return [str(python), str(HERE / "worker.py"), name, str(place), *map(str, given.files), *following]
 
@@ -120,6 +121,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=1200, help="seconds for one process")
     parser.add_argument(
         "--product", type=Path, default=HERE.parent / ".venv/bin/python", help="the Python that has it"
+    )
+    parser.add_argument(
+        "--duckdb",
+        type=Path,
+        default=HERE / ".duckdb/bin/python",
+        help="the Python that has the newest DuckDB",
     )
     parser.add_argument("--out", type=Path, default=HERE.parent / "build/bench")
     args = parser.parse_args()

@@ -36,6 +36,14 @@ def parts(table: Table) -> Iterator[Part]:
         yield from _dlt(table)
     elif table.reader == "iceberg":
         yield _iceberg(Path(table.location), table.naming)
+    elif table.reader == "parquet":
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET arrow_lossless_conversion = true")
+            place = table.location.replace("'", "''")
+            yield Part(
+                _rows(connection, f"read_parquet('{place}', union_by_name = true)"), lambda names: names
+            )
     else:
         with _attached(table) as connection:
             comments = _ducklake_comments(connection, table) if table.naming == "driftline" else {}

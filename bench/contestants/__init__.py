@@ -12,11 +12,12 @@ from typing import Literal, Protocol
 class Table:
     """Where a table is, and how it is read.
 
-    ``reader``: iceberg (``location``: the table's folder), duckdb (a database file), ducklake (a catalog's file).
+    ``reader``: iceberg (``location``: the table's folder), duckdb (a database file), ducklake (a catalog's file), parquet
+    (a file).
     ``naming``: how its columns are called after the keys of the data.
     """
 
-    reader: Literal["iceberg", "duckdb", "ducklake"]
+    reader: Literal["iceberg", "duckdb", "ducklake", "parquet"]
     location: str
     name: str
     naming: Literal["own", "driftline", "dlt"] = "own"
@@ -35,12 +36,15 @@ class Contestant(Protocol):
         """What took part, and in which version."""
 
 
+Environment = Literal["product", "others", "duckdb"]  # the newest DuckDB stands alone
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A contestant, before its libraries are imported. ``records``: how many of a million it is given."""
 
     title: str
-    product: bool  # which of the two environments it runs in
+    environment: Environment
     module: str
     make: str
     records: int | None = None
@@ -52,12 +56,13 @@ class Entry:
 
 
 ENTRIES = {
-    "driftline-iceberg": Entry("driftline, Iceberg", True, "driftline", "OnIceberg"),
-    "driftline-ducklake": Entry("driftline, DuckLake", True, "driftline", "OnDuckLake"),
-    "spark": Entry("plain Spark, Iceberg", True, "spark", "PlainSpark"),
-    "pyiceberg": Entry("pyarrow + pyiceberg", False, "pyiceberg", "PyIceberg"),
-    "duckdb": Entry("DuckDB read_json", False, "duckdb", "DuckDB"),
-    "duckdb-ducklake": Entry("DuckDB, DuckLake", False, "duckdb", "DuckLake"),
-    "dlt-iceberg": Entry("dlt, Iceberg", False, "dlt", "ToIceberg", records=100_000),
-    "dlt-duckdb": Entry("dlt, DuckDB", False, "dlt", "ToDuckDB", records=100_000),
+    "driftline-iceberg": Entry("driftline, Iceberg", "product", "driftline", "OnIceberg"),
+    "driftline-ducklake": Entry("driftline, DuckLake", "product", "driftline", "OnDuckLake"),
+    "spark": Entry("plain Spark, Iceberg", "product", "spark", "PlainSpark"),
+    "pyiceberg": Entry("pyarrow + pyiceberg", "others", "pyiceberg", "PyIceberg"),
+    "duckdb-parquet": Entry("DuckDB 2.0, to Parquet", "duckdb", "duckdb", "ToParquet"),
+    "duckdb": Entry("DuckDB read_json", "others", "duckdb", "DuckDB"),
+    "duckdb-ducklake": Entry("DuckDB, DuckLake", "others", "duckdb", "DuckLake"),
+    "dlt-iceberg": Entry("dlt, Iceberg", "others", "dlt", "ToIceberg", records=100_000),
+    "dlt-duckdb": Entry("dlt, DuckDB", "others", "dlt", "ToDuckDB", records=100_000),
 }

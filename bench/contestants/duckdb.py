@@ -1,4 +1,4 @@
-"""DuckDB: `read_json` over all files, the types found in all records, into a table of its own or into a DuckLake."""
+"""DuckDB: `read_json` over all files, the types found in all records, into a table of its own, a DuckLake, or Parquet."""
 
 from __future__ import annotations
 
@@ -56,3 +56,20 @@ class DuckLake(DuckDB):
 
     def versions(self) -> dict[str, str]:
         return {name: version(name) for name in ("duckdb", "duckdb-extension-ducklake")}
+
+
+class ToParquet(DuckDB):
+    """The files of a table and no more: no commit, no schema that others know. Into what is there it adds a file."""
+
+    def open(self, folder: Path) -> None:
+        self.folder = folder
+        self.connection = duckdb.connect()
+        self.connection.execute("SET preserve_insertion_order = false")
+
+    def take(self, files: list[Path], name: str) -> Table:
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        place = str(folder / f"{len(list(folder.iterdir()))}.parquet").replace("'", "''")
+        paths = [str(file) for file in files]
+        self.connection.execute(f"COPY ({READ}) TO '{place}' (FORMAT parquet, COMPRESSION zstd)", [paths])
+        return Table("parquet", str(folder / "*.parquet"), name)
