@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from driftline.core.types import DOUBLE, INT, LONG, Primitive, decimal
 from driftline.errors import DataError, UsageError
+from driftline.observe.walk import Expect
 from driftline.source import csv as csv_source
-from driftline.source.csv import csv_readers
+from driftline.source.csv import Fitted, csv_readers
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 NOT_AS_WIDE = "not as many cells as the header"
@@ -110,3 +112,25 @@ def test_a_byte_that_is_not_utf8_is_placed_in_any_stretch(
     monkeypatch.setattr(csv_source, "_STRETCH", (100, 100))
     with pytest.raises(DataError, match=r"in\.csv:302: byte 0xe9 is not UTF-8"):
         read(csv(tmp_path, b"id\n" + b"1\n" * 300 + b"\xe9\n"))
+
+
+def test_number_types_that_a_table_declares_are_those_of_its_cells(tmp_path: Path) -> None:
+    def types(amount: Primitive, *texts: str) -> list[str]:
+        readers = csv_readers(
+            SPARK, [str(csv(tmp_path, text, f"{i}.csv")) for i, text in enumerate(texts)], strings=False
+        )
+        known = Expect(fields={"amount": Expect(frozenset({amount}))})
+        fitted = Fitted(SPARK, readers)
+        assert fitted(known) is fitted(known)
+        assert [[f.name for f in reader.struct.fields] for reader in fitted(known)] == [["amount", "b"]]
+        return [str(f.type) for reader in fitted(known) for f in reader.struct.fields]
+
+    money = decimal(10, 2)
+    assert types(money, "amount,b\n1.50,1.50\n", "amount,b\n2,x\n,y\n") == ["decimal(10, 2)", "string"]
+    assert types(money, "amount,b\n1.50,1\n", "amount,b\n2.505,2\n") == ["string", "long"]
+    assert types(money, "amount,b\n1.5,\n", "amount,b\n2.505,\n") == ["double", "void"]
+    assert types(money, "amount,b\ntrue,\n") == ["boolean", "void"]
+    assert types(INT, "amount,b\n7,\n") == ["int", "void"]
+    assert types(INT, "amount,b\n2147483648,\n") == ["long", "void"]
+    assert types(LONG, "amount,b\n007,\n") == ["string", "void"]
+    assert types(DOUBLE, "amount,b\n1.50,\n") == ["string", "void"]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.observe.csv_types import ALL, java_text, type_of, types_of
+from driftline.core.types import FLOAT, INT, Primitive, decimal
+from driftline.observe.csv_types import ALL, java_text, numbers_of, type_of, types_of
 
 # The texts of one type, as Spark's casts decide; doubles as Java prints them since version 19.
 PRINTED = {
@@ -93,3 +94,26 @@ def test_a_double_is_one_as_java_prints_it(number: float) -> None:
 def test_a_column_of_doubles_is_judged_as_its_texts_are(texts: list[str]) -> None:
     each = frozenset.intersection(*(types_of(pa.array([text])) for text in texts))
     assert types_of(pa.array(texts)) == each
+
+
+@pytest.mark.parametrize(
+    ("texts", "held"),
+    [
+        (["1.50", "2", "-0.5e1", None], {decimal(10, 2), FLOAT}),
+        (["1", "2147483647"], {INT, decimal(10, 0)}),
+        (["2147483648"], {decimal(10, 0), FLOAT}),
+        (["99999999.99"], {decimal(10, 2)}),
+        (["1.505"], {FLOAT}),
+        (["0.1234567890"], set()),
+        ([], {INT, FLOAT, decimal(10, 2), decimal(10, 0)}),
+        (["007"], set()),
+        (["1.50", "x"], set()),
+        (["+1"], set()),
+        (["NaN"], set()),
+    ],
+)
+def test_declared_number_types_hold_numbers_as_json_writes_them(
+    texts: list[str], held: set[Primitive]
+) -> None:
+    among = frozenset({INT, FLOAT, decimal(10, 2), decimal(10, 0)})
+    assert numbers_of(pa.array(texts, pa.string()), among) == held

@@ -145,6 +145,26 @@ def test_names_of_files(table: Table, tmp_path: Path) -> None:
     proven(table, *files)
 
 
+def test_a_number_goes_into_a_column_that_was_declared_for_it(table: Table, tmp_path: Path) -> None:
+    hints = {"hints.amount": "decimal(10,2)"}
+    files = [
+        csv(tmp_path, "amount,b\n1.50,1.50\n19.9,x\n,\n", "1.csv"),
+        csv(tmp_path, "amount,b\n3,y\n", "2.csv"),
+        csv(tmp_path, "amount,b\n1.505,z\n", "3.csv"),
+    ]
+    for file in files:
+        table.ingest(file, settings=hints)
+    assert types(table) == {
+        "amount": "decimal(10, 2)",
+        "b": "string",
+        "amount_double": "double",
+        "amount_string": "string",
+    }
+    rows = table.read().orderBy("b").collect()
+    assert [str(row.amount) for row in rows] == ["None", "1.50", "19.90", "3.00", "None"]
+    proven(table, *files)
+
+
 def test_files_without_rows(table: Table, tmp_path: Path) -> None:
     for text in ("", "\n", "a,b\n"):
         result = table.ingest(csv(tmp_path, text))

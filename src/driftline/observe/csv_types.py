@@ -15,17 +15,23 @@ from driftline.core.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     LONG,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     Primitive,
 )
-from driftline.observe.numbers import EXACT
+from driftline.observe.numbers import EXACT, is_single
 
 Types = frozenset[Primitive]
 
 _NARROWEST_FIRST = (BOOLEAN, LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+NARROW = (
+    "int",
+    "decimal",
+    "float",
+)  # types that a column has only if somebody declared it, the narrowest first
 ALL: Types = frozenset(_NARROWEST_FIRST)
 _DATE_LENGTH = len("2024-02-29")
 _FIRST_DAY = -719_162  # of the year 1
@@ -33,6 +39,7 @@ _DAY = 86_400_000_000  # microseconds
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
 _FRACTION = re.compile(r"-?[0-9]+\.[0-9]+(?:E-?[0-9]+)?")
+_NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 _MOMENT = r"^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*[1-9])?Z?$"  # of texts that are moments
 
 
@@ -59,6 +66,21 @@ def type_of(parts: Sequence[Types]) -> Primitive:
     """
     common = ALL.intersection(*parts)
     return VOID if common == ALL else next((t for t in _NARROWEST_FIRST if t in common), STRING)
+
+
+def numbers_of(texts: pa.Array, among: Types) -> Types:
+    """The number types ``among`` some that hold exactly every text that is not null, read as a number of JSON; of no text, all
+    of them.
+
+    >>> from driftline.core.types import INT, decimal
+    >>> sorted(map(str, numbers_of(pa.array(["1.50", "2"]), frozenset({decimal(10, 2), decimal(4, 1), INT}))))
+    ['decimal(10, 2)']
+    """
+    texts = texts.drop_null() if texts.null_count else texts
+    if not (len(texts) and among):
+        return among
+    numbers = all(_all(pc.match_substring_regex(some, _NUMBER)) for some in (texts[:1], texts))
+    return frozenset(type_ for type_ in among if numbers and _holds(texts, type_))
 
 
 def java_text(number: float) -> str:
@@ -105,6 +127,16 @@ def _prints_as(texts: pa.Array, type_: Primitive) -> bool:
                 return _are_moments(texts, type_)
     except pa.ArrowInvalid:  # a text is not even read as the type
         return False
+
+
+def _holds(texts: pa.Array, type_: Primitive) -> bool:
+    if type_ == FLOAT:
+        return all(map(is_single, texts.to_pylist()))
+    try:
+        texts.cast(arrow_type(type_))
+    except pa.ArrowInvalid:  # not a whole number, or more digits than the type has
+        return False
+    return True
 
 
 def _are_doubles(texts: pa.Array) -> bool:

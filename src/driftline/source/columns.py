@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -14,7 +14,7 @@ from driftline.core.routes import Conflict, Plan, Settings, lean
 from driftline.core.types import Schema, Struct
 from driftline.engine import FILES
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import expect
+from driftline.observe.walk import Expect, expect
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import Rows, RowsObserver, Terms, observed_rows, rejected_rows, together
 from driftline.source.json_tasks import ObservedSplits
@@ -131,11 +131,13 @@ def _converted(
 
 @dataclass(slots=True)
 class ColumnFiles:
-    """Files of columns as one batch."""
+    """Files of columns as one batch. ``fitted``: the readers for a table of which so much is known, where their types hang on
+    it."""
 
     spark: SparkSession
     readers: Sequence[ColumnReader]
     files: Sequence[str]
+    fitted: Callable[[Expect], Sequence[ColumnReader]] | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
     conflicts: tuple[Conflict, ...] = ()
     asked: tuple[Schema, Settings] | None = None
@@ -203,9 +205,11 @@ class ColumnFiles:
         return False
 
     def _work(self, schema: Schema, settings: Settings) -> Work:
-        parts = [Part(i, n, size) for i, r in enumerate(self.readers) for n, size in enumerate(r.sizes)]
-        terms = Terms(expect(schema, settings), settings, self.conflicts)
-        self.asked, self.work, self.begun = (schema, settings), Work(self.readers, parts, terms), None
+        known = expect(schema, settings)
+        readers = self.readers if self.fitted is None else self.fitted(known)
+        parts = [Part(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
+        terms = Terms(known, settings, self.conflicts)
+        self.asked, self.work, self.begun = (schema, settings), Work(readers, parts, terms), None
         return self.work
 
     def _observed(self, work: Work) -> Mapping[int, Observation]:

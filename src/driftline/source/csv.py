@@ -6,16 +6,17 @@ Their columns have types only if every text says so (rules 2.3): all files are l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from driftline.convert.declared import VOID
-from driftline.core.types import STRING, Field, Struct
-from driftline.observe.csv_types import type_of
+from driftline.core.types import DOUBLE, LONG, STRING, Field, Struct
+from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
+from driftline.observe.walk import UNKNOWN, Expect
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
 from driftline.source.csv_files import Stretch, header_of, size_of, stretches_of
-from driftline.source.csv_look import CsvFile, looked
+from driftline.source.csv_look import CsvFile, looked, looks_at
 from driftline.source.rejects import Origin, Reject
 
 if TYPE_CHECKING:
@@ -75,3 +76,46 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     names = files[0].header.names
     struct = Struct(tuple(Field(name, type_) for name, type_ in zip(names, types, strict=True)))
     return CsvReader(struct, files[0].path, [stretch for file in files for stretch in file.stretches])
+
+
+@dataclass(slots=True)
+class Fitted:
+    """The readers with the number types that a table declares: a text that is a number goes into such a column as it would
+    come from JSON, if the column holds all texts of its field exactly."""
+
+    spark: SparkSession
+    readers: Sequence[CsvReader]
+    wanted: Sequence[Sequence[Types]] = ()
+    found: Sequence[CsvReader] = ()
+
+    def __call__(self, known: Expect) -> Sequence[CsvReader]:
+        """The readers for a table of which this is ``known``."""
+        wanted = [[_wanted(f, known) for f in reader.struct.fields] for reader in self.readers]
+        if wanted != self.wanted:
+            self.wanted, self.found = wanted, self._fitted(wanted)
+        return self.found
+
+    def _fitted(self, wanted: Sequence[Sequence[Types]]) -> Sequence[CsvReader]:
+        pairs = list(zip(self.readers, wanted, strict=True))
+        work = [(part, types) for reader, types in pairs if any(types) for part in reader.stretches]
+        looks = iter(looks_at(self.spark, work, numbers_of))
+        return [
+            _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(types) else reader
+            for reader, types in pairs
+        ]
+
+
+def _wanted(f: Field, known: Expect) -> Types:
+    """The number types of a field's columns that no text by itself would have."""
+    types = known.fields.get(f.name, UNKNOWN).types
+    narrow = frozenset(t for t in types if t.name in NARROW)
+    return narrow if f.type in (LONG, DOUBLE, STRING) and f.type not in types else frozenset()
+
+
+def _with_types(reader: CsvReader, parts: Sequence[Sequence[Types]]) -> CsvReader:
+    """The reader with the narrowest of the types that every part could have, where there is one."""
+    fields = []
+    for f, some in zip(reader.struct.fields, zip(*parts, strict=True), strict=True):
+        common = sorted(frozenset.intersection(*some), key=lambda t: (NARROW.index(t.name), t.args))
+        fields.append(replace(f, type=common[0]) if common else f)
+    return replace(reader, struct=Struct(tuple(fields)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from driftline.observe.csv_types import ALL, Types, types_of
 from driftline.source.csv_cells import columns
@@ -14,7 +14,11 @@ from driftline.source.csv_files import Header, Stretch, not_utf8, whole
 from driftline.source.shares import dealt
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+Test: TypeAlias = "Callable[[pa.Array, Types], Types]"  # of a column's texts, for some types
+Work: TypeAlias = tuple[Stretch, Sequence[Types]]
 
 _SMALL = 8 * 2**20  # bytes that are looked at faster here than by starting a Python worker
 
@@ -40,20 +44,19 @@ class Look:
     wrong: tuple[int, int] | None = None
 
 
-def look(stretch: Stretch, width: int, *, strings: bool) -> Look:
-    """Looks at the rows of a stretch with ``width`` columns; at no types, if all are ``strings``."""
+def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
+    """Looks at the rows of a stretch, for which of the ``types`` that are asked for each column could have by the ``test``."""
     import pyarrow as pa
 
-    types: list[Types] = [frozenset() if strings else ALL] * width
     lines = 0
     try:
         for piece in stretch.at_line(1).pieces():
             if not piece.text.isascii():
                 piece.text.decode()
             lines += count_lines(piece.text)
-            if not strings:
-                texts, _ = columns(piece, [pa.string()] * width)
-                types = [types_of(column, among) for column, among in zip(texts, types, strict=True)]
+            if any(types):
+                texts, _ = columns(piece, [pa.string()] * len(types))
+                types = [test(column, among) for column, among in zip(texts, types, strict=True)]
     except OpenEndError:
         return Look(types, lines, open_end=True)
     except UnicodeDecodeError as error:
@@ -63,15 +66,17 @@ def look(stretch: Stretch, width: int, *, strings: bool) -> Look:
 
 
 def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
-    """The files with the types that their columns may have, in stretches that begin and end with whole records, numbered by
-    lines.
+    """The files with the types that their columns may have, none if all are ``strings``, in stretches that begin and end with
+    whole records, numbered by lines.
 
     Raises DataError for a byte that is not UTF-8.
     """
+    asked: Types = frozenset() if strings else ALL
     done: dict[int, CsvFile] = {}
     todo = dict(enumerate(files))
     while todo:
-        looks = iter(_looks(spark, list(todo.values()), strings=strings))
+        work = [(part, [asked] * len(file.header.names)) for file in todo.values() for part in file.stretches]
+        looks = iter(looks_at(spark, work, types_of))
         again = {}
         for number, file in todo.items():
             seen = _with_looks(file, [next(looks) for _ in file.stretches])
@@ -83,22 +88,21 @@ def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> l
     return [done[number] for number in range(len(files))]
 
 
-def _looks(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[Look]:
-    """A look at each stretch of each file, in order: here if there is little, else in tasks."""
-    work = [(stretch, len(file.header.names)) for file in files for stretch in file.stretches]
+def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[Look]:
+    """A look at each of some stretches, in order: here if there is little to read, else in tasks."""
     sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
     if sum(sizes) <= _SMALL and str(context.master).startswith("local"):
-        return [look(stretch, width, strings=strings) for stretch, width in work]
+        return [look(stretch, types, test) for stretch, types in work]
     shares = [
         [(number, *work[number]) for number in share] for share in dealt(sizes, context.defaultParallelism)
     ]
-    found = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, strings)).collect()
+    found = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, test)).collect()
     by_number = dict(found)
     return [by_number[number] for number in range(len(work))]
 
 
-def _look_share(strings: bool, share: Iterable[tuple[int, Stretch, int]]) -> list[tuple[int, Look]]:
-    return [(number, look(stretch, width, strings=strings)) for number, stretch, width in share]
+def _look_share(test: Test, share: Iterable[tuple[int, Stretch, Sequence[Types]]]) -> list[tuple[int, Look]]:
+    return [(number, look(stretch, types, test)) for number, stretch, types in share]
 
 
 def _with_looks(file: CsvFile, looks: Sequence[Look]) -> CsvFile | None:

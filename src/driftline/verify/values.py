@@ -70,6 +70,7 @@ class Reading:
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _PLAIN_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
+_DECLARED = ("int", "float", "decimal")  # types that a column has only if somebody declared it
 _INT_DIGITS = 4300  # Python converts no more
 
 
@@ -260,7 +261,7 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True
-        v = _typed(v)
+        v = _declared(v) if type_.name in _DECLARED else _typed(v)
     found = _IN.get(type_.name, _in_other)(stored, v, how)
     return found or (
         how.resolved and any(way(type_, stored, v, how) for way in (_spells, routed, _is_midnight))
@@ -279,6 +280,16 @@ def _is_midnight(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     """Whether a column's date stands for an instant, or a zoneless timestamp, at which it begins."""
     m = moment_of(v, how)
     return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m
+
+
+def _declared(cell: Cell) -> Any:
+    """The number that the cell's text is, for a column that somebody declared; else what `_typed` says.
+
+    >>> _declared(Cell("1.50")), _declared(Cell("007"))
+    (Decimal('1.50'), '007')
+    """
+    written = number(cell)
+    return _typed(cell) if written is None else written
 
 
 def _typed(cell: Cell) -> Any:
