@@ -84,6 +84,11 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
             from driftline.source.parquet import parquet_readers
 
             return ColumnFiles(spark, parquet_readers(files), files)
+        case "avro":
+            from driftline.source.avro import avro_readers
+            from driftline.source.columns import ColumnFiles
+
+            return ColumnFiles(spark, avro_readers(files), files)
         case _:
             from driftline.source.typed import TypedFrames
 

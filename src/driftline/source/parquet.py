@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from driftline.convert.declared import Declared
 from driftline.core.types import Struct
-from driftline.errors import UsageError
+from driftline.errors import DataError, UsageError
 from driftline.failure import WHOLE
 from driftline.source.column_rows import Rows
 from driftline.source.int96 import OldTimestamps
@@ -31,19 +31,26 @@ class ParquetReader:
     sizes: Sequence[int]
 
     def rows(self, part: int) -> Iterator[Rows]:
-        """The rows of a row group."""
+        """The rows of a row group. Raises DataError where the file is broken."""
         path, group = self.groups[part]
-        with _opened(path) as file:
-            old = OldTimestamps(file)
-            declared = Declared(old.schema)
-            found = file.metadata.row_group(group)
-            row = max(1, found.total_byte_size // max(1, found.num_rows))
-            size = max(1, min(_ROWS, _BATCH // row))
-            batches = file.iter_batches(size, row_groups=[group], use_threads=False)
-            if old.columns:
-                batches = _with_old(batches, path, group, size, old)
-            for batch in batches:
-                yield Rows(declared.read(batch.columns), path)
+        try:
+            yield from _rows(path, group)
+        except (OSError, ValueError) as error:  # pyarrow's are among these
+            raise DataError(f"{path}: cannot be read: {error}", WHOLE) from error
+
+
+def _rows(path: str, group: int) -> Iterator[Rows]:
+    with _opened(path) as file:
+        old = OldTimestamps(file)
+        declared = Declared(old.schema)
+        found = file.metadata.row_group(group)
+        row = max(1, found.total_byte_size // max(1, found.num_rows))
+        size = max(1, min(_ROWS, _BATCH // row))
+        batches = file.iter_batches(size, row_groups=[group], use_threads=False)
+        if old.columns:
+            batches = _with_old(batches, path, group, size, old)
+        for batch in batches:
+            yield Rows(declared.read(batch.columns), path)
 
 
 def _with_old(
@@ -96,4 +103,6 @@ def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.OSFile(path), coerce_int96_timestamp_unit=old_as)
+    return pq.ParquetFile(
+        pa.OSFile(path), coerce_int96_timestamp_unit=old_as, page_checksum_verification=True
+    )

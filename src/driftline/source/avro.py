@@ -1,0 +1,82 @@
+"""Avro files, read by runs of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from fastavro import reader
+
+from driftline.convert.avro import columns_of
+from driftline.core.types import Struct
+from driftline.errors import DataError, UsageError
+from driftline.failure import WHOLE
+from driftline.source.avro_blocks import Cut, container_of, cuts_of
+from driftline.source.column_rows import Rows
+
+_ROWS = 10_000  # of one batch
+_CUT = 16 * 2**20  # bytes of a part
+
+
+@dataclass(frozen=True, slots=True)
+class AvroReader:
+    """Avro files of one schema."""
+
+    struct: Struct
+    label: str
+    cuts: Sequence[Cut]
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Bytes of each part."""
+        return [cut.size for cut in self.cuts]
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of some blocks. Raises DataError where the file is broken."""
+        cut = self.cuts[part]
+        try:
+            yield from _rows(cut)
+        except _BROKEN as error:
+            raise DataError(f"{cut.path}: cannot be read: {_said(error)}", WHOLE) from error
+
+
+# What fastavro raises for bytes that are no Avro.
+_BROKEN = (OSError, EOFError, ValueError, KeyError, IndexError, TypeError, OverflowError, StopIteration)
+
+
+def _rows(cut: Cut) -> Iterator[Rows]:
+    records: Any = reader(container_of(cut), return_record_name=True)
+    node = columns_of(records.writer_schema)
+    names = [f.name for f in node.struct.fields]
+    while some := list(islice(records, _ROWS)):
+        yield Rows(pa.RecordBatch.from_arrays(node.columns(some), names), cut.path)
+
+
+def avro_readers(files: Sequence[str]) -> list[AvroReader]:
+    """A reader for the files of each schema, in order.
+
+    Raises UsageError for a file that cannot be read, or has a field that no table can have.
+    """
+    cuts: dict[Struct, list[Cut]] = {}
+    labels: dict[Struct, str] = {}
+    for path in files:
+        try:
+            with Path(path).open("rb") as file:
+                schema: Any = reader(file).writer_schema
+            struct = columns_of(schema).struct
+            found = cuts_of(path, _CUT)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}", error.hint) from error
+        except _BROKEN as error:
+            raise UsageError(f"{path}: cannot be read as avro: {_said(error)}", WHOLE) from error
+        cuts.setdefault(struct, []).extend(found)
+        labels.setdefault(struct, path)
+    return [AvroReader(struct, labels[struct], found) for struct, found in cuts.items()]
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
