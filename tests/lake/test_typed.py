@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import time
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +16,8 @@ from pyspark.sql import SparkSession
 from driftline import quarantine
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.lake import Lake, Table
+
+from .proof import proven
 
 
 @pytest.fixture
@@ -95,6 +99,31 @@ def test_parquet_of_types_that_spark_does_not_read(table: Table, tmp_path: Path)
     if is_iceberg(table):
         assert rows[0].id == "30313233-3435-3637-3839-616263646566"
     assert rows[0].entries[0].key.k == 1
+    proven(table, file, "parquet")
+
+
+def test_unions_of_avro_are_siblings(table: Table, tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "Event",
+        "fields": [
+            {"name": "n", "type": ["null", "long", "string", {"type": "array", "items": "long"}]},
+            {"name": "t", "type": {"type": "long", "logicalType": "time-micros"}},
+        ],
+    }
+    records = [{"n": n, "t": time(1, 2, 3)} for n in (1, "x", [2, 3], None)]
+    with (tmp_path / "in.avro").open("wb") as file:
+        fastavro.writer(file, schema, records)
+    result = table.ingest(tmp_path / "in.avro")
+    assert (result.rows_written, result.rows_quarantined) == (4, 0)
+    assert types(table) == {
+        "n_long": "long",
+        "n_string": "string",
+        "n": "list<long>",
+        "n_array_string": "list<string>",
+        "t": "string",
+    }
+    proven(table, tmp_path / "in.avro", "avro")
 
 
 def test_refused_rows_of_parquet_keep_what_spark_cannot_write(table: Table, tmp_path: Path) -> None:

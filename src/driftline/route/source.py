@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from driftline.core.naming import caseless
 from driftline.core.routes import FieldRoute, RecordRoute
 from driftline.core.shape import RECORD, MapOf
-from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, List, Map, Primitive, Struct, Type, peel
+from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, Primitive
 from driftline.route.sql import name, spark_type
 
 TEXT = ("string", "date", "timestamp", "timestamp_ntz", "time", "uuid")
@@ -151,21 +151,3 @@ def _tags_needed(route: FieldRoute) -> bool:
         or (c.value is not None and _tags_needed(c.value))
         for c in route.columns
     )
-
-
-def typed_source(struct: Struct) -> Source:
-    """How a DataFrame of this schema stands: each field has the one type that it declares."""
-    return Source("record", fields={f.name: _typed(f.type) for f in struct.fields})
-
-
-def _typed(type_: Type) -> Source:
-    dim, inner = peel(type_)
-    match inner:
-        case Struct():
-            return replace(typed_source(inner), dim=dim)
-        case Map(key, value):
-            return Source("map", dim, value=_typed(value), key=spark_type(key))
-        case List():
-            raise AssertionError("peeled")
-        case Primitive():
-            return Source("typed", dim, inner)

@@ -11,7 +11,7 @@ from driftline.engine import FILES, configured, literally
 from driftline.errors import DataError, UsageError
 from driftline.failure import WHOLE, explained
 from driftline.source.base import Source
-from driftline.source.files import expand, grouped
+from driftline.source.files import expand
 from driftline.source.named import named
 from driftline.source.pipes import spooled
 
@@ -93,7 +93,7 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
             from driftline.source.typed import TypedFrames
 
             with configured(spark, FILES):
-                frames = [(group[0], _load(spark, kind, group)) for group in grouped(kind, files)]
+                frames = [(file, _load(spark, kind, file)) for file in files]
             return TypedFrames(frames, conf=FILES, files=files)
 
 
@@ -102,14 +102,13 @@ def _paths(data: Data) -> list[str]:
     return [os.fspath(path) for path in paths]
 
 
-def _load(spark: SparkSession, kind: str, files: list[str]) -> DataFrame:
+def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        return spark.read.format(kind).load([literally(file) for file in files])
+        return spark.read.format(kind).load(literally(file))
     except (PySparkException, Py4JError) as error:  # the latter of a file whose end is missing
         message, hint = explained(error)
-        file = next((file for file in files if message.startswith(f"{file}: ")), files[0])
         cause = message.removeprefix(f"{file}: ").removeprefix("cannot be read").removeprefix(": ")
         raise UsageError(f"{file}: cannot be read as {kind}: {cause}", hint or WHOLE) from error

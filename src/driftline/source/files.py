@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +21,6 @@ FORMATS = {
     ".orc": "orc",
 }
 _PACKED = (".gz", ".gzip")
-_SPARKS_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-_HEADER = 2**20  # bytes of an Avro file that are looked through for its schema
 # The path of the file that a row came from, as SQL: Spark tells it as a URI.
 ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
 
@@ -124,33 +120,4 @@ def changed(before: Mapping[str, Stamp]) -> str | None:
             return f"{file} was deleted while it was read"
         if now[file] != stamp:
             return f"{file} changed while it was read"
-    return None
-
-
-def grouped(kind: str, files: Sequence[str]) -> list[list[str]]:
-    """Files of the same schema together, in order: read one by one, a thousand take minutes."""
-    groups: dict[object, list[str]] = {}
-    for file in files:
-        groups.setdefault(_schema(kind, file) or file, []).append(file)
-    return list(groups.values())
-
-
-def _schema(kind: str, file: str) -> object:
-    """What is the same in files of the same schema; None where that is not to be told without Spark."""
-    try:
-        if kind == "parquet":
-            import pyarrow.parquet as pq
-
-            footer = pq.read_metadata(file)
-            tree = str(footer.schema).partition("\n")[2]  # the first line is the object's address
-            return tree, (footer.metadata or {}).get(_SPARKS_SCHEMA)
-        if kind == "avro":
-            with open(file, "rb") as header:
-                text = header.read(_HEADER).partition(b"avro.schema")[2].decode(errors="replace")
-            start = re.search(r'[{"[]', text)
-            return (
-                None if start is None else json.dumps(json.JSONDecoder().raw_decode(text, start.start())[0])
-            )
-    except (OSError, ValueError):
-        pass
     return None

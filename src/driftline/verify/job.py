@@ -22,6 +22,7 @@ from driftline.core.schema_json import from_json, to_json
 from driftline.core.types import Schema
 from driftline.engine import CASE, configured
 from driftline.verify.cells import cells
+from driftline.verify.columns import floats_in, read_columns, readable
 from driftline.verify.emptied import Listless, lost_lists
 from driftline.verify.files import Malformed, Part, Place, Read, grouped, parse, parts, read
 from driftline.verify.frames import rows, typed
@@ -119,9 +120,14 @@ def _job(
 
 
 def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
+    context = spark.sparkContext
+    if all(readable(source, fmt) for source in sources):
+        floats = max((floats_in(source, fmt) for source in sources), default=0)
+        return context.parallelize(sources, max(1, len(sources))).flatMap(
+            partial(read_columns, fmt=fmt)
+        ), floats
     if fmt not in TEXTS:
         return typed(spark, sources, fmt)
-    context = spark.sparkContext
     tasks = grouped(parts(sources, fmt), context.defaultParallelism)
     return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
 

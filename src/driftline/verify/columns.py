@@ -1,0 +1,261 @@
+"""Parquet and Avro as plain Python, value by value: a struct is a dict of what is not null, an instant is in UTC.
+
+What no column of a table holds as it is stands as the rules spell it: a time, and an instant finer than a microsecond, as
+text, a map whose keys are records as a list of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+from driftline.verify.files import Place, Read, opened
+from driftline.verify.values import Pairs, Single
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
+_ROWS = 5_000  # of one batch
+Plain = Callable[[Any], Any]
+
+
+def read_columns(path: str, fmt: str) -> Iterator[Read]:
+    """The records of a Parquet or an Avro file."""
+    place = Place(path)
+    with opened(path) as file:
+        for record in _parquet(file) if fmt == "parquet" else _avro(file):
+            yield Read(place, record)
+
+
+def readable(path: str, fmt: str) -> bool:
+    """Whether `read_columns` reads the file: it has no codec for some of Avro's."""
+    if fmt != "avro":
+        return fmt == "parquet"
+    from fastavro import reader
+
+    with opened(path) as file:
+        return reader(file).metadata.get("avro.codec", "null") in ("null", "deflate", "bzip2", "xz")
+
+
+def floats_in(path: str, fmt: str) -> int:
+    """2 where a file has a float anywhere in its schema, 1 where a double, else 0."""
+    with opened(path) as file:
+        if fmt == "parquet":
+            from pyarrow.parquet import ParquetFile
+
+            text = str(ParquetFile(file).schema_arrow).lower()
+            return 2 if "float" in text else int("double" in text)
+        from fastavro import reader
+
+        schema: Any = reader(file).metadata["avro.schema"]
+        return 2 if '"float"' in schema else int('"double"' in schema)
+
+
+# Parquet ------------------------------------------------------------------------------------------------
+
+
+def _parquet(file: Any) -> Iterator[dict[str, Any]]:
+    from pyarrow.parquet import ParquetFile
+
+    whole = ParquetFile(file, coerce_int96_timestamp_unit="us")
+    kinds = [whole.schema.column(i).physical_type for i in range(len(whole.schema))]
+    old = "INT96" in kinds
+    fine = ParquetFile(file, coerce_int96_timestamp_unit="ns") if old else None
+    for group in range(whole.num_row_groups):
+        table = whole.read_row_group(group)
+        other = fine.read_row_group(group) if fine is not None else table
+        for start in range(0, len(table), _ROWS):
+            flags = iter(kinds)
+            columns = [
+                _values(_one(column.slice(start, _ROWS)), _one(second.slice(start, _ROWS)), flags)
+                for column, second in zip(table.columns, other.columns, strict=True)
+            ]
+            for row in zip(*columns, strict=True) if columns else ():
+                yield {
+                    name: value
+                    for name, value in zip(table.column_names, row, strict=True)
+                    if value is not None
+                }
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
+    """The values of a column; ``fine``: the same, its old timestamps in nanoseconds; ``kinds``: the file's, leaf by leaf."""
+    import pyarrow as pa
+
+    type_ = array.type
+    if isinstance(type_, pa.BaseExtensionType):
+        if type_.extension_name == "arrow.uuid":
+            next(kinds)
+            return array.to_pylist()  # type: ignore[no-any-return]
+        return _values(array.storage, fine.storage, kinds)
+    if pa.types.is_dictionary(type_):
+        return _values(array.dictionary_decode(), fine.dictionary_decode(), kinds)
+    if pa.types.is_struct(type_):
+        names = [f.name for f in type_]
+        inner = [_values(array.field(i), fine.field(i), kinds) for i in range(len(names))]
+        rows = zip(*inner, strict=True)
+        return [
+            {name: value for name, value in zip(names, row, strict=True) if value is not None}
+            if valid
+            else None
+            for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)
+        ]
+    if pa.types.is_map(type_):
+        return _maps(array, fine, kinds)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        return _cut(_values(array.flatten(), fine.flatten(), kinds), array)
+    return _leaves(array, fine, next(kinds))
+
+
+def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
+    import pyarrow as pa
+
+    entries, others = (
+        a.cast(pa.list_(pa.struct([a.type.key_field, a.type.item_field]))) for a in (array, fine)
+    )
+    flat, other = entries.flatten(), others.flatten()
+    keys = _values(flat.field(0), other.field(0), kinds)
+    values = _values(flat.field(1), other.field(1), kinds)
+    pairs = _cut(list(zip(keys, values, strict=True)), entries)
+    if pa.types.is_nested(array.type.key_type):
+        return [
+            None if some is None else [{"key": k, **({} if v is None else {"value": v})} for k, v in some]
+            for some in pairs
+        ]
+    return [None if some is None else Pairs(some) for some in pairs]
+
+
+def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
+    import pyarrow.compute as pc
+
+    out: list[Any] = []
+    start = 0
+    for length in pc.list_value_length(lists).to_pylist():
+        out.append(None if length is None else items[start : start + length])
+        start += length or 0
+    return out
+
+
+def _leaves(array: pa.Array, fine: pa.Array, kind: str) -> list[Any]:
+    import pyarrow as pa
+
+    type_ = array.type
+    if pa.types.is_timestamp(type_):
+        zone = UTC if type_.tz is not None or kind == "INT96" else None
+        per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[type_.unit]
+        found = array.cast(pa.int64()).to_pylist()
+        if kind == "INT96":  # in nanoseconds it wraps around
+            nanos = fine.cast(pa.int64()).to_pylist()
+            found = [u and (n if n // 1000 == u else u * 1000) for u, n in zip(found, nanos, strict=True)]
+            per = 1
+        return [None if n is None else _moment(n * per, zone) for n in found]
+    if pa.types.is_time(type_):
+        per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[type_.unit]
+        integers = array.cast(pa.int32() if pa.types.is_time32(type_) else pa.int64()).to_pylist()
+        return [None if n is None else _time(n * per) for n in integers]
+    if pa.types.is_float16(type_) or pa.types.is_float32(type_):
+        return [None if x is None else Single(x) for x in array.to_pylist()]
+    if pa.types.is_duration(type_):
+        return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def _moment(nanos: int, zone: Any) -> Any:
+    micros, finer = divmod(nanos, 1000)
+    moment = _EPOCH + timedelta(microseconds=micros)
+    if not finer:
+        return moment.replace(tzinfo=zone)
+    text = f"{moment.replace(microsecond=0).isoformat()}.{moment.microsecond * 1000 + finer:09d}"
+    return text + ("Z" if zone is not None else "")
+
+
+def _time(nanos: int) -> str:
+    seconds, fraction = divmod(nanos, 10**9)
+    text = time(seconds // 3600, seconds // 60 % 60, seconds % 60).isoformat()
+    return f"{text}.{fraction:09d}".rstrip("0") if fraction else text
+
+
+# Avro ---------------------------------------------------------------------------------------------------
+
+
+def _avro(file: Any) -> Iterator[dict[str, Any]]:
+    from fastavro import reader
+
+    records: Any = reader(file, return_record_name=True)
+    plain = _Schema().plain(records.writer_schema)
+    return (plain(record) for record in records)
+
+
+class _Schema:
+    """Makes values plain by their schema."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, Any] = {}
+
+    def plain(self, schema: Any) -> Plain:
+        """What makes a value of the schema plain."""
+        if isinstance(schema, list):
+            return self._union([branch for branch in schema if branch != "null"])
+        if isinstance(schema, str):
+            return self._named.get(schema) or (Single if schema == "float" else _scalar)
+        match schema["type"]:
+            case "record":
+                self._named[schema["name"]] = plain = self._record(schema["fields"])
+                return plain
+            case "array":
+                items = self.plain(schema["items"])
+                return lambda values: [None if v is None else items(v) for v in values]
+            case "map":
+                items = self.plain(schema["values"])
+                return lambda pairs: Pairs({k: None if v is None else items(v) for k, v in pairs.items()})
+            case "enum" | "fixed":
+                self._named[schema["name"]] = _scalar
+                return _scalar
+            case kind:
+                return self.plain(kind)
+
+    def _record(self, fields: Sequence[Any]) -> Plain:
+        inner = [(f["name"], self.plain(f["type"])) for f in fields]
+
+        def plain(record: Any) -> dict[str, Any]:
+            values = record[1] if type(record) is tuple else record
+            return {name: read(values[name]) for name, read in inner if values.get(name) is not None}
+
+        return plain
+
+    def _union(self, branches: Sequence[Any]) -> Plain:
+        names = [self._name(branch) for branch in branches]
+        plains = [self.plain(branch) for branch in branches]
+
+        def plain(value: Any) -> Any:
+            kind = (
+                value[0]
+                if type(value) is tuple
+                else {list: "array", dict: "map", float: "float"}.get(type(value))
+            )
+            if kind in names:
+                return plains[names.index(kind)](value)
+            return _scalar(value)
+
+        return plains[0] if len(plains) == 1 else plain
+
+    def _name(self, branch: Any) -> str:
+        if isinstance(branch, str):
+            return branch
+        return str(branch.get("name") or branch["type"])
+
+
+def _scalar(value: Any) -> Any:
+    if type(value) is time:
+        return _time(
+            (value.hour * 3600 + value.minute * 60 + value.second) * 10**9 + value.microsecond * 1000
+        )
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
