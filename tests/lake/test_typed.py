@@ -119,8 +119,8 @@ def test_unions_of_avro_are_siblings(table: Table, tmp_path: Path) -> None:
     assert types(table) == {
         "n_long": "long",
         "n_string": "string",
-        "n": "list<long>",
-        "n_array_string": "list<string>",
+        "n_array_long": "list<long>",
+        "n": "list<string>",
         "t": "string",
     }
     proven(table, tmp_path / "in.avro", "avro")

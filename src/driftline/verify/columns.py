@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from driftline.verify.files import Place, Read, opened
 from driftline.verify.values import Pairs, Single
@@ -94,7 +95,7 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
     if isinstance(type_, pa.BaseExtensionType):
         if type_.extension_name == "arrow.uuid":
             next(kinds)
-            return array.to_pylist()  # type: ignore[no-any-return]
+            return [None if value is None else str(value) for value in array.to_pylist()]
         return _values(array.storage, fine.storage, kinds)
     if pa.types.is_dictionary(type_):
         return _values(array.dictionary_decode(), fine.dictionary_decode(), kinds)
@@ -254,6 +255,8 @@ class _Schema:
 
 
 def _scalar(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return str(value)
     if type(value) is time:
         return _time(
             (value.hour * 3600 + value.minute * 60 + value.second) * 10**9 + value.microsecond * 1000
