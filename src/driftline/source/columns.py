@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from pyspark.accumulators import AccumulatorParam
 
 from driftline.convert import Converter
 from driftline.convert.types import convertible
@@ -16,8 +18,7 @@ from driftline.engine import FILES
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
 from driftline.source.base import REJECTED
-from driftline.source.column_rows import Rows, RowsObserver, Terms, observed_rows, rejected_rows, together
-from driftline.source.json_tasks import ObservedSplits
+from driftline.source.column_rows import Rows, RowsObserver, Terms, rejected_rows, together
 from driftline.source.shares import dealt
 from driftline.write.frame import frame
 
@@ -67,31 +68,73 @@ class Work:
     parts: Sequence[Part]
     terms: Terms
 
-    def rows(self, number: int) -> tuple[Iterator[Rows], ColumnReader]:
-        """The rows of a part, and its reader."""
+    def rows(self, number: int) -> Iterator[Rows]:
+        """The rows of a part."""
         part = self.parts[number]
-        reader = self.readers[part.reader]
-        return reader.rows(part.part), reader
+        return self.readers[part.reader].rows(part.part)
 
-    def observed(self, number: int) -> Observation:
-        """What the rows of a part are."""
-        rows, reader = self.rows(number)
-        return observed_rows(rows, reader.struct, reader.label, self.terms)
+    def reader(self, number: int) -> ColumnReader:
+        """The reader of a part."""
+        return self.readers[self.parts[number].reader]
 
-    def together(self, parts: Mapping[int, Observation]) -> Observation:
-        """One observation of all parts."""
+    def observed(self, numbers: Iterable[int]) -> Seen:
+        """What the rows of some parts are."""
+        observers = Observers(self)
+        for number in numbers:
+            for some in self.rows(number):
+                observers.of(number).feed(some)
+        return observers.result()
+
+    def together(self, seen: Iterable[Seen]) -> Observation:
+        """One observation of what was seen apart."""
         by_reader: dict[int, list[Observation]] = {i: [] for i in range(len(self.readers))}
-        for number in sorted(parts):
-            by_reader[self.parts[number].reader].append(parts[number])
+        for some in seen:
+            for reader, observation in some.items():
+                by_reader[reader].append(observation)
         return merge_observations(
             together(some, self.readers[i].struct, self.readers[i].label, self.terms)
             for i, some in by_reader.items()
         )
 
 
+Seen: TypeAlias = Mapping[int, Observation]  # what was observed, by the number of the reader
+
+
+class Observers:
+    """An observer for each reader that some parts are of."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._by_reader: dict[int, RowsObserver] = {}
+
+    def of(self, number: int) -> RowsObserver:
+        """The observer for the rows of a part."""
+        reader = self._work.reader(number)
+        place = self._work.parts[number].reader
+        if place not in self._by_reader:
+            self._by_reader[place] = RowsObserver(reader.struct, reader.label, self._work.terms)
+        return self._by_reader[place]
+
+    def result(self) -> Seen:
+        """What was observed so far."""
+        return {place: observer.result() for place, observer in self._by_reader.items()}
+
+
+class ObservedTasks(AccumulatorParam[dict[int, Seen]]):
+    """What tasks observed, by task: one that runs twice tells the same."""
+
+    def zero(self, value: dict[int, Seen]) -> dict[int, Seen]:
+        return {}
+
+    def addInPlace(  # noqa: N802  pyspark's name
+        self, value1: dict[int, Seen], value2: dict[int, Seen]
+    ) -> dict[int, Seen]:
+        return {**value1, **value2}
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnTasks:
-    """Tasks that make rows of the table, and tell in ``observed`` what the rows of each part were.
+    """Tasks that make rows of the table, and tell in ``observed`` what the rows were.
 
     ``shares``: the parts of each task; ``sizes``: bytes that each reads.
     """
@@ -100,15 +143,15 @@ class ColumnTasks:
     shares: Sequence[Sequence[int]]
     sizes: Sequence[int]
     converter: Converter
-    observed: Accumulator[dict[int, Observation]]
+    observed: Accumulator[dict[int, Seen]]
 
     def rows(self, task: int) -> Iterator[pa.RecordBatch]:
         """The rows of one task's share."""
+        observers = Observers(self.work)
         for number in self.shares[task]:
-            rows, reader = self.work.rows(number)
-            observer = RowsObserver(reader.struct, reader.label, self.work.terms)
-            yield from _converted(rows, reader.struct, observer, self.converter)
-            self.observed.add({number: observer.result()})
+            struct = self.work.reader(number).struct
+            yield from _converted(self.work.rows(number), struct, observers.of(number), self.converter)
+        self.observed.add({task: observers.result()})
 
 
 def _converted(
@@ -149,13 +192,12 @@ class ColumnFiles:
         if len(self.readers) > _HEADS:
             return None
         work = self._work(schema, settings)
-        heads = {}
+        heads = Observers(work)
         for number, part in enumerate(work.parts):
-            if part.part == 0:
-                rows, reader = work.rows(number)
-                first = (some for some in [next(rows, None)] if some is not None)
-                heads[number] = observed_rows(first, reader.struct, reader.label, work.terms)
-        seen = work.together(heads)
+            first = next(work.rows(number), None) if part.part == 0 else None
+            if first is not None:
+                heads.of(number).feed(first)
+        seen = work.together([heads.result()])
         return seen if seen.tally.records and not seen.tally.malformed else None
 
     def suits(self, struct: Struct, settings: Settings) -> bool:
@@ -173,7 +215,7 @@ class ColumnFiles:
             shares,
             [sum(work.parts[number].size for number in share) for share in shares],
             Converter(struct, lean(plan.route), settings),
-            context.accumulator({}, ObservedSplits()),
+            context.accumulator({}, ObservedTasks()),
         )
         return self.begun
 
@@ -212,13 +254,12 @@ class ColumnFiles:
         self.asked, self.work, self.begun = (schema, settings), Work(readers, parts, terms), None
         return self.work
 
-    def _observed(self, work: Work) -> Mapping[int, Observation]:
+    def _observed(self, work: Work) -> list[Seen]:
         sizes, context = [part.size for part in work.parts], self.spark.sparkContext
         if sum(sizes) <= _SMALL and str(context.master).startswith("local"):
-            return {number: work.observed(number) for number in range(len(sizes))}
+            return [work.observed(range(len(sizes)))]
         shares = dealt(sizes, context.defaultParallelism)
-        parts = context.parallelize(shares, len(shares)).flatMap(partial(_observed_share, work)).collect()
-        return dict(parts)
+        return context.parallelize(shares, len(shares)).map(work.observed).collect()
 
     def _seen_by_tasks(self) -> Observation | None:
         """What the tasks told, if all have."""
@@ -228,11 +269,7 @@ class ColumnFiles:
             self.begun.observed.value,
             {},
         )  # pyspark keeps an accumulator for ever
-        return self.work.together(seen) if len(seen) == len(self.work.parts) else None
-
-
-def _observed_share(work: Work, share: Sequence[int]) -> list[tuple[int, Observation]]:
-    return [(number, work.observed(number)) for number in share]
+        return self.work.together(seen.values()) if len(seen) == len(self.begun.shares) else None
 
 
 def _rejected(
@@ -240,6 +277,5 @@ def _rejected(
 ) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            rows, reader = work.rows(number)
-            for some in rows:
-                yield from rejected_rows(some, reader.struct, work.terms, everything)
+            for some in work.rows(number):
+                yield from rejected_rows(some, work.reader(number).struct, work.terms, everything)

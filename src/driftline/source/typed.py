@@ -25,7 +25,7 @@ from driftline.core.types import (
 )
 from driftline.engine import PLAIN
 from driftline.errors import UsageError
-from driftline.observe.observation import Observation, Tally, merge_observations
+from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import (
@@ -68,8 +68,6 @@ class TypedFrames:
     """DataFrames of one batch, each with a schema of its own and a label for reports: the first of its files, or empty."""
 
     frames: Sequence[tuple[str, DataFrame]]
-    bad: DataFrame | None = None
-    bad_count: int = 0
     conflicts: tuple[Conflict, ...] = ()
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
     files: Sequence[str] = ()
@@ -78,7 +76,7 @@ class TypedFrames:
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         self.known = expect(schema, settings)
         terms = Terms(self.known, settings, self.conflicts)
-        seen = [Observation(tally=Tally(malformed=self.bad_count))]
+        seen = []
         for label, frame in self.frames:
             struct = core_struct(frame.schema)
             observe = partial(_observed, label, terms, frame.columns)
@@ -102,8 +100,7 @@ class TypedFrames:
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         from pyspark.sql import functions as F
 
-        found = [] if self.bad is None else [self.bad]
-        terms = Terms(self.known, Settings(), self.conflicts)
+        terms, found = Terms(self.known, Settings(), self.conflicts), []
         for label, frame in self.frames:
             file = F.expr(ROW_FILE if label else "cast(null as string)")
             reject = partial(_rejected, terms, everything, frame.columns)
