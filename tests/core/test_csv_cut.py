@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.source.csv_cut import OpenEndError, bounds, count_lines, pieces, records
+from driftline.source.csv_cut import OpenEndError, TooLongError, bounds, count_lines, pieces, records
 from driftline.verify.cells import rows
 
 RECORDS = {
@@ -87,3 +87,10 @@ def test_the_reader_of_the_check_finds_the_same_records(parts: list[str]) -> Non
         (row.line, row.raw, row.cells and [getattr(cell, "written", cell) for cell in row.cells])
         for row in rows(text)
     ]
+
+
+def test_a_record_without_end_is_given_up() -> None:
+    for blocks in ([b"1\n", *[b"2,3,"] * 10], [b'1\n2,"', *[b'"",""'] * 10]):
+        with pytest.raises(TooLongError, match="line 2") as told:
+            list(pieces(blocks, longest=16))
+        assert told.value.line == 2

@@ -54,7 +54,11 @@ def types_of(texts: pa.Array, among: Types = ALL) -> Types:
     texts = texts.drop_null() if texts.null_count else texts
     if not len(texts):
         return among
-    return frozenset(type_ for type_ in _likely(texts[0].as_py()) & among if _prints_as(texts, type_))
+    likely = _likely(texts[0].as_py()) & among
+    if LONG in likely and (numbers := _longs(texts)) is not None:
+        least, most = (bound.as_py() for bound in pc.min_max(numbers).values())
+        return likely if least >= -EXACT and most <= EXACT else frozenset((LONG,))
+    return frozenset(type_ for type_ in likely if type_ != LONG and _prints_as(texts, type_))
 
 
 def type_of(parts: Sequence[Types]) -> Primitive:
@@ -116,9 +120,7 @@ def _prints_as(texts: pa.Array, type_: Primitive) -> bool:
     try:
         match type_:
             case Primitive("boolean"):
-                return _all(pc.is_in(texts, pa.array(["true", "false"])))
-            case Primitive("long"):
-                return _all(pc.equal(texts.cast(pa.int64()).cast(pa.string()), texts))
+                return _all(pc.or_(pc.equal(texts, "true"), pc.equal(texts, "false")))
             case Primitive("double"):
                 return _are_doubles(texts)
             case Primitive("date"):
@@ -127,6 +129,15 @@ def _prints_as(texts: pa.Array, type_: Primitive) -> bool:
                 return _are_moments(texts, type_)
     except pa.ArrowInvalid:  # a text is not even read as the type
         return False
+
+
+def _longs(texts: pa.Array) -> pa.Array | None:
+    """The texts as whole numbers of 64 bits; None where one prints otherwise, or is none."""
+    try:
+        numbers = texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return numbers if _all(pc.equal(numbers.cast(pa.string()), texts)) else None
 
 
 def _holds(texts: pa.Array, type_: Primitive) -> bool:
@@ -142,10 +153,8 @@ def _holds(texts: pa.Array, type_: Primitive) -> bool:
 def _are_doubles(texts: pa.Array) -> bool:
     """A double's column may hold whole numbers, as far as they are exact."""
     numbers = texts.cast(pa.float64())
-    size, printed = (
-        pc.abs(numbers),
-        numbers.cast(pa.string()),
-    )  # Arrow prints 2.0 as 2, and 1e-5 without a point
+    printed = numbers.cast(pa.string())  # Arrow prints 2.0 as 2, and 1.0E-5 as 0.00001
+    size = pc.abs(numbers)
     plain = pc.and_(pc.greater_equal(size, _PLAIN[0]), pc.less(size, _PLAIN[1]))
     alike = pc.and_(plain, pc.equal(printed, texts))
     if _all(alike):

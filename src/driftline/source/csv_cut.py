@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-LONGEST = 128 * 2**20  # bytes of text in which a quote has to be closed
+LONGEST = 128 * 2**20  # bytes of a record, at most, and of text in which a quote has to be closed
 
 _QUOTE, _COMMA, _FEED, _RETURN = b'",\n\r'
 _CELL = re.compile(rb'(?:"([^"]*+(?:""[^"]*+)*+)"(?=[,\r\n]|\Z)|([^,\r\n]*+))(,|\r\n|[\r\n]|\Z)')
@@ -27,6 +27,14 @@ _BEFORE = np.isin(
 
 class OpenEndError(Exception):
     """A range of a file ends within a quoted cell: where it was cut is no end of a record."""
+
+
+class TooLongError(Exception):
+    """A record is longer than `LONGEST`; ``line``: the number of its line."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(f"line {line}: longer than {LONGEST >> 20} MiB")
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,8 @@ def pieces(
             yield Piece(text[:end], line, plain)
             line += count_lines(text[:end])
         rest = text[end:]
+        if len(rest) > 2 * longest:  # a quote may open anywhere in a record
+            raise TooLongError(line)
     if rest and not whole:
         raise OpenEndError
     if rest:

@@ -8,18 +8,47 @@ from itertools import chain, pairwise
 
 from driftline.errors import DataError, UsageError
 from driftline.observe.json_files import _opened, _packed, _range
-from driftline.source.csv_cut import Piece, Record, count_lines, pieces, records
+from driftline.source.csv_cut import LONGEST, Piece, Record, TooLongError, count_lines, pieces, records
 
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The names of a file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row."""
+    """The names of a file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row; ``feeds``: lines
+    end in line feeds, at which a file can be cut."""
 
     names: tuple[str, ...]
     size: int
     lines: int
+    feeds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What cannot be read in a line: why, and what to do."""
+
+    line: int
+    why: str
+    hint: str
+
+    @classmethod
+    def byte(cls, line: int, error: UnicodeDecodeError) -> Wrong:
+        """A byte of the line is not UTF-8."""
+        return cls(line, f"byte {error.object[error.start]:#x} is not UTF-8", "convert the file to UTF-8")
+
+    @classmethod
+    def length(cls, line: int) -> Wrong:
+        """The record is too long."""
+        return cls(line, f"a record of more than {LONGEST >> 20} MiB", "is the file CSV, with line ends?")
+
+    def below(self, lines: int) -> Wrong:
+        """The same, so many lines further down in its file."""
+        return replace(self, line=self.line + lines)
+
+    def of(self, path: str) -> DataError:
+        """The error for the file of this path."""
+        return DataError(f"{path}:{self.line}: {self.why}", hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +80,8 @@ class Stretch:
 def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
     """The rows of a file in stretches of about ``size`` bytes; in one, if it is compressed."""
     length = size_of(path)
-    count = 1 if _packed(path) or header.size > size else max(1, length // size)
+    whole = _packed(path) or header.size > size or not header.feeds
+    count = 1 if whole else max(1, length // size)
     bounds = [length * i // count for i in range(count + 1)]
     parts = [Stretch(path, start, end, end - start) for start, end in pairwise(bounds)]
     parts[-1] = replace(parts[-1], end=None)
@@ -79,12 +109,16 @@ def header_of(path: str) -> Header | None:
         blocks = _range(file, 0, None)
         first = next(blocks, b"")
         size = len(_BOM) if first.startswith(_BOM) else 0
-        for piece in pieces(chain([first[size:]], blocks)):
-            for record in records(piece.text, piece.line):
-                if record.raw:
-                    lines = record.line + count_lines(record.raw)
-                    return Header(_names(path, record), size + record.end, lines)
-            size += len(piece.text)
+        try:
+            for piece in pieces(chain([first[size:]], blocks)):
+                for record in records(piece.text, piece.line):
+                    if record.raw:
+                        lines = record.line + count_lines(record.raw)
+                        feeds = piece.text[: record.end].endswith(b"\n")
+                        return Header(_names(path, record), size + record.end, lines, feeds)
+                size += len(piece.text)
+        except TooLongError as error:
+            raise Wrong.length(error.line).of(path) from error
     return None
 
 
@@ -96,16 +130,11 @@ def _names(path: str, header: Record) -> tuple[str, ...]:
     try:
         names = tuple(cell.decode() for cell in header.cells)
     except UnicodeDecodeError as error:
-        raise not_utf8(path, header.line, error.object[error.start]) from error
+        raise Wrong.byte(header.line, error).of(path) from error
     twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
         raise UsageError(f"{path}: two columns are named {twice[0]!r}", hint="rename one in the header")
     return names
-
-
-def not_utf8(path: str, line: int, byte: int) -> DataError:
-    """The error for a file with a byte that is not UTF-8 in a line."""
-    return DataError(f"{path}:{line}: byte {byte:#x} is not UTF-8", hint="convert the file to UTF-8")
 
 
 def _behind(texts: Iterable[bytes], size: int) -> Iterator[bytes]:

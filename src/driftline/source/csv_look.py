@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from driftline.observe.csv_types import ALL, Types, types_of
 from driftline.source.csv_cells import columns
-from driftline.source.csv_cut import OpenEndError, count_lines
-from driftline.source.csv_files import Header, Stretch, not_utf8, whole
+from driftline.source.csv_cut import OpenEndError, TooLongError, count_lines
+from driftline.source.csv_files import Header, Stretch, Wrong, whole
 from driftline.source.shares import dealt
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class CsvFile:
 @dataclass(frozen=True, slots=True)
 class Look:
     """What a stretch holds. ``types``: those that each column may have; ``lines``: how many; ``open_end``: it ends within a
-    cell, or begins there; ``wrong``: the line, counted in the stretch, and the value of a byte that is not UTF-8."""
+    cell, or begins there; ``wrong``: what cannot be read, with its line, counted in the stretch."""
 
     types: Sequence[Types]
     lines: int
     open_end: bool = False
-    wrong: tuple[int, int] | None = None
+    wrong: Wrong | None = None
 
 
 def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
@@ -61,7 +61,9 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
         return Look(types, lines, open_end=True)
     except UnicodeDecodeError as error:
         before = count_lines(error.object[: error.start])
-        return Look(types, lines, wrong=(lines + before + 1, error.object[error.start]))
+        return Look(types, lines, wrong=Wrong.byte(lines + before + 1, error))
+    except TooLongError as error:
+        return Look(types, lines, wrong=Wrong.length(error.line))
     return Look(types, lines)
 
 
@@ -69,7 +71,7 @@ def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> l
     """The files with the types that their columns may have, none if all are ``strings``, in stretches that begin and end with
     whole records, numbered by lines.
 
-    Raises DataError for a byte that is not UTF-8.
+    Raises DataError for a byte that is not UTF-8, and for a record that is too long.
     """
     asked: Types = frozenset() if strings else ALL
     done: dict[int, CsvFile] = {}
@@ -112,7 +114,7 @@ def _with_looks(file: CsvFile, looks: Sequence[Look]) -> CsvFile | None:
     line, stretches = file.stretches[0].line, []
     for stretch, found in zip(file.stretches, looks, strict=True):
         if found.wrong is not None:
-            raise not_utf8(file.path, line + found.wrong[0] - 1, found.wrong[1])
+            raise found.wrong.below(line - 1).of(file.path)
         stretches.append(stretch.at_line(line))
         line += found.lines
     types = [frozenset.intersection(*some) for some in zip(*(found.types for found in looks), strict=True)]
