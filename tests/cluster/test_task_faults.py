@@ -1,0 +1,67 @@
+"""Python workers and executors that are killed while they write: the rows are there once, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from driftline.convert import arrow_schema
+from driftline.core.types import Schema
+from driftline.lake import Lake
+
+# Executors have not the folder in which the tests' own modules lie.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Two tasks of three rows each. The second one's first attempt is killed after its last row, or its executor is."""
+
+    schema: Schema
+    marker: str
+    whole_executor: bool
+    sizes: tuple[int, ...] = (1, 1)
+
+    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+        for i in range(3):
+            row = {"a": 10 * task + i, "b": "x"}
+            yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(self.schema.struct))
+        if task and not Path(self.marker).exists():
+            Path(self.marker).touch()
+            if self.whole_executor:
+                daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+                os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("whole_executor", [False, True], ids=["worker", "executor"])
+@pytest.mark.parametrize("layout", ["", "partitioned by (b)"], ids=["plain", "partitioned"])
+def test_rows_of_a_killed_attempt_are_there_once(
+    lake: Lake, table_name: str, tmp_path: Path, layout: str, whole_executor: bool
+) -> None:
+    namespace = table_name.partition(".")[0]
+    lake.sql(f"create namespace if not exists {lake.catalog}.{namespace}")
+    lake.sql(f"create table {lake.catalog}.{table_name} (a bigint, b string) using iceberg {layout}")
+    table = lake.table(table_name)
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    marker = tmp_path / "killed"
+    tasks = Killed(transaction.schema, str(marker), whole_executor)
+    assert transaction.write(tasks, {}) == 6
+    assert marker.exists()
+    transaction.commit()
+    assert sorted(row.a for row in table.read().collect()) == [0, 1, 2, 10, 11, 12]
+    java = table.format.java()
+    files = {
+        str(row[0]).removeprefix("file:")
+        for row in lake.sql(f"select file_path from {lake.catalog}.{table_name}.files").collect()
+    }
+    folder = Path(str(java.location()).removeprefix("file:"), "data")
+    assert {str(file) for file in folder.rglob("*") if file.is_file()} == files
