@@ -40,7 +40,7 @@ def accepted(
         seen = source.observe(schema, settings)
         seen = replace(seen, shape=without_excluded(seen.shape, settings.contract))
         progress("planning")
-        planned = _planned(schema, seen.shape, settings, kept)
+        planned = planned_for(schema, seen.shape, settings, kept)
         while more := frozenset(lossy(planned)) - kept:
             kept |= more
             planned = plan(schema, seen.shape, settings, kept)
@@ -69,7 +69,10 @@ def accepted(
 _last: tuple[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] | None = None
 
 
-def _planned(schema: Schema, shape: RecordShape, settings: Settings, kept: frozenset[Path]) -> Plan:
+def planned_for(
+    schema: Schema, shape: RecordShape, settings: Settings, kept: frozenset[Path] = frozenset()
+) -> Plan:
+    """`plan`, of which the last is remembered."""
     global _last  # noqa: PLW0603  kept from batch to batch
     last, asked = _last, (schema, shape, settings, kept)
     if last is None or last[0] != asked:

@@ -1,4 +1,4 @@
-"""One batch down the road: observe, plan, apply, route, append, report."""
+"""One batch down the road: observe, plan, apply, convert, write, commit, report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline import quarantine
-from driftline.accept import accepted
+from driftline.accept import accepted, planned_for
 from driftline.batch import Batch, Planned
 from driftline.capture.token import BatchIsInError, Token
+from driftline.convert import LOST, Lost
 from driftline.core.changes import AddColumn
-from driftline.core.plan import plan
+from driftline.core.exclude import without_excluded
 from driftline.core.record import of_batch
 from driftline.core.routes import Plan, Settings, same_rows
-from driftline.core.types import Path
+from driftline.core.types import Path, Schema
 from driftline.engine import configured
 from driftline.errors import DataError
 from driftline.failure import explained
@@ -28,9 +29,8 @@ from driftline.observe.observation import Observation
 from driftline.report.result import Result, result
 from driftline.retry import Progress, Retry, commit
 from driftline.rewrite import check_readable, lossy_rewrites, rewrites, rewritten_rows
-from driftline.route.columns import LOST
 from driftline.settings import as_properties
-from driftline.source.base import Guessing, Source
+from driftline.source.base import InTasks, Source
 from driftline.source.files import changed, stamps
 
 _OFTEN = 2  # conflicts of one batch
@@ -69,7 +69,7 @@ def ingest(
 
 def _ingest(batch: Batch, *, dry_run: bool) -> Result:
     table, source = batch.table, batch.source
-    tried, first = False, True
+    tried, first, may_reread = False, True, True
     while True:
         try:
             state = batch.load()
@@ -91,48 +91,53 @@ def _ingest(batch: Batch, *, dry_run: bool) -> Result:
             return _write(Planned(batch, state, schema, seen, planned, wanted), tried=tried)
         except CommitConflict as conflict:
             batch.retry.wait(conflict)
-        except (_Misread, PySparkException, Py4JError, OSError) as error:
+        except (_Misread, Lost, PySparkException, Py4JError, OSError) as error:
             message, hint = _explained(batch, error)
-            if not (_misread(error) and source.be_careful()):
+            # A file that has changed meanwhile is taken as it is now, if it stays so.
+            if not (may_reread and _misread(error) and changed(batch.files)):
                 raise DataError(f"{table.name}: {message}", hint) from error
+            may_reread = False
 
 
 class _Misguess(Exception):
-    """The batch turned out to be otherwise than its first lines."""
+    """The batch turned out to be otherwise than it was guessed."""
 
 
 def _guessed(batch: Batch, state: State, settings: Settings) -> Planned | None:
     """What the batch is likely to be, and its plan, where the source can read by it in one go."""
-    source = batch.source
-    if not isinstance(source, Guessing):
+    if not isinstance(batch.source, InTasks):
         return None
     batch.progress("observing")
     schema = batch.open(state)
-    seen = source.guess(schema, settings)
+    seen = batch.source.guess(schema, settings)
     if seen is None:
         return None
     batch.progress("planning")
-    planned = plan(schema, seen.shape, settings)
-    if planned.conflicts or rewrites(planned.changes):
-        return None
-    if not source.suits(planned.schema.struct, settings):
+    planned = _plan_of(schema, seen, settings)
+    if planned.conflicts or rewrites(planned.changes) or not planned.schema.struct.fields:
         return None
     return Planned(batch, state, schema, seen, planned, settings)
 
 
-def _confirmed(guessed: Planned) -> Planned:
-    """What the batch was, and its plan, after it was read by the one that was guessed.
+def _confirmed(guessed: Planned, written: int) -> Planned:
+    """What the batch was, and its plan, after it was read by the one that was guessed, and so many rows were written.
 
     Raises _Misguess where that plan would have made other columns, or other rows.
     """
     settings = guessed.settings
     seen = guessed.batch.source.observe(guessed.asked, settings)
-    planned = plan(guessed.batch.open(guessed.state), seen.shape, settings)
-    if seen.tally.malformed or planned.conflicts or planned.schema != guessed.plan.schema:
+    planned = _plan_of(guessed.batch.open(guessed.state), seen, settings)
+    if seen.tally.malformed or written != seen.tally.records:
+        raise _Misguess
+    if planned.conflicts or planned.schema != guessed.plan.schema:
         raise _Misguess
     if not same_rows(planned.route, guessed.plan.route):
         raise _Misguess
     return replace(guessed, seen=seen, plan=planned)
+
+
+def _plan_of(schema: Schema, seen: Observation, settings: Settings) -> Plan:
+    return planned_for(schema, without_excluded(seen.shape, settings.contract), settings)
 
 
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
@@ -140,7 +145,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     planned, is yet to be confirmed; raises _Misguess if it is not so."""
     batch = planned.batch
     if not planned.plan.schema.struct.fields:
-        return _no_columns(batch, planned.seen, planned.plan, planned.settings)
+        return _no_columns(batch, planned.seen, planned.plan)
     table, source = batch.table, batch.source
     tally = planned.seen.tally
     if batch.token is not None and not tally.records + tally.malformed:
@@ -158,11 +163,9 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         if transaction.base is not None:
             batch.check(transaction.base)
             transaction.evolve(planned.plan.changes, _ids_after(planned))
+        written = _written(transaction, planned)
         if guessed:
-            written = _in_one_go(transaction, planned)
-            planned = _confirmed(planned)
-        else:
-            written = _append(transaction, planned)
+            planned = _confirmed(planned, written)
         tally = planned.seen.tally
         observed = tally.records + tally.malformed
         # Looking for what is no record reads the batch once more: only where observing has met some.
@@ -197,7 +200,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
 
 
 class _Misread(Exception):
-    """Spark read the records otherwise than they were observed."""
+    """The records were otherwise when they were written than when they were observed."""
 
 
 def _begun(planned: Planned) -> tuple[Planned, Transaction]:
@@ -221,29 +224,32 @@ def _ids_after(planned: Planned) -> int:
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
 
 
-def _in_one_go(transaction: Transaction, guessed: Planned) -> int:
-    """Rows made and written by the plan that was guessed, observed meanwhile."""
-    source, plan = guessed.batch.source, guessed.plan
-    assert isinstance(source, Guessing)
-    tasks = source.tasks(plan, transaction.schema.struct, guessed.settings)
-    written = transaction.write(tasks, {"driftline.batch": guessed.batch.id})
-    if written is None:
-        raise _Misguess
-    return written
+def _written(transaction: Transaction, planned: Planned) -> int:
+    """Writes the batch's rows, by the source's own tasks where it has such; returns how many."""
+    source, plan, settings = planned.batch.source, planned.plan, planned.settings
+    summary = {"driftline.batch": planned.batch.id}
+    if rewrites(plan.changes):
+        return _rewritten(transaction, planned, summary)
+    if not planned.seen.tally.records:
+        return 0
+    if isinstance(source, InTasks):
+        tasks = source.tasks(plan, transaction.schema.struct, settings)
+        written = transaction.write(tasks, summary)
+        if written is not None:
+            return written
+    return transaction.append(source.rows(plan, transaction.row, settings), summary)
 
 
-def _append(transaction: Transaction, planned: Planned) -> int:
-    batch, settings, summary = planned.batch, planned.settings, {"driftline.batch": planned.batch.id}
-    rewritten = rewrites(planned.plan.changes)
-    struct = transaction.schema.struct if rewritten else transaction.row
+def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str, str]) -> int:
+    """Writes the table anew, with the batch's rows; returns how many those are."""
+    batch, before, settings = planned.batch, planned.plan.before, planned.settings
+    struct = transaction.schema.struct
+    check_readable(batch.table, before)
+    old = batch.table.read()
+    there = old.count()
     rows = batch.source.rows(planned.plan, struct, settings)
-    if rewritten:
-        check_readable(batch.table, planned.plan.before)
-        old = batch.table.read()
-        there = old.count()
-        before = rewritten_rows(old, planned.plan.before, struct, settings)
-        return transaction.replace(before.union(rows), summary) - there
-    return transaction.append(rows, summary) if planned.seen.tally.records else 0
+    old_rows = rewritten_rows(old, before, struct, settings)
+    return transaction.replace(old_rows.union(rows), summary) - there
 
 
 def _lossy(table: Table, planned: Plan) -> list[Path]:
@@ -257,12 +263,10 @@ def _lossy(table: Table, planned: Plan) -> list[Path]:
     return needed + lossy_rewrites(table.read(), planned.before, planned.changes)
 
 
-def _no_columns(batch: Batch, seen: Observation, planned: Plan, settings: Settings) -> Result:
+def _no_columns(batch: Batch, seen: Observation, planned: Plan) -> Result:
     """A table cannot be made without a column: the records wait in quarantine (2.4)."""
     quarantined = 0
     if seen.tally.records + seen.tally.malformed:
-        batch.source.be_careful()
-        batch.source.rows(planned, planned.schema.struct, settings)
         rejected = batch.source.rejected(everything="no columns yet")
         assert rejected is not None
         kept = quarantine.stage(batch.table, rejected, batch.id, batch.token)
@@ -286,4 +290,4 @@ def _explained(batch: Batch, error: BaseException) -> tuple[str, str | None]:
 
 
 def _misread(error: BaseException) -> bool:
-    return isinstance(error, _Misread) or any(sign in str(error) for sign in ("MALFORMED_RECORD", LOST))
+    return isinstance(error, _Misread) or LOST in str(error)

@@ -25,7 +25,7 @@ from driftline.report.result import Result
 from driftline.resolve import CHANGED
 from driftline.retry import Retry
 from driftline.route.sql import name
-from driftline.source.quarantined import Quarantined
+from driftline.source.quarantined import quarantined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -208,7 +208,7 @@ def replay(
     results = []
     for number in kept.pending():
         # One after the other: the table knows no more than the last that it has.
-        source = Quarantined(kept.rows().where(f"{REPLAY} = {number}"))
+        source = quarantined(kept.rows().where(f"{REPLAY} = {number}"))
         try:
             results.append(
                 ingest(table, source, settings=settings, token=kept.token(number), progress=progress)

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from driftline.convert.defaults import default_of
 from driftline.core.changes import SetDefault, diff
 from driftline.core.changes.defaults import literal_of
 from driftline.core.schema_json import to_json
 from driftline.core.types import Expression, Field, Schema, Struct
+from driftline.errors import DataError
 from driftline.formats.ducklake.columns import ColumnRow, rows_of, schema_of
 from driftline.formats.ducklake.defaults import to_text, write_default
 from driftline.formats.ducklake.evaluate import values_of, with_values
 from driftline.formats.ducklake.types import read_type
-from driftline.route.sql import default
 
 
 def schema(type_: str, sql: str, dialect: str = "duckdb") -> Schema:
@@ -67,7 +68,10 @@ def test_what_has_no_value_stays_an_expression(sql: str, tmp_path: Path) -> None
     secret.write_text("secret")
     found = schema("varchar", sql.format(file=secret))
     assert values_of(found, "UTC") == {}
-    assert "raise_error" in default(with_values(found, {}).struct.fields[0])
+    (column,) = with_values(found, {}).struct.fields
+    assert default_of(column, 0).to_pylist() == []
+    with pytest.raises(DataError, match="which gives no value here"):
+        default_of(column, 1)
 
 
 def test_another_engines_expression_is_not_computed() -> None:

@@ -15,7 +15,7 @@ from driftline.core.routes import Settings
 from driftline.core.shape import Place
 from driftline.errors import DataError
 from driftline.observe import json_files
-from driftline.observe.json_files import Split, is_document, observe_split, read_split, records_of, splits_of
+from driftline.observe.json_files import Split, blocks, is_document, observe_split, records_of, splits_of
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect
 
@@ -33,9 +33,9 @@ def observed(splits: list[Split]) -> Observation:
 def numbered(splits: list[Split]) -> list[tuple[int, bytes]]:
     out, line = [], 1
     for split in splits:
-        lines = list(read_split(split.at_line(line)))
+        lines = [text for some in blocks(split) for text in some]
+        out += enumerate(lines, line)
         line += len(lines)
-        out += lines
     return out
 
 
@@ -83,7 +83,7 @@ def test_a_byte_order_mark_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_bytes(b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n\xef\xbb\xbf{"a": 3}\n')
     seen = observed(splits_of(str(file)))
-    assert (seen.tally.records, seen.tally.malformed, seen.tally.careful) == (2, 1, True)
+    assert (seen.tally.records, seen.tally.malformed) == (2, 1)
     assert numbered(splits_of(str(file)))[0] == (1, b'{"a": 1}')
 
 
@@ -93,7 +93,7 @@ def test_gzip_is_one_split(tmp_path: Path, ending: str) -> None:
     file.write_bytes(gzip.compress(b'{"a": 1}\n' * 10) + gzip.compress(b'{"a": "x"}'))
     (split,) = splits_of(str(file), 10)
     seen = observed([split])
-    assert (seen.tally.records, seen.lines, seen.tally.careful) == (11, 11, ending == ".json.gzip")
+    assert (seen.tally.records, seen.lines) == (11, 11)
 
 
 GZIPPED = gzip.compress("".join(f'{{"a": {i * i}}}\n' for i in range(400_000)).encode())
@@ -122,7 +122,9 @@ DOCUMENTS = [
     (b"oops\n{}", False),
     (b"{\n}", True),
     (b'\xef\xbb\xbf \n{\n "a": [1,\n 2]}\n', True),
-    (b'{\n "a": 1}\n{\n "a": 2}', False),
+    (b'{\n "a": 1}\n{\n "a": 2}', True),
+    (b'{\n "a": 1} {\n "a": 2}', False),
+    (b'{"a": 1} {\n "a": 2}', False),
     (b'{"a": \n{"a": 2}\n', False),
     (b"[]", True),
     (b'[{"a": 1}, {"a": 2}]', True),
@@ -152,13 +154,30 @@ def test_documents(tmp_path: Path) -> None:
     single.write_text('{\n "a": 1\n}\n')
     broken.write_text('[{"a": 1},\n' + '{"a": 2},\n' * 200_000 + "{]")
     seen = observed(splits_of(str(array)))
-    assert (seen.tally.records, seen.tally.malformed, seen.lines, seen.tally.careful) == (2, 2, 4, True)
+    assert (seen.tally.records, seen.tally.malformed, seen.lines) == (2, 2, 4)
     assert [str(r.place) for r in seen.tally.reasons] == [f"{array}:2", f"{array}:3"]
     assert seen.shape.fields["a"].place == Place(str(array), 1, 0)
     assert numbered(splits_of(str(array)))[3] == (4, b'{"c": [{}]}')
     assert observed(splits_of(str(single))).tally.records == 1
     bad = observed(splits_of(str(broken))).tally
     assert (bad.records, bad.malformed) == (0, 1)
+
+
+SEVERAL = {
+    "over lines": b'{\n "a": 1\n}\n{\n "a": [\n  2\n ]\n}\n',
+    "with text": '{\n "a": "é }\\n{"\n}\n{}'.encode(),
+    "one broken": b'{\n "a": 1\n}\n{\n "a": \n}\n{"a": 3}\n\n{\n "a": 4\n}',
+    "not UTF-8": b'{\n "a": "\xff"\n}\n{\n "a": 1\n}',
+}
+
+
+def test_records_over_several_lines() -> None:
+    assert list(records_of(SEVERAL["over lines"])) == [b'{\n "a": 1\n}', b'{\n "a": [\n  2\n ]\n}']
+    assert list(records_of(SEVERAL["with text"])) == ['{\n "a": "é }\\n{"\n}'.encode(), b"{}"]
+    assert list(records_of(SEVERAL["one broken"])) == [
+        b'{\n "a": 1\n}', b'{\n "a": \n}', b'{"a": 3}', b'{\n "a": 4\n}',
+    ]  # fmt: skip
+    assert list(records_of(SEVERAL["not UTF-8"])) == [b'{\n "a": "\xff"\n}', b'{\n "a": 1\n}']
 
 
 def test_records_of() -> None:

@@ -40,8 +40,6 @@ def test_counts() -> None:
         Bad(Place("f", 6), "invalid JSON: Expecting value at character 6", '{"a": '),
     )
     assert str(tally.reasons[0]) == "f:4: not an object but a list: [1]"
-    assert tally.careful
-    assert not observe([b'{"a": 1}']).tally.careful
 
 
 def test_only_some_malformed_lines_are_kept() -> None:

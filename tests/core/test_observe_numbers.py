@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from decimal import ROUND_HALF_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
@@ -25,7 +24,7 @@ from driftline.core.types import (
     Primitive,
     decimal,
 )
-from driftline.observe.numbers import KINDS, base_of, declared_base, simple_fractions, tag_numbers
+from driftline.observe.numbers import base_of, declared_base, simple_fractions
 from driftline.observe.screen import HUGE, doubtful
 
 BASES = {
@@ -183,47 +182,3 @@ def test_lines_are_doubtful_that_hold_more_than_longs_and_doubles(rows: list[lis
 def test_texts_that_look_like_numbers() -> None:
     assert doubtful([b'{"v": "1.2.345678901"}', b"", b'{"v": ["a:1.123456789-", 1]}', b"1e-9"]) == []
     assert doubtful([b"", b'{"v": 0.1234567890123456789}', b'{"v":1e-400}']) == [1, 2]
-
-
-TAGGED = [
-    ("{}", "{}"),
-    ("7", '"~l7"'),
-    ("[1, -2,3.50]", '["~l1", "~l-2","~d3.50"]'),
-    ('{"1": "2", "a\\"3": -0}', '{"1": "2", "a\\"3": "~l-0"}'),
-    ('["\\\\", 1]', '["\\\\", "~l1"]'),
-    ('["\\\\\\"1", 1e5, "", 1]', '["\\\\\\"1", "~d1e5", "", "~l1"]'),
-    ("[true, false, null]", "[true, false, null]"),
-    ("[1234567890123456789, 12345678901234567890]", '["~l1234567890123456789", "~i12345678901234567890"]'),
-    ("[12345678901234567890.5, 1e400, 0.1]", '["~m12345678901234567890.5", "~t1e400", "~d0.1"]'),
-    ('"é 1 \\u00e9"', '"é 1 \\u00e9"'),
-]
-
-
-@pytest.mark.parametrize(("text", "tagged"), TAGGED)
-def test_tag_numbers(text: str, tagged: str) -> None:
-    assert tag_numbers(text, "~") == tagged
-    assert tag_numbers(text.encode(), "~") == tagged.encode()
-
-
-TREES = st.recursive(
-    st.one_of(NUMBERS, st.text().map(json.dumps), st.text().map(lambda s: json.dumps(s, ensure_ascii=False))),
-    lambda inner: st.one_of(
-        st.lists(inner).map(lambda v: f"[{' , '.join(v)}]"),
-        st.lists(st.tuples(st.text().map(json.dumps), inner)).map(
-            lambda v: "{" + ",".join(f"{k}:{w}" for k, w in v) + "}"
-        ),
-    ),
-)
-
-
-@given(TREES)
-def test_tagging_replaces_the_numbers_and_nothing_else(text: str) -> None:
-    def tag(number: str) -> str:
-        return f"~{KINDS[base_of(number)]}{number}"
-
-    assert json.loads(tag_numbers(text, "~")) == json.loads(text, parse_int=tag, parse_float=tag)
-
-
-def test_tagging_a_long_text_takes_no_recursion() -> None:
-    text = '["' + '\\"1' * 1_000_000 + '"' + ", 1" * 100_000 + "]"
-    assert tag_numbers(text, "~").count("~l1") == 100_000

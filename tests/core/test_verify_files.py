@@ -185,3 +185,10 @@ def test_a_row_that_holds_a_record_wholly_is_taken_before_others() -> None:
         [0, 0],
         {(0, 1): 1, (1, 0): 1},
     )
+
+
+def test_objects_over_several_lines_are_records(tmp_path: Path) -> None:
+    text = b'{\n "a": 1\n}\n{\n "a": {\n  "b": "}\\n{"\n }\n}\n\n{\n "a": \n}\n{"a": 3}\n'
+    assert records(tmp_path / "a.jsonl", text) == [
+        ("1", {"a": 1}), ("4", {"a": {"b": "}\n{"}}), ("10", b'{\n "a": \n}'), ("13", {"a": 3}),
+    ]  # fmt: skip

@@ -246,6 +246,7 @@ def test_rows_that_come_otherwise_when_read_again(table: Table, spark: SparkSess
 
 DOCUMENTS = {
     "an object over lines": (b'{\n "a": 1,\n "b": [\n  "x"\n ]\n}\n', 1),
+    "objects over lines": (b'{\n "a": 1\n}\n{\n "a": {\n  "b": "}\\n{"\n }\n}\n', 2),
     "an array of objects": (b'[{"a": 1},\n {"a": "x"}, {"a": 2.50}]', 3),
     "an array in one line": (b'[{"a": 1}, {"a": null, "b": 2}]\n', 2),
     "an empty array": (b"[]", 0),

@@ -16,7 +16,6 @@ from driftline.errors import DataError
 from driftline.observe import json_files as splits
 from driftline.source import json as json_source
 from driftline.source.json import JsonFiles
-from driftline.write import frame
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
 LATE: dict[str, list[Any]] = {
@@ -58,10 +57,10 @@ def lines_of(late: list[Any]) -> bytes:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Sizes for small data; given how much is much."""
+    """Sizes for small data; given up to how many bytes files are observed first."""
 
-    def sized(much: int) -> None:
-        monkeypatch.setattr(json_source, "_MUCH", much)
+    def sized(few: int) -> None:
+        monkeypatch.setattr(json_source, "_SMALL", few)
 
     monkeypatch.setattr(json_source, "_FIRST", 1000)
     monkeypatch.setattr(json_source, "_HEAD", 100)
@@ -111,16 +110,41 @@ def test_one_go_reads_once(
     small(0)
     for name, late in (("a", LATE["a drifted value, as there were"]), ("b", LATE["a key"])):
         (folder / f"{name}.jsonl").write_bytes(lines_of(late))
-    roads: list[str] = []
-    for road in ("tasks", "rows"):
-        taken = getattr(JsonFiles, road)
+    reads: list[str] = []
+    for name in ("tasks", "_observed"):
+        taken = getattr(JsonFiles, name)
         monkeypatch.setattr(
-            JsonFiles, road, lambda *args, road=road, taken=taken: roads.append(road) or taken(*args)
+            JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
         )
     lake.table(table_name).ingest(folder / "a.jsonl")
-    assert roads == ["tasks"]
+    assert reads == ["_observed", "tasks"], "its first lines, and then all of it"
     lake.table(table_name).ingest(folder / "b.jsonl")
-    assert roads == ["tasks", "tasks", "rows"]
+    assert reads[2:] == ["_observed", "tasks", "tasks"]
+
+
+def test_small_batches_that_bring_nothing_new_are_read_once(
+    either: Lake, folder: Path, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder / "in.jsonl"
+    reads: list[str] = []
+    for name in ("tasks", "_observed"):
+        taken = getattr(JsonFiles, name)
+        monkeypatch.setattr(
+            JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
+        )
+    table = either.table(table_name)
+    for late, expected in (
+        ("a key", ["_observed", "tasks"]),
+        ("a key", ["_observed", "tasks"]),  # the table has columns now
+        ("nothing", ["tasks"]),
+        ("a key", ["tasks"]),
+        ("a type", ["tasks", "tasks"]),
+    ):
+        file.write_bytes(lines_of(LATE[late]))
+        table.ingest(file)
+        assert reads == expected, late
+        reads.clear()
+    assert table.read().count() == 5 * 60 + 4
 
 
 @pytest.mark.parametrize("levels", [45, 70])
@@ -149,24 +173,14 @@ def test_a_file_that_changes_meanwhile(
     file = folder / "in.jsonl"
     file.write_bytes(lines_of([USUAL]))
     changed = lines_of([USUAL | {"name": name} for name in now * 100])
-    road, name = (ingest, "plan") if guessed else (accept, "_planned")
-    plan = getattr(road, name)
-    monkeypatch.setattr(road, name, lambda *args: file.write_bytes(changed) and plan(*args))
+    road = ingest if guessed else accept
+    plan = road.planned_for
+    monkeypatch.setattr(road, "planned_for", lambda *args: file.write_bytes(changed) and plan(*args))
     if not guessed:
         monkeypatch.setattr(JsonFiles, "guess", lambda *_: None)
     lake.table(table_name).ingest(file)
     rows = lake.sql(f"select count(*), count_if(name = 'grown') from lake.{table_name}").head()
     assert tuple(rows) == (60 + 100 * len(now), 100 * len(now))
-
-
-def test_without_pandas_spark_reads(
-    lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small(0)
-    file = folder / "in.jsonl"
-    file.write_bytes(lines_of([]))
-    monkeypatch.setattr(frame, "find_spec", lambda _: None)
-    assert lake.table(table_name).ingest(file).rows_written == 60
 
 
 def test_nothing_of_a_wrong_guess_stays(

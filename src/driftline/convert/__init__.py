@@ -1,6 +1,6 @@
 """Records to the table's columns: a pure function of a plan and a batch of records, in Arrow."""
 
-from driftline.convert.converter import Converter, Lost
+from driftline.convert.converter import LOST, Converter, Lost
 from driftline.convert.types import arrow_schema, arrow_type
 
-__all__ = ["Converter", "Lost", "arrow_schema", "arrow_type"]
+__all__ = ["LOST", "Converter", "Lost", "arrow_schema", "arrow_type"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,10 +16,10 @@ from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import assemble, flattened, numbered, place, relist, same_lists
 from driftline.convert.types import arrow_type
-from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered
+from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered, variants_of
 from driftline.core.routes import ColumnRoute, FieldRoute
 from driftline.core.shape import RECORD
-from driftline.core.types import DOUBLE, LONG, STRING, Field, Map, Primitive, Struct, Type, peel
+from driftline.core.types import DOUBLE, LONG, STRING, VARIANT, Field, Map, Primitive, Struct, Type, peel
 from driftline.observe.dates import declared_string_base
 
 _NUMBERS = (LONG, DOUBLE)
@@ -72,6 +72,7 @@ class ArrowValues:
         self._dim = peel(columns[0][0])[0]
         self._leaves = [(peel(type_)[1], flattened(lists)) for type_, lists in columns]
         self._lists = columns[0][1]
+        self._columns = [lists for _, lists in columns]
         self.count = len(self._leaves[0][1])
         self._valid: NDArray[np.bool_] = np.logical_or.reduce(
             [leaves.is_valid().to_numpy(zero_copy_only=False) for _, leaves in self._leaves]
@@ -82,6 +83,8 @@ class ArrowValues:
         self._declared = primitives_of(route)
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
+        if target == VARIANT:
+            return reduce(_first_of, [variants_of(leaves.to_pylist()) for _, leaves in self._leaves])
         taken = [self._primitives(*column, target, column_route) for column in self._leaves]
         return pc.coalesce(*taken) if len(taken) > 1 else taken[0]
 
@@ -127,6 +130,14 @@ class ArrowValues:
             if b in found
         ]
         return scattered(len(leaves), parts, arrow_type(target))
+
+    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        whole = [column.to_pylist() for column in self._columns]
+        values = whole[0] if len(whole) == 1 else [reduce(_merged, same) for same in zip(*whole, strict=True)]
+        array = variants_of(values)
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        owners = [n for n, value in enumerate(values) for _ in _leaves_in(value, self._dim)]
+        return array, valid[np.asarray(owners, np.int64)]
 
     def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
         takes = RECORD in bases_of(column_route).get(self._dim, frozenset())
@@ -207,6 +218,10 @@ class MixedValues:
         ]
         return _one_after_another(records, records[0].json, records[0].dates), np.concatenate(numbers)
 
+    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        found = [part.variants() for part in self._parts]
+        return reduce(_first_of, [array for array, _ in found]), np.concatenate([held for _, held in found])
+
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
         for part, start in zip(self._parts, self._starts, strict=False):
             found = part.maps(route, key)
@@ -255,3 +270,19 @@ def _one_after_another(parts: Sequence[ArrowRecords], json: bool, dates: str) ->
         ]
         before += part.count
     return ArrowRecords(arrays, Struct(tuple(fields)), total, json, dates)
+
+
+def _merged(one: object, other: object) -> object:
+    """A value out of two columns with the same lists, of which each leaf is in one."""
+    if isinstance(one, list) and isinstance(other, list):
+        return [_merged(*pair) for pair in zip(one, other, strict=True)]
+    return other if one is None else one
+
+
+def _leaves_in(value: object, dim: int) -> Iterator[object]:
+    """The leaves of a value inside ``dim`` lists; null ones too."""
+    if not dim:
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves_in(item, dim - 1)

@@ -6,8 +6,10 @@ some column, or the batch fails.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +18,15 @@ import pyarrow.compute as pc
 from driftline.convert.arrays import ArrowRecords
 from driftline.convert.defaults import default_of
 from driftline.convert.objects import JsonRecords
-from driftline.convert.types import arrow_field, arrow_schema, arrow_type
+from driftline.convert.types import DEEPEST, arrow_field, arrow_schema, arrow_type
 from driftline.convert.values import Records, Values
+from driftline.core.deep import pickled
 from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute, Settings
 from driftline.core.types import (
     LONG,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    VARIANT,
     Field,
     Map,
     Path,
@@ -36,11 +40,14 @@ from driftline.core.types import (
 _MOMENTS = (TIMESTAMP, TIMESTAMP_NTZ)
 
 
+LOST = "no column takes a value of the field"  # how the error begins, also where Spark tells of it
+
+
 class Lost(Exception):
     """No column holds a value of a record: observing and converting disagree, and the batch must not be written."""
 
     def __init__(self, path: Path, value: object) -> None:
-        super().__init__(f"no column takes a value of the field {dotted(path)}: {value!r}")
+        super().__init__(f"{LOST} {dotted(path)}: {value!r}")
         self.path, self.value = path, value
 
 
@@ -55,6 +62,9 @@ class Converter:
     struct: Struct
     route: RecordRoute
     settings: Settings
+
+    def __reduce__(self) -> Any:
+        return _restored, (pickled((self.struct, self.route, self.settings), DEEPEST),)
 
     @property
     def schema(self) -> pa.Schema:
@@ -81,15 +91,21 @@ class Converter:
         return pa.RecordBatch.from_arrays(_columns(self.struct, self.route, records, ()), schema=self.schema)
 
 
+def _restored(fields: bytes) -> Converter:
+    return Converter(*pickle.loads(fields))  # noqa: S301  our own bytes
+
+
 def _columns(struct: Struct, route: RecordRoute, records: Records, path: Path) -> list[pa.Array]:
     """The fields of a struct, in their order."""
     by_name = {column.name: column for column in struct.fields}
     filled: dict[str, pa.Array] = {}
     for field in route.fields:
-        columns = [by_name[column_route.name] for column_route in field.columns]
+        # A column that cannot be written is known to the plan, which takes no value there, and is not in the struct.
+        column_routes = [column_route for column_route in field.columns if column_route.name in by_name]
+        columns = [by_name[column_route.name] for column_route in column_routes]
         values = records.values(field) if columns else None
         if values is not None:
-            arrays = _fill([c.type for c in columns], field.columns, field, values, (*path, field.key))
+            arrays = _fill([c.type for c in columns], column_routes, field, values, (*path, field.key))
             for column, array in zip(columns, arrays, strict=True):
                 filled[column.name] = _or_default(array, column, values)
     return [
@@ -102,7 +118,8 @@ def _or_default(made: pa.Array, column: Field, values: Values) -> pa.Array:
     """The column's default where there is no value: an explicit null is none, as everywhere."""
     if column.write_default is None:
         return made
-    return pc.if_else(values.missing(), default_of(column, 1)[0], made)
+    missing = values.missing()
+    return pc.if_else(missing, default_of(column, len(made)), made) if pc.any(missing).as_py() else made
 
 
 def _fill(
@@ -113,9 +130,14 @@ def _fill(
         i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
     }
     leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path)
+    wholes: dict[int, pa.Array] = {}
     held = None
     for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
         inner = peel(type_)[1]
+        if type_ == VARIANT:
+            wholes[i], valid = values.variants()
+            held = valid if held is None else held | valid
+            continue
         if i not in leaves:
             leaves[i] = _leaves(inner, column_route, values, path)
         keeps = (
@@ -126,7 +148,10 @@ def _fill(
     lost = values.lost(held if held is not None else np.zeros(0, np.bool_))
     if lost is not None:
         raise Lost(path, lost)
-    return [values.placed(leaves[i], arrow_type(type_)) for i, type_ in enumerate(types)]
+    return [
+        wholes[i] if i in wholes else values.placed(leaves[i], arrow_type(type_))
+        for i, type_ in enumerate(types)
+    ]
 
 
 def _leaves(inner: Type, column_route: ColumnRoute, values: Values, path: Path) -> pa.Array:

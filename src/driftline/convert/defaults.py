@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import random
 import uuid
+from collections.abc import Callable
 from datetime import date, datetime, time
 from typing import Any
 
 import pyarrow as pa
 
 from driftline.convert.types import arrow_type
-from driftline.core.changes.defaults import literal_of
-from driftline.core.types import Field, Primitive
+from driftline.core.changes.defaults import literal_of, no_value
+from driftline.core.types import Expression, Field, Primitive
+from driftline.errors import DataError
+
+# What is another value for each row, by the expression of the default.
+_EACH_ROW: dict[str, Callable[[], Any]] = {"uuid()": lambda: str(uuid.uuid4()), "rand()": random.random}
 
 
 def default_of(column: Field, count: int) -> pa.Array:
-    """``count`` times what a record without a value gets in the column: its write default, or null."""
-    type_ = arrow_type(column.type)
-    if column.write_default is None:
+    """``count`` times what a record without a value gets in the column: its write default, or null.
+
+    Raises DataError where the default is an expression that has no value here.
+    """
+    type_, default = arrow_type(column.type), column.write_default
+    if default is None or not count:
         return pa.nulls(count, type_)
-    return pa.repeat(pa.scalar(_value(column), type_), count)
+    if not isinstance(default, Expression):
+        return pa.repeat(pa.scalar(_value(column), type_), count)
+    if default.sql not in _EACH_ROW:
+        raise DataError(no_value(column))
+    return pa.array([_EACH_ROW[default.sql]() for _ in range(count)], type_)
 
 
 def _value(column: Field) -> Any:
@@ -27,11 +40,11 @@ def _value(column: Field) -> Any:
     match column.type.name:
         case "date":
             return date.fromisoformat(value)
-        case "timestamp" | "timestamp_ntz":
+        case "timestamp" | "timestamp_ntz" | "timestamp_s" | "timestamp_ms":
             return datetime.fromisoformat(value)
         case "time":
             return time.fromisoformat(value)
         case "uuid":
             return uuid.UUID(value).bytes
         case _:
-            return value
+            return str(value) if pa.types.is_string(arrow_type(column.type)) else value

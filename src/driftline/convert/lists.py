@@ -6,7 +6,7 @@ it stands; lists keep their positions, and a list none of whose values fits is n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
@@ -50,11 +50,24 @@ class Shredded:
             self.hollow.add(number)
         return number
 
+    @property
+    def owners(self) -> list[int]:
+        """By leaf, the place of the value that it is part of."""
+        return [place for place, tree in enumerate(self.trees) for _ in _leaves_of(tree)]
+
     def dimension(self, tree: Tree) -> int | None:
         if type(tree) is list:
             depths = [depth for item in tree if (depth := self.dimension(item)) is not None]
             return max(depths) + 1 if depths else None
         return None if tree is None or tree in self.hollow else 0
+
+
+def _leaves_of(tree: Tree) -> Iterator[int]:
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _leaves_of(item)
+    elif tree is not None:
+        yield tree
 
 
 def shred(values: Sequence[object]) -> Shredded:

@@ -14,10 +14,10 @@ from driftline.convert.json_values import TEXT, numbers_as, takes_number, texts_
 from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import assemble, place, shred
 from driftline.convert.types import arrow_type
-from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered
+from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered, variants_of
 from driftline.core.routes import ColumnRoute, FieldRoute
 from driftline.core.shape import RECORD, Base, MapOf
-from driftline.core.types import BINARY, BOOLEAN, LONG, STRING, Primitive, Type
+from driftline.core.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
 from driftline.observe.dates import declared_string_base
 from driftline.observe.numbers import base_of
 from driftline.observe.parse import Number
@@ -69,6 +69,12 @@ class JsonValues:
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         bases, leaves = bases_of(column_route), self._apart.leaves
+        if target == VARIANT:
+            fits = ({d for d in bases if d is not None} | {0}) if bases else ()
+            dims = self._apart.leaf_dims
+            return variants_of(
+                leaf if dims[n] in fits or n in self._apart.hollow else None for n, leaf in enumerate(leaves)
+            )
         parts: list[tuple[Numbers, pa.Array]] = []
         if BOOLEAN in {b for some in bases.values() for b in some} and converts(BOOLEAN, target):
             taken = self._at(self._booleans, {d for d, some in bases.items() if BOOLEAN in some})
@@ -83,6 +89,11 @@ class JsonValues:
             if taken:
                 parts.append((taken, texts_as(strings, base, target, column_route.unit)))
         return scattered(len(leaves), [part for part in parts if len(part[0])], arrow_type(target))
+
+    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        array = variants_of(self._values)
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        return array, valid[np.asarray(self._apart.owners, np.int64)]
 
     def _at(self, numbers: list[int], dims: AbstractSet[int | None]) -> list[int]:
         """The leaves of values of these dimensions."""

@@ -7,6 +7,14 @@ import pyarrow as pa
 from driftline.core.types import Expression, Field, List, Map, Primitive, Schema, Struct, Type
 
 FIELD_ID = b"PARQUET:field_id"
+_VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field(
+            "metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}
+        ),  # Spark's sign of one
+    ]
+)
 
 _PLAIN = {
     "boolean": pa.bool_(),
@@ -22,6 +30,34 @@ _PLAIN = {
     "uuid": pa.binary(16),
     "binary": pa.binary(),
     "unknown": pa.null(),
+}
+# Types of other makers' DuckLake tables, as Spark has them: nothing but null and the column's default goes there.
+_READ_ONLY = {
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "uint8": pa.int16(),
+    "uint16": pa.int32(),
+    "uint32": pa.int64(),
+    "uint64": pa.decimal128(20, 0),
+    "timestamp_s": pa.timestamp("us"),
+    "timestamp_ms": pa.timestamp("us"),
+    **dict.fromkeys(
+        (
+            "json",
+            "duckdb_uuid",
+            "int128",
+            "uint128",
+            "duckdb_time",
+            "time_ns",
+            "timetz",
+            "interval",
+            "duckdb_variant",
+            "duckdb_timestamp_ns",
+            "duckdb_geometry",
+            "duckdb_unknown",
+        ),
+        pa.string(),
+    ),
 }
 
 
@@ -59,16 +95,20 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.decimal128(precision, scale)
         case Primitive("fixed", (length,)):
             return pa.binary(length)
+        case Primitive("variant"):
+            return _VARIANT
+        case Primitive(name) if name in _READ_ONLY:
+            return _READ_ONLY[name]
         case _:
             return _PLAIN[type_.name]
 
 
-DEEPEST = 50  # levels of lists, maps and structs: tasks are sent what describes them
+DEEPEST = 100  # levels of lists, maps and structs: tasks are sent what describes them
 
 
 def convertible(struct: Struct) -> bool:
-    """Whether rows of these columns can be made: their types have values in Arrow, their defaults are values, and they
-    are not too deep."""
+    """Whether files of these columns can be made of Arrow: their types have values there, their defaults are values, and
+    they are not too deep."""
     columns = list(Schema(struct).walk())
     depth = max((len(path) for path, _ in columns), default=0)
     return depth <= DEEPEST and all(_has_values(f) for _, f in columns)

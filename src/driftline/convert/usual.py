@@ -10,9 +10,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from driftline.convert.json_values import TEXT
+from driftline.core.contract import Contract
 from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.shape import RECORD, Base, Facet, FieldShape, RecordShape, Seen
-from driftline.core.types import BOOLEAN, DOUBLE, LONG, STRING, Field, Primitive, Struct, Type, peel, wrap
+from driftline.core.types import (
+    BOOLEAN,
+    DOUBLE,
+    LONG,
+    STRING,
+    VARIANT,
+    Field,
+    Primitive,
+    Struct,
+    Type,
+    peel,
+    wrap,
+)
 
 DEEPEST = 60  # levels of lists and structs that Arrow's parser takes
 
@@ -36,7 +49,7 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
     columns = [c for r in routes for c in r.columns]
     seen = {facet: s for r in routes for facet, s in r.shape.facets.items()}
     facet = _first(seen, routes)
-    if facet is None or depth + facet.dim > DEEPEST:
+    if facet is None or depth + facet.dim > DEEPEST or any(peel(c.type)[1] == VARIANT for c in columns):
         return None
     if facet.base == RECORD:
         struct = _struct([c.record for c in columns if c.record is not None], depth + facet.dim)
@@ -81,25 +94,27 @@ def _parsed_as(facet: Facet, seen: dict[Facet, Seen], columns: Sequence[ColumnRo
     return base if base in (BOOLEAN, LONG, DOUBLE) else None
 
 
-def limited(shape: RecordShape, usual: Struct) -> RecordShape:
-    """What of a shape has the usual types."""
+def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShape:
+    """What of a shape has the usual types; what the ``contract`` leaves out may be anything, as the parser skips it."""
     types = {f.name: f.type for f in usual.fields}
     out = RecordShape()
     for key, field in shape.fields.items():
+        of = contract.of(key)
         if key in types:
-            out.fields[key] = _limited(field, types[key])
-        elif not field.facets and not field.empty_lists and not field.empty_record:
-            out.fields[key] = field  # null and nothing else
+            out.fields[key] = _limited(field, types[key], of)
+        elif of.excluded or not (field.facets or field.empty_lists or field.empty_record):
+            out.fields[key] = field  # the latter is null and nothing else
     return out
 
 
-def _limited(field: FieldShape, type_: Type) -> FieldShape:
+def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
     dim, inner = peel(type_)
     struct = inner if isinstance(inner, Struct) else None
+    below = contract.inside(dim)
     facets = {
         facet: seen
         if seen.record is None or struct is None
-        else replace(seen, record=limited(seen.record, struct))
+        else replace(seen, record=limited(seen.record, struct, below))
         for facet, seen in field.facets.items()
         if facet.dim == dim and not seen.ragged and _fits(facet.base, inner)
     }

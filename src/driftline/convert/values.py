@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,6 +41,9 @@ class Values(Protocol):
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         """Each leaf in a column of type ``target``; null where the column does not take it, or not exactly."""
+
+    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """The values as VARIANT, with their lists; null where one is not exact so. And which leaves are held by that."""
 
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
         """The leaves that are records and that the column takes, and which they are."""
@@ -88,3 +91,11 @@ def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.D
         start += len(leaves)
     whole = pa.concat_arrays([leaves for _, leaves in parts])
     return whole.take(pa.array(index, pa.int64(), mask=index < 0))
+
+
+def variants_of(values: Iterable[object]) -> pa.Array:
+    """Each value as a VARIANT; null where it is None, or not exact as one."""
+    # Only tables of Spark's have such columns.
+    from driftline.convert.variants import variants
+
+    return variants(values)

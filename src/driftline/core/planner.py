@@ -315,6 +315,8 @@ class Planner:
                         Conversion(keys, stub_of(facet), stub_of(target), seen.sample, seen.place)
                     )
         shape = slot.shape
+        if any(c.base == VARIANT and not c.dim for c in made):
+            return  # which holds whatever it is
         nothing = not shape.facets and not columns
         listless = shape.empty_lists > max((c.dim for c in made), default=0)
         recordless = shape.empty_record and not any(

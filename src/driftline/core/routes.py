@@ -170,16 +170,27 @@ def _lean_field(field: FieldRoute) -> FieldRoute:
     return FieldRoute(field.key, replace(field.shape, facets=facets), tuple(columns))
 
 
-def same_rows(one: RecordRoute, other: RecordRoute) -> bool:
-    """Whether two routes into the same columns make the same rows, whatever else was seen."""
-    return _ways(one) == _ways(other)
+def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:
+    """Whether, into the same columns, the ``guess`` makes the same rows of what ``route`` was planned for: it may provide
+    for more."""
+    guessed = {f.key: f for f in guess.fields}
+    return all(f.key in guessed and _same_field(f, guessed[f.key]) for f in route.fields)
 
 
-def _ways(route: RecordRoute) -> frozenset[object]:
-    return frozenset((f.key, c.name, _way(c)) for f in route.fields for c in f.columns)
+def _same_field(field: FieldRoute, guess: FieldRoute) -> bool:
+    seen, guessed = frozenset(field.shape.facets), {c.name: c for c in guess.columns}
+    return len(field.columns) == len(guessed) and all(
+        c.name in guessed and _same_column(c, guessed[c.name], seen) for c in field.columns
+    )
 
 
-def _way(column: ColumnRoute) -> object:
-    record = None if column.record is None else _ways(column.record)
-    value = None if column.value is None else frozenset(map(_way, column.value.columns))
-    return column.type, frozenset(column.takes), record, value, column.unit
+def _same_column(column: ColumnRoute, guess: ColumnRoute, seen: frozenset[Facet]) -> bool:
+    """``seen``: the types that there are of the field."""
+    if (column.type, column.unit) != (guess.type, guess.unit):
+        return False
+    if frozenset(column.takes) != seen.intersection(guess.takes):
+        return False
+    record, value = column.record, column.value
+    return (record is None or (guess.record is not None and same_rows(record, guess.record))) and (
+        value is None or (guess.value is not None and _same_field(value, guess.value))
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ _SPLIT = 32 * 2**20  # bytes of a split
 _BLOCK = 4 * 2**20  # bytes read at once
 _HEAD = 2**20  # bytes that tell a document from lines
 _BOM = b"\xef\xbb\xbf"
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+_scan = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +83,20 @@ def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
 def observe_split(known: Expect, settings: Settings, judge: Judge | None, split: Split) -> Observation:
     """Every type of every path of every record of a split, against what a table has; lines count from 1."""
     observer = JsonObserver(known, settings, judge)
-    line, careful = 1, split.document or split.path.endswith(".gzip")
-    for lines, marked in blocks(split):
+    line = 1
+    for lines in blocks(split):
         observer.feed(lines, split.path, line)
         line += len(lines)
-        careful = careful or marked
-    seen = observer.result()
-    return replace(seen, tally=replace(seen.tally, careful=seen.tally.careful or careful))
-
-
-def read_split(split: Split) -> Iterator[tuple[int, bytes]]:
-    """The lines of a split, blank ones too, with their numbers."""
-    line = split.line
-    for lines, _ in blocks(split):
-        yield from enumerate(lines, line)
-        line += len(lines)
+    return observer.result()
 
 
 def is_document(head: bytes, *, whole: bool) -> bool:
-    """Whether a file that begins so is one JSON value over several lines, or an array; ``whole``: this is all of it.
+    """Whether a file that begins so is an array, or has records over several lines; ``whole``: this is all of it.
 
     >>> is_document(b'{"a": 1}\\n{"a": 2}', whole=True), is_document(b'[{"a": 1},\\n{"a": 2}]', whole=True)
     (False, True)
+    >>> is_document(b'{\\n "a": 1\\n}\\n{\\n "a": 2\\n}', whole=True)
+    True
     """
     text = head.decode(errors="replace").removeprefix("\ufeff").lstrip()
     first, _, rest = text.partition("\n")
@@ -108,53 +104,84 @@ def is_document(head: bytes, *, whole: bool) -> bool:
         return False
     if len(first) == len(text) and not whole:
         return text.startswith("[")
-    if _value(first, whole=True):
+    if _begins(first, whole=True) == len(first):
         return text.startswith("[") and not rest.strip()
-    return _value(text, whole=whole)
+    end = _begins(text, whole=whole)
+    # Behind a record over several lines there may be others.
+    return end == len(text) or (
+        end > 0 and text.startswith("{") and not text[end:].partition("\n")[0].strip()
+    )
 
 
-def _value(text: str, *, whole: bool) -> bool:
-    """Whether the text is one JSON value, or, if it is not all, may become one."""
+def _begins(text: str, *, whole: bool) -> int:
+    """Where the JSON value ends that the text begins with, and blanks behind it; 0 where it begins with none.
+
+    ``whole``: the text is all there is; else what is no value yet may become one.
+    """
     try:
-        _, end = json.JSONDecoder().raw_decode(text)
+        _, end = _scan(text)
     except json.JSONDecodeError as error:
-        return not whole and (error.msg.startswith("Unterminated string") or error.pos > len(text) - 16)
+        cut = error.msg.startswith("Unterminated string") or error.pos > len(text) - 16
+        return len(text) if cut and not whole else 0
     except RecursionError:
-        return False
-    return not text[end:].strip()
+        return 0
+    return len(text) if not text[end:].strip() else end
 
 
 def records_of(document: bytes) -> Iterator[bytes]:
-    """The text of each record of a document: of each element of an array, or the document itself.
+    """The text of each record of a document: of each element of an array, or of the values that follow one another.
 
-    A document that is no JSON comes as it is.
+    What is no JSON comes as it is, up to the next line that begins with a brace.
     """
     text = document.removeprefix(_BOM).strip()
-    if not text.startswith(b"["):
-        yield text
+    if text.startswith(b"["):
+        try:
+            elements = msgspec.json.decode(text, type=list[msgspec.Raw])
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            yield text
+        else:
+            yield from map(bytes, elements)
         return
-    try:
-        elements = msgspec.json.decode(text, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        yield text
-        return
-    yield from map(bytes, elements)
+    chars = text.decode("latin-1")  # a character for each byte, and the same braces and quotes
+    at = 0
+    while at < len(chars):
+        try:
+            _, end = _scan(chars, at)
+        except (json.JSONDecodeError, RecursionError):
+            following = chars.find("\n{", at + 1)
+            end = following if following >= 0 else len(chars)
+        yield text[at:end]
+        blanks = _BLANKS.match(chars, end)
+        at = blanks.end() if blanks is not None else end
 
 
-def blocks(split: Split) -> Iterator[tuple[list[bytes], bool]]:
-    """The lines of a split, some at a time, and whether a byte order mark was dropped before them."""
+def blocks(split: Split) -> Iterator[list[bytes]]:
+    """The lines of a split, some at a time, without a byte order mark; of a document its records."""
     with _opened(split.path) as (file, _):
         if split.document:
-            yield list(records_of(file.read())), False
+            yield from _gathered(records_of(file.read()))
             return
         end = None if _packed(split.path) else split.start + split.length
         first = split.start == 0
         for lines in _lines(_range(file, split.start, end)):
-            marked = first and lines[0].startswith(_BOM)
-            if marked:
+            if first:
                 lines[0] = lines[0].removeprefix(_BOM)
-            yield lines, marked
+            yield lines
             first = False
+
+
+def _gathered(records: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The records, as many at a time as are read of lines."""
+    some: list[bytes] = []
+    size = 0
+    for record in records:
+        some.append(record)
+        size += len(record)
+        if size >= _BLOCK:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _range(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import length_hint
 from time import perf_counter
+from typing import TypeAlias
 
 from driftline.core.exclude import excluded_paths
 from driftline.core.judge import Judge
@@ -26,6 +27,11 @@ __all__ = ["JsonObserver", "reason"]
 
 _CHUNK = 2000  # lines that are screened at once
 _CHUNK_BYTES = 16 * 2**20
+
+Why: TypeAlias = "str | Conflict"  # a line is no record, or is refused
+Looked: TypeAlias = (
+    "tuple[int, Why | None]"  # a line that was looked at, by its place, and why it is not taken
+)
 
 
 class JsonObserver:
@@ -61,9 +67,9 @@ class JsonObserver:
         self._bad: list[Bad] = []
         self._next = Place()
 
-    def feed(self, lines: Sequence[bytes], source: str, first_line: int) -> list[int]:
-        """Observes lines of JSON, one record each; a blank one counts as a line only. Returns the places of those that
-        the decoder did not take."""
+    def feed(self, lines: Sequence[bytes], source: str, first_line: int) -> list[Looked]:
+        """Observes lines of JSON, one record each; a blank one counts as a line only. Returns those that the decoder did
+        not take."""
         if Place(source, first_line) < self._next:
             # First places are minima: what was learnt further down may not hide what stands before.
             self._done = self.result()
@@ -71,12 +77,13 @@ class JsonObserver:
         self._next = Place(source, first_line + len(lines))
         self._lines += len(lines)
         self._excluded.feed(lines)
-        at, looked = 0, []
+        at = 0
+        looked: list[Looked] = []
         while at < len(lines):
             chunk = lines[at : at + _CHUNK]
             while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
                 chunk = chunk[: len(chunk) // 2]
-            looked += [at + place for place in self._chunk(chunk, source, first_line + at)]
+            looked += [(at + place, why) for place, why in self._chunk(chunk, source, first_line + at)]
             at += len(chunk)
         return looked
 
@@ -88,18 +95,12 @@ class JsonObserver:
     def result(self) -> Observation:
         """What was observed so far; to be asked for when all is fed."""
         records = self._lines - self._blank - self._malformed
-        tally = Tally(
-            records,
-            self._malformed,
-            Counter(self._walker.dropped),
-            tuple(self._bad),
-            careful=self._malformed > 0,
-        )
+        tally = Tally(records, self._malformed, Counter(self._walker.dropped), tuple(self._bad))
         shape = self._walker.shape if records else RecordShape()
         whole = merge_observations([self._done, Observation(shape, tally, self._lines)])
         return replace(whole, tally=replace(whole.tally, excluded=Counter(self._excluded.counts)))
 
-    def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> Iterator[int]:
+    def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> Iterator[Looked]:
         at, doubts = 0, None
         while at < len(lines):
             fast = self._fast.decoder()
@@ -116,11 +117,10 @@ class JsonObserver:
             except REFUSED:
                 at = stop - length_hint(todo) - 1
             if at < len(lines):
-                self.look(lines[at], source, first + at)
-                yield at
+                yield at, self.look(lines[at], source, first + at)
                 at += 1
 
-    def look(self, line: bytes, source: str, number: int) -> str | Conflict | None:
+    def look(self, line: bytes, source: str, number: int) -> Why | None:
         """Walks a line that is not for the fast decoder, unless the exact one takes it. Why it is no record of the
         table's; None if it is."""
         start = perf_counter()
@@ -135,11 +135,11 @@ class JsonObserver:
                 self._exact.missed(perf_counter() - start)
             return why
 
-    def _walk(self, line: bytes, source: str, number: int) -> str | Conflict | None:
+    def _walk(self, line: bytes, source: str, number: int) -> Why | None:
         if not line.strip():
             self._blank += 1
             return None
-        why: str | Conflict | None = None
+        why: Why | None = None
         try:
             record = parse(line)
             why = self._court.conflict(record, source, number) if self._court is not None else None

@@ -1,14 +1,12 @@
-"""JSON numbers, judged by their text (rule 2.1), and tagged for parsers that would forget it."""
+"""JSON numbers, judged by their text (rule 2.1)."""
 
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Collection
 from decimal import Context, Decimal
 from functools import cache
-from typing import TypeVar
 
 from driftline.core.shape import NUMBER_TEXT
 from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, DOUBLE, FLOAT, INT, LONG, Primitive
@@ -16,8 +14,6 @@ from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, DOUBLE, FLOAT, INT, L
 EXACT = 2**53  # a double holds every integer up to here
 _FAR = 10**9  # an exponent beyond every type's
 _DIGITS = Context(prec=38)
-
-Text = TypeVar("Text", str, bytes)
 
 
 def base_of(text: str) -> Primitive:
@@ -174,34 +170,3 @@ def _holds(t: Primitive, digits: str, power: int) -> bool:
 
 def _whole_digits(t: Primitive) -> int:
     return t.args[0] - t.args[1]
-
-
-# Everything up to the next number outside strings, then that number, sorted by what is sure at a glance. Possessive
-# throughout, so that a text of any size is read once. The end of the text matches too, lest a search start anew
-# inside a string.
-_NEXT = re.compile(
-    r'((?:[^"0-9-]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)'
-    r"(?:(-?[0-9]{1,18}(?![0-9.eE]))|(-?[0-9]{1,8}\.[0-9]{1,7}(?![0-9eE]))|(-?[0-9][0-9.eE+-]*+)|\Z)",
-    re.DOTALL,
-)
-KINDS = {LONG: "l", BIG_INTEGER: "i", DOUBLE: "d", BIG_DECIMAL: "m", NUMBER_TEXT: "t"}
-
-
-def tag_numbers(line: Text, nonce: str) -> Text:
-    """A valid JSON text with every number as a string: ``nonce``, a letter of `KINDS`, the number as written.
-
-    >>> tag_numbers('{"1": [1.50, "2"]}', "~")
-    '{"1": ["~d1.50", "2"]}'
-    """
-    if isinstance(line, bytes):
-        return tag_numbers(line.decode(), nonce).encode()
-
-    def tagged(match: re.Match[str]) -> str:
-        before, long, double, other = match.groups()
-        if long:
-            return f'{before}"{nonce}l{long}"'
-        if double:
-            return f'{before}"{nonce}d{double}"'
-        return f'{before}"{nonce}{KINDS[base_of(other)]}{other}"' if other else before
-
-    return _NEXT.sub(tagged, line)

@@ -27,14 +27,13 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of one part of a batch; parts add up. ``malformed``: what is no record, or is refused. ``careful``: Spark's
-    own reader would not read it right. ``excluded``: records with a value at a path that is left out."""
+    """Counts of one part of a batch; parts add up. ``malformed``: what is no record, or is refused. ``excluded``: records
+    with a value at a path that is left out."""
 
     records: int = 0
     malformed: int = 0
     dropped_names: Counter[str] = field(default_factory=Counter)
     reasons: tuple[Bad, ...] = ()
-    careful: bool = False
     excluded: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Tally) -> Tally:
@@ -43,7 +42,6 @@ class Tally:
             self.malformed + other.malformed,
             self.dropped_names + other.dropped_names,
             tuple(sorted({*self.reasons, *other.reasons})[:REASONS]),
-            self.careful or other.careful,
             self.excluded + other.excluded,
         )
 

@@ -7,7 +7,7 @@ Nothing here depends on the session's time zone.
 
 from __future__ import annotations
 
-from driftline.core.types import DATE, INT, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, Primitive
+from driftline.core.types import DATE, LONG, TIMESTAMP, TIMESTAMP_NTZ, Primitive
 from driftline.observe.dates import (
     DATE_PATTERN,
     OFFSET_PATTERN,
@@ -123,36 +123,3 @@ def from_text(x: str, s: Primitive, mode: str) -> str:
 
 def _whole(pattern: str) -> str:
     return rf"\A(?:{pattern})\z"
-
-
-def from_number_text(x: str, kind: str, t: Primitive) -> str:
-    """A JSON number kept as text as a number column's value: exact, or null.
-
-    ``kind`` is SQL of the letter that `driftline.observe.numbers` gave the number: l, i, d, m or t.
-    """
-    cast = f"try_cast({x} as {spark_type(t)})"
-    if t in (LONG, INT):
-        return f"if({kind} = 'l', {cast}, null)"
-    if t.name == "double":
-        whole = convert(f"try_cast({x} as bigint)", LONG, t, None)
-        return f"if({kind} = 'd', {cast}, if({kind} = 'l', {whole}, null))"
-    if t.name == "float":
-        # Six digits are always a float's own; more only where float and double are the same number.
-        digits = f"length(regexp_replace(regexp_replace(regexp_replace({x}, '[eE].*', ''), '[-.]', ''), '^0+|0+$', ''))"
-        few = (
-            f"{digits} <= 6 and (abs(cast({x} as double)) between 1e-37 and 3e38 or cast({x} as double) = 0)"
-        )
-        same = f"cast({cast} as double) = cast({x} as double)"
-        return f"if({kind} in ('l', 'd') and ({few} or {same}), {cast}, null)"
-    if t.name == "decimal":
-        # A fraction must not be rounded: seen as the double that it is, at decimal(38,18), or by its digits.
-        fraction = f"length(regexp_replace(regexp_extract({x}, '[.]([0-9]*)', 1), '0+$', ''))"
-        same = (
-            f"case {kind} when 'd' then cast({cast} as double) = cast({x} as double) "
-            f"when 'm' then try_cast({cast} as decimal(38,18)) = try_cast({x} as decimal(38,18)) "
-            f"when 't' then not {x} rlike '[eE]' and {fraction} <= {t.args[1]} else true end"
-        )
-        return f"if({same}, {cast}, null)"
-    if t == STRING:
-        return x
-    raise AssertionError(t)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 
 from driftline.core.closed import CLOSED
-from driftline.core.types import Expression, Field, List, Map, Primitive, Struct, Type
+from driftline.core.types import List, Map, Primitive, Struct, Type
 
 _SPARK = {
     "long": "bigint",
@@ -83,24 +83,6 @@ def spark_type(type_: Type) -> str:
 
 def null(type_: Type) -> str:
     return f"cast(null as {spark_type(type_)})"
-
-
-def default(column: Field) -> str:
-    """What a record without a value gets in the column; an expression of another engine fails the batch."""
-    value = column.write_default
-    if value is None:
-        return null(column.type)
-    if isinstance(value, Expression) and value.dialect == "spark":
-        return f"cast({value.sql} as {spark_type(column.type)})"
-    if isinstance(value, Expression):
-        return f"cast(raise_error({literal(no_value(column))}) as {spark_type(column.type)})"
-    type_, text = spark_type(column.type), literal(str(value))
-    return f"unhex({text})" if type_ == "binary" else f"cast({text} as {type_})"
-
-
-def no_value(column: Field) -> str:
-    """Says that a default has no value here."""
-    return f"{column.name} has the default {column.write_default}, which gives no value here"
 
 
 def variable(stem: str = "x") -> str:

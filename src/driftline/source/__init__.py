@@ -57,9 +57,9 @@ def open_source(
         frame = cast("DataFrame", data)
         if json_column is None:
             return TypedFrames([("", frame)])
-        from driftline.source.json_column import JsonColumn
+        from driftline.source.json_column import json_column as of_column
 
-        return JsonColumn(frame, json_column)
+        return of_column(frame, json_column)
     kind, files = expand(_paths(data), format)
     try:
         return _of_files(spark, kind, files, strings=strings)

@@ -47,7 +47,7 @@ class Source(Protocol):
         ...
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        """The records as rows of ``struct``, routed by the plan."""
+        """The records as rows of ``struct``, by the plan."""
         ...
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
@@ -57,21 +57,13 @@ class Source(Protocol):
         """
         ...
 
-    def be_careful(self) -> bool:
-        """Asks for a slower road that checks each record as it is read; False where there is none left."""
-        ...
-
 
 @runtime_checkable
-class Guessing(Source, Protocol):
-    """A source that can be observed while its rows are read, by a plan that was guessed from a part of it."""
+class InTasks(Source, Protocol):
+    """A source whose tasks make the rows, and observe the records meanwhile: also by a plan that was guessed."""
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What a part of the batch is; None where it is better observed first."""
-        ...
-
-    def suits(self, struct: Struct, settings: Settings) -> bool:
-        """Whether `tasks` can make rows of these columns, and it pays."""
+        """What the batch is likely to be; None where it is better observed first."""
         ...
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:

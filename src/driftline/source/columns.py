@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from pyspark.accumulators import AccumulatorParam
 
 from driftline.convert import Converter
-from driftline.convert.types import convertible
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings, lean
 from driftline.core.types import Schema, Struct
@@ -200,10 +199,6 @@ class ColumnFiles:
         seen = work.together([heads.result()])
         return seen if seen.tally.records and not seen.tally.malformed else None
 
-    def suits(self, struct: Struct, settings: Settings) -> bool:
-        """Whether tasks can make rows of these columns."""
-        return convertible(struct)
-
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> ColumnTasks:
         """Tasks that observe and convert the rows."""
         work = self.work
@@ -231,9 +226,7 @@ class ColumnFiles:
         self.conflicts += tuple(conflicts)
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        table_rows = frame(self.spark, self.tasks(plan, struct, settings), struct)
-        assert table_rows is not None, "pandas is not installed"
-        return table_rows
+        return frame(self.spark, self.tasks(plan, struct, settings), struct)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         work = self.work
@@ -242,9 +235,6 @@ class ColumnFiles:
         return self.spark.range(0, count, 1, max(1, count)).mapInArrow(
             partial(_rejected, work, everything), REJECTED
         )
-
-    def be_careful(self) -> bool:
-        return False
 
     def _work(self, schema: Schema, settings: Settings) -> Work:
         known = expect(schema, settings)

@@ -1,152 +1,127 @@
-"""Files of JSON: lines, or documents.
-
-Observed in Python tasks, read by Spark's own JSON reader. Much plain text goes in one go: observed, converted and written
-in the tasks, by a plan that its first lines gave. Where neither is enough (malformed lines, documents, numbers whose text matters) the
-lines come through Python once more, checked and tagged: the careful road.
-"""
+"""Files of JSON: lines, or documents. Tasks observe them, convert them and make the table's rows, in one go where the plan
+is known beforehand, or likely."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from driftline.convert import Converter
-from driftline.convert.types import convertible
-from driftline.convert.usual import usual_struct
-from driftline.core.exclude import excluded_paths
 from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Plan, Settings, lean
-from driftline.core.types import Schema, Struct, leaves
-from driftline.engine import FILES, literally
-from driftline.observe.json_files import Split, observe_split, read_split, splits_of
+from driftline.core.routes import Conflict, Plan, Settings
+from driftline.core.types import Schema, Struct
+from driftline.engine import FILES
+from driftline.observe.json_files import Split, blocks, observe_split, splits_of
+from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
-from driftline.route import json_source, select
-from driftline.route.source import tags_needed
-from driftline.source.json_tasks import JsonTasks, ObservedSplits
-from driftline.source.json_text import (
-    LINES,
-    Check,
-    Origin,
-    checked,
-    completed,
-    ddl_of,
-    reader_options,
-    rejected_lines,
-    routed,
-)
+from driftline.source.base import REJECTED
+from driftline.source.files import Stamp, stamps
+from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
+from driftline.source.json_tasks import JsonTasks, ObservedSplits, Share
+from driftline.source.rejects import Origin, Reject
+from driftline.source.shares import dealt
+from driftline.write.frame import frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _SMALL = 8 * 2**20  # bytes that are observed faster here than by starting a Python worker
-_MUCH = 2**20  # bytes for each column from which on one go pays
 # Bytes of the first split that a guess is made of, where the order of the columns is decided; and of so many others.
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
+
+_Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation answers
+
+# What the last batch was, and for which table: that of a capture is likely to be like it.
+_last: tuple[Schema, Settings, Observation] | None = None
 
 
 @dataclass(slots=True)
 class JsonFiles:
-    """Files of JSON lines, or documents, as one batch."""
+    """Files of JSON lines, or documents, as one batch.
+
+    ``seen``: what the plan is made for; ``whole``: what the batch is, once that is known, and ``asked`` for what.
+    """
 
     spark: SparkSession
     files: Sequence[str]
     splits: list[Split] = field(default_factory=list)
-    careful: bool = False
     judge: Judge | None = None
     known: Expect = field(default_factory=Expect)
-    asked: tuple[Schema, Settings] | None = None
+    asked: _Asked | None = None
     seen: Observation = field(default_factory=Observation)
     whole: Observation | None = None
-    checked: DataFrame | None = None
     go: JsonTasks | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the first lines of some splits say, if that is worth it."""
-        self.asked, self.known, self.splits = (schema, settings), expect(schema, settings), self._cut()
-        plain = not any(split.whole for split in self.splits) and not any(excluded_paths(settings.contract))
-        if self.careful or not plain or self._size < _MUCH:
-            return None
-        some = self.splits[:: max(1, len(self.splits) // _HEADS)]
-        heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(some)]
-        # Which line of its file a split begins with is not known yet, but none is before its first byte's number.
-        parts = zip(self._observed(heads, settings), heads, strict=True)
-        self.seen = seen = merge_observations(part.shifted(head.start) for part, head in parts)
-        return seen if seen.tally.records and not seen.tally.careful else None
-
-    def suits(self, struct: Struct, settings: Settings) -> bool:
-        """Whether tasks can observe and convert in one go, and it pays."""
-        whole = (
-            self.careful
-            or any(split.whole for split in self.splits)
-            or any(excluded_paths(settings.contract))
-        )
-        return not whole and self._size >= _MUCH * leaves(struct) and convertible(struct)
+        """What the last batch of the table was, or what the first lines of large files say."""
+        self._ask(schema, settings)
+        seen = _likely(schema, settings)
+        if seen is None:
+            if _here(self.spark, self._size) or any(split.whole for split in self.splits):
+                return None
+            some = self.splits[:: max(1, len(self.splits) // _HEADS)]
+            heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(some)]
+            # Which line of its file a split begins with is not known yet, but none is before its first byte's number.
+            parts = zip(self._observed(heads, settings), heads, strict=True)
+            seen = merge_observations(part.shifted(head.start) for part, head in parts)
+        self.seen = seen
+        return seen if seen.tally.records and not seen.tally.malformed else None
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> JsonTasks:
-        """Tasks that observe and convert in one go, by a plan that `guess` led to."""
-        context, route = self.spark.sparkContext, lean(plan.route)
+        """Tasks that make the rows, and observe all once more."""
+        make = JsonRows.of(plan, struct, self.known, settings, self.judge)
         last = set({split.path: i for i, split in enumerate(self.splits)}.values())
-        shares = _shared(self.splits, context.defaultParallelism)
+        context = self.spark.sparkContext
+        shares = self._shares()
         sizes = [sum(split.length for _, split in share) for share in shares]
         shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
-        self.go = JsonTasks(
-            shares,
-            sizes,
-            Converter(struct, route, settings),
-            self.seen,
-            usual_struct(route),
-            self.known,
-            settings,
-            context.accumulator({}, ObservedSplits()),
-        )
+        self.go = JsonTasks(shares, sizes, make, self.seen, context.accumulator({}, ObservedSplits()))
         return self.go
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        asked = schema, settings
-        if asked != self.asked or self.judge is not None or (whole := self.whole or self._told()) is None:
-            self.asked, self.known, self.splits = asked, expect(schema, settings), self._cut()
+        global _last  # noqa: PLW0603  kept from batch to batch
+        same = self.asked == (schema, settings, stamps(self.files)) and self.judge is None
+        whole = (self.whole or self._told()) if same else None
+        if whole is None:
+            self._ask(schema, settings)
             whole = self._numbered(self._observed(self.splits, settings))
-        self.careful, self.seen, self.whole = self.careful or whole.tally.careful, whole, whole
+        self.seen = self.whole = whole
+        _last = schema, settings, whole
         return whole
 
     def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        tag = uuid.uuid4().hex if tags_needed(plan.route) else None
-        parsed = json_source(plan.route, tag)
-        if not (self.careful or tag):
-            read = self.spark.read.options(**reader_options()).schema(ddl_of(parsed))
-            columns = select(struct, plan.route, parsed, settings)
-            return completed(read.json([literally(file) for file in self.files]), parsed, columns, struct)
-        shares = _shared(self.splits, 2 * self.spark.sparkContext.defaultParallelism)
-        self.checked = self.spark.range(0, len(shares), 1, len(shares)).mapInArrow(
-            partial(_read_shares, shares, Check(self.known, settings, self.judge, tag)), LINES
-        )
-        return routed(self.checked, plan, parsed, struct, settings)
+        return frame(self.spark, self.tasks(plan, struct, settings), struct)
 
-    def rejected(self, everything: str | None = None) -> DataFrame | None:
-        return rejected_lines(self.checked, everything)
+    def rejected(self, everything: str | None = None) -> DataFrame:
+        assert self.asked is not None
+        observer = partial(JsonObserver, self.known, self.asked[1], self.judge)
+        shares = _shared(self.splits, self.spark.sparkContext.defaultParallelism)
+        numbers = self.spark.range(0, len(shares), 1, len(shares))
+        return numbers.mapInArrow(partial(_rejected, shares, observer, everything), REJECTED)
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
-        self.judge, self.careful = judge, True
-
-    def be_careful(self) -> bool:
-        before, self.careful, self.whole, self.go = self.careful, True, None, None
-        return not before
+        self.judge = judge
 
     @property
     def _size(self) -> int:
         return sum(split.length for split in self.splits)
 
-    def _cut(self) -> list[Split]:
-        """The files' splits, at least two a core where they can be cut so."""
+    def _ask(self, schema: Schema, settings: Settings) -> None:
+        """Begins anew, with the files as they are now."""
+        self.asked, self.known = (schema, settings, stamps(self.files)), expect(schema, settings)
+        self.whole = self.go = None
+        # At least two splits a core, where the files can be cut so.
         splits = [split for file in self.files for split in splits_of(file)]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
-        return [part for split in splits for part in split.cut(max(share, _SMALL // 2))]
+        self.splits = [part for split in splits for part in split.cut(max(share, _SMALL // 2, 1))]
+
+    def _shares(self) -> list[Share]:
+        tasks = 1 if _here(self.spark, self._size) else self.spark.sparkContext.defaultParallelism
+        return _shared(self.splits, tasks)
 
     def _observed(self, splits: Sequence[Split], settings: Settings) -> list[Observation]:
         observe = partial(observe_split, self.known, settings, self.judge)
@@ -180,34 +155,44 @@ class JsonFiles:
         return merge_observations(shifted)
 
 
+def _likely(schema: Schema, settings: Settings) -> Observation | None:
+    if _last is None or not schema.struct.fields or (schema, settings) != _last[:2]:
+        return None
+    return None if _last[2].tally.malformed else _last[2]
+
+
 def _here(spark: SparkSession, size: int) -> bool:
     """Whether observing in this process is as good as in a task: little text, and the files are on this machine."""
     return size <= _SMALL and str(spark.sparkContext.master).startswith("local")
 
 
-_Share = list[tuple[int, Split]]
+def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:
+    """The splits, with their places, dealt out to so many tasks."""
+    shares = dealt([split.length for split in splits], tasks)
+    return [[(place, splits[place]) for place in share] for share in shares]
 
 
-def _shared(splits: Sequence[Split], tasks: int) -> list[_Share]:
-    """The splits, with their places, dealt out to so many tasks, the largest first to the least laden."""
-    shares: list[_Share] = [[] for _ in range(max(1, min(tasks, len(splits))))]
-    laden = [0] * len(shares)
-    for i, split in sorted(enumerate(splits), key=lambda s: -s[1].length):
-        least = laden.index(min(laden))
-        shares[least].append((i, split))
-        laden[least] += split.length
-    return shares
-
-
-def _observe_share(observe: Callable[[Split], Observation], share: _Share) -> list[tuple[int, Observation]]:
+def _observe_share(observe: Callable[[Split], Observation], share: Share) -> list[tuple[int, Observation]]:
     return [(i, observe(split)) for i, split in share]
 
 
-def _read_shares(
-    shares: Sequence[_Share], check: Check, ids: Iterable[pa.RecordBatch]
+def _rejected(
+    shares: Sequence[Share],
+    observer: Callable[[], JsonObserver],
+    everything: str | None,
+    numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    for batch in ids:
-        for i in batch.column(0).to_pylist():
-            for _, split in shares[i]:
-                lines = ((Origin(split.path, line), raw) for line, raw in read_split(split))
-                yield from checked(lines, check)
+    """In a task: what of its shares is no record."""
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for _, split in shares[number]:
+                yield from reject_batches(_rejected_of(split, observer(), everything))
+
+
+def _rejected_of(split: Split, observer: JsonObserver, everything: str | None) -> Iterator[Reject]:
+    line = split.line
+    for lines in blocks(split):
+        looked = observer.feed(lines, split.path, line)
+        for place, why in rejected_of(lines, looked, everything):
+            yield Reject(Origin(split.path, line + place), lines[place], why)
+        line += len(lines)

@@ -11,7 +11,7 @@ from driftline.core.routes import Conflict, Plan, Settings
 from driftline.core.shape import Place
 from driftline.core.types import Field, Schema, Struct
 from driftline.observe.observation import Observation
-from driftline.source.base import Guessing, Source
+from driftline.source.base import InTasks, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def named(source: Source, names: Mapping[str, str]) -> Source:
     """The source, in all that it tells of its files, with these names for them."""
-    return Named(source, names) if names else source
+    if not names:
+        return source
+    return NamedInTasks(source, names) if isinstance(source, InTasks) else Named(source, names)
 
 
 @dataclass(slots=True)
@@ -67,21 +69,18 @@ class Named:
             column = F.when(F.col("source") == path, F.lit(name)).otherwise(column)
         return frame.withColumn("source", column)
 
-    def be_careful(self) -> bool:
-        return self.source.be_careful()
+    def _named(self, place: Place) -> Place:
+        return replace(place, source=self.names.get(place.source, place.source))
+
+
+class NamedInTasks(Named):
+    """The same of one whose tasks make the rows."""
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        if not isinstance(self.source, Guessing):
-            return None
+        assert isinstance(self.source, InTasks)
         seen = self.source.guess(schema, settings)
         return None if seen is None else seen.placed(self._named)
 
-    def suits(self, struct: Struct, settings: Settings) -> bool:
-        return isinstance(self.source, Guessing) and self.source.suits(struct, settings)
-
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        assert isinstance(self.source, Guessing)
+        assert isinstance(self.source, InTasks)
         return self.source.tasks(plan, struct, settings)
-
-    def _named(self, place: Place) -> Place:
-        return replace(place, source=self.names.get(place.source, place.source))

@@ -107,9 +107,6 @@ class TypedFrames:
             found.append(numbered(frame.select("*", file)).mapInArrow(reject, REJECTED))
         return reduce(lambda a, b: a.union(b), found)
 
-    def be_careful(self) -> bool:
-        return False
-
 
 def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str = "") -> tuple[Rows, Struct]:
     declared = Declared(batch.rename_columns(list(names)).schema)

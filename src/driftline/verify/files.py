@@ -230,7 +230,7 @@ _STRUCTURE = json.JSONDecoder()  # lenient: whether a part is a record is seen w
 
 
 def _document(file: str, data: bytes) -> list[Read] | None:
-    """The records of a file that is one JSON array, or one object over several lines; None for any other."""
+    """The records of a file that is one JSON array, or objects over several lines; None for any other."""
     body = data.strip(_BLANK)
     if not body.startswith((b"[", b"{")):
         return None
@@ -243,13 +243,40 @@ def _document(file: str, data: bytes) -> list[Read] | None:
         return None
     except (ValueError, RecursionError):
         pass  # the first line is no record by itself
+    if body.startswith(b"{"):
+        found = list(_objects(file, data))
+        return found if found[0].record is not None or _is_object(found[0].raw) else None
     try:
         _STRUCTURE.decode(text)
     except (ValueError, RecursionError):
         return None
-    if body.startswith(b"["):
-        return list(_elements(file, text))
-    return [_read(Place(file, 0, 1 + data.count(b"\n", 0, data.index(b"{"))), body)]
+    return list(_elements(file, text))
+
+
+def _objects(file: str, data: bytes) -> Iterator[Read]:
+    """Objects one after another: each ends with a line that makes it whole, a broken one before the next that begins
+    with a brace."""
+    gathered: list[bytes] = []
+    begin = 1
+    for n, line in enumerate([*data.split(b"\n"), b"{"], 1):
+        if gathered and line.startswith(b"{"):
+            yield _read(Place(file, 0, begin), b"\n".join(gathered).strip(_BLANK))
+            gathered = []
+        if not gathered:
+            begin = n
+        if gathered or line.strip(_BLANK):
+            gathered.append(line.removeprefix(BOM_UTF8) if n == 1 else line)
+        raw = b"\n".join(gathered).strip(_BLANK) if line.rstrip(_BLANK).endswith(b"}") else b""
+        if _is_object(raw):
+            yield _read(Place(file, 0, begin), raw)
+            gathered = []
+
+
+def _is_object(raw: bytes) -> bool:
+    try:
+        return isinstance(_STRUCTURE.decode(raw.decode()), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _elements(file: str, text: str) -> Iterator[Read]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from driftline.core.types import Struct
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
 RowsOf = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
-def frame(spark: SparkSession, tasks: RowTasks, struct: Struct) -> DataFrame | None:
-    """The rows of the tasks; None where Spark cannot take them from Arrow."""
-    if find_spec("pandas") is None:  # without it, pyspark has no mapInArrow
-        return None
+def frame(spark: SparkSession, tasks: RowTasks, struct: Struct) -> DataFrame:
+    """The rows of the tasks."""
     count = len(tasks.sizes)
     return mapped(spark.range(0, count, 1, count), partial(_of_tasks, tasks), struct)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from driftline.core.changes.values import Literal
 from driftline.core.schema_json import type_name
-from driftline.core.types import Default, Expression, Primitive, Schema, Type
+from driftline.core.types import Default, Expression, Field, Primitive, Schema, Type
 from driftline.errors import DataError
 
 _BITS = {"int": 31, "long": 63}
@@ -70,6 +70,11 @@ def defaults_of(schemas: Iterable[Schema]) -> dict[int, frozenset[Literal]]:
                         made = unpack("<f", pack("<f", made))[0]
                     out[f.id] = out.get(f.id, frozenset()) | {made}
     return out
+
+
+def no_value(column: Field) -> str:
+    """Says that a default has no value here."""
+    return f"{column.name} has the default {column.write_default}, which gives no value here"
 
 
 def shown(value: Literal) -> str:

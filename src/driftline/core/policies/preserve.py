@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from driftline.core.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
 from driftline.core.policies.decision import Decision, Facets, New, Retyped
 from driftline.core.schema_json import type_name
-from driftline.core.shape import RECORD, Facet, Seen
-from driftline.core.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, Primitive
+from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, Seen
+from driftline.core.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, VARIANT, Primitive
 
 DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
@@ -39,6 +39,8 @@ def decide(columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, uni
 
 def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
     """Whether the column takes every value of the facet, exactly."""
+    if column.base == VARIANT:
+        return takes(column, facet) and not _beyond_numbers(facet, seen)
     return takes(column, facet, routing=False) and (
         not isinstance(facet.base, Primitive)
         or not isinstance(column.base, Primitive)
@@ -48,15 +50,25 @@ def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
 
 def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
     """Whether values of the facet are routed to the column (seed rule 8): its type, at its dimension or larger."""
+    if column.base == VARIANT:
+        return not column.dim or facet.dim <= column.dim
     if facet.dim > column.dim:
         return False
     if isinstance(facet.base, Primitive) and isinstance(column.base, Primitive):
         return fits(facet.base, column.base) or (
             routing and column.base.name in ROUTES_TOO.get(facet.base.name, ())
         )
-    if isinstance(column.base, Primitive) and column.base.name == "variant":
-        return True
     return facet.base == column.base
+
+
+def _beyond_numbers(facet: Facet, seen: Seen) -> bool:
+    """Whether there is, at any depth, a number that no number type holds."""
+    fields = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
+    return (
+        facet.base == NUMBER_TEXT
+        or seen.digits
+        or any(_beyond_numbers(*inner) for field in fields for inner in field.facets.items())
+    )
 
 
 def widening(column: Facet, facets: Iterable[Facet]) -> Facet | None:

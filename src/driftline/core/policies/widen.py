@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from driftline.core.conversions import widens_in_place
+from driftline.core.policies import preserve
 from driftline.core.policies.decision import Decision, Facets, New, Refusal, Retyped
 from driftline.core.policies.preserve import DATELIKE
 from driftline.core.shape import Facet, Seen
-from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, BINARY, STRING, Primitive
+from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, BINARY, STRING, VARIANT, Primitive
 
 X = None
 # Incoming type: the table's type afterwards, by the table's type now.
@@ -27,8 +28,8 @@ MATRIX: dict[str, dict[str, str | None]] = {
 
 def takes(column: Facet, facet: Facet, seen: Seen) -> bool:
     """Whether values of the facet are stored in the column as it is."""
-    if isinstance(column.base, Primitive) and column.base.name == "variant":
-        return facet.dim <= column.dim
+    if column.base == VARIANT:
+        return preserve.accepts(column, facet, seen, "ms")
     if seen.ragged or column.dim != facet.dim:
         return False
     if column.base == facet.base or _json_text(column, facet, seen):

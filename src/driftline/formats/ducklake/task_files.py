@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from driftline.convert.types import convertible
 from driftline.core.layout import IDENTITY, SortField, Transform
 from driftline.core.types import BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, UNKNOWN, Field, Primitive, Schema
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
@@ -34,11 +35,11 @@ def write_tasks(
 ) -> list[DataFile] | None:
     """Has the tasks write files into the folder ``table``, which ends with a slash; returns what lies there.
 
-    None where Spark's own writer has to, and nothing was written: for keys that tasks do not know, and folders that are
-    not on this machine. Raises DataError where a required column has no value.
+    None where Spark's own writer has to, and nothing was written: for types and keys that tasks do not know, and folders
+    that are not on this machine. Raises DataError where a required column has no value.
     """
     folder, dealing = local(table), _dealing(schema, keys, name)
-    if folder is None or not _known(dealing):
+    if folder is None or not convertible(schema.struct) or not _known(dealing):
         return None
     # The footers tell all that the catalog is told.
     unmeasured = {f.id: "none" for _, f in schema.walk()}

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from driftline.core.changes import Change
 from driftline.core.changes.apply import Draft
+from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
 from driftline.core.types import Default, Expression, Schema, Struct
 from driftline.errors import DataError, SetupError
@@ -25,7 +26,6 @@ from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.task_files import write_tasks
 from driftline.formats.ducklake.write import write
-from driftline.route.sql import no_value
 from driftline.write.frame import frame
 
 if TYPE_CHECKING:
@@ -114,14 +114,13 @@ class DuckLakeTransaction:
                     hint=f"ALTER TABLE {self.table.name} ALTER COLUMN {f.name} DROP DEFAULT, or bring records that have a value for it",
                 ) from error
 
-    def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int | None:
+    def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants that; returns how many
-        rows were written, None where neither can be, and nothing was."""
+        rows were written."""
         spark, wanted = self.table.spark, self._wanted
         files = write_tasks(spark, tasks, self.schema, wanted.keys, wanted.folder, self.table.name)
         if files is None:
-            rows = frame(spark, tasks, self.schema.struct)
-            return None if rows is None else self.append(rows, summary)
+            return self.append(frame(spark, tasks, self.schema.struct), summary)
         return self._wrote(files, summary)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from driftline.convert.types import convertible
 from driftline.core.layout import Transform
 from driftline.core.types import UNKNOWN, Primitive, Schema
 from driftline.formats.iceberg.data_files import data_file, modes_of
@@ -71,7 +72,7 @@ def snapshot_properties(spark: SparkSession, summary: Mapping[str, str]) -> dict
 def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | None:
     """How tasks write files of a Java ``table``; None where Spark's own writer has to.
 
-    That is so for other file formats, and for keys, places and settings that a task does not know.
+    That is so for other file formats, and for types, keys, places and settings that a task does not know.
     """
     session = spark.conf.getAll
     properties = text_map(spark._jvm, table.properties())
@@ -81,7 +82,8 @@ def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | No
     settings = FileSettings.of(properties, _GATHERED)
     dealing = _dealing(spark._jvm, table, schema)
     if settings is None or not (
-        dealing.known
+        convertible(schema.struct)
+        and dealing.known
         and properties.get("write.format.default", "parquet").lower() == "parquet"
         and _is_local(str(table.locationProvider().newDataLocation("f")))
         and not any(key.startswith(_UNKNOWN) for key in properties)

@@ -21,7 +21,14 @@ from driftline.formats.iceberg.gateway import failure, items, java_class, java_t
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.task_files import snapshot_properties, write_tasks
-from driftline.formats.iceberg.unread import check_left_out, fillable, left_out, taken_files, with_schema
+from driftline.formats.iceberg.unread import (
+    check_left_out,
+    fillable,
+    left_out,
+    taken_files,
+    telling,
+    with_schema,
+)
 from driftline.formats.iceberg.upkeep import upkeep
 from driftline.write.frame import frame
 
@@ -130,14 +137,13 @@ class Transaction:
 
     def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int | None:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants that; returns how many
-        rows were written, None where neither can be, and nothing was."""
+        rows were written, None where the table has columns that neither knows, and nothing was."""
         if self.row != self.schema.struct:
             return None
         spark = self.table.spark
         written = write_tasks(spark, self._java.table(), self.schema, tasks)
         if written is None:
-            rows = frame(spark, tasks, self.schema.struct)
-            return None if rows is None else self.append(rows, summary)
+            return self.append(frame(spark, tasks, self.schema.struct), summary)
         self._written += written
         self._summary = snapshot_properties(spark, summary)
         if written:
@@ -243,12 +249,15 @@ class Transaction:
         """Deletes the files that were written, unless they are the table's, or may be."""
         if not self._ours:
             return
-        io = self._java.table().io()
-        for file in self._written:
+        table, base = self._java.table(), None if self.base is None else self.base.snapshot
+        paths = [str(file.location()) for file in self._written]
+        with suppress(Py4JJavaError):
+            paths += telling(table) if self.snapshot != base else []
+        for path in paths:
             with suppress(
                 Py4JJavaError
-            ):  # what cannot be deleted is an orphan, which Iceberg's own clean-up removes
-                io.deleteFile(file.location())
+            ):  # what cannot be deleted is an orphan: Iceberg's own clean-up removes it
+                table.io().deleteFile(path)
 
     def upkeep(self) -> None:
         """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""

@@ -144,10 +144,16 @@ def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata:
 def taken_files(transaction: Any) -> list[Any]:
     """The data files that were added in a transaction that nobody commits; what tells of them is deleted."""
     table = transaction.table()
-    snapshot, io = table.currentSnapshot(), table.io()
-    files = items(snapshot.addedDataFiles(io))
-    for manifest in items(snapshot.allManifests(io)):
-        if manifest.snapshotId() == snapshot.snapshotId():
-            io.deleteFile(manifest.path())
-    io.deleteFile(snapshot.manifestListLocation())
+    files = items(table.currentSnapshot().addedDataFiles(table.io()))
+    for path in telling(table):
+        table.io().deleteFile(path)
     return files
+
+
+def telling(table: Any) -> list[str]:
+    """The metadata files that the latest snapshot of a Java table has of its own."""
+    snapshot, io = table.currentSnapshot(), table.io()
+    manifests = [
+        m.path() for m in items(snapshot.allManifests(io)) if m.snapshotId() == snapshot.snapshotId()
+    ]
+    return [*map(str, manifests), str(snapshot.manifestListLocation())]

@@ -1,0 +1,103 @@
+"""Values as VARIANT: exactly, or not at all. The bytes are made by pyspark, which knows the format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkValueError
+from pyspark.sql.variant_utils import VariantBuilder
+
+from driftline.convert.types import arrow_type
+from driftline.core.types import BIG_DECIMAL, DOUBLE, LONG, VARIANT
+from driftline.observe.numbers import base_of, decimal_of
+from driftline.observe.parse import Number
+
+_LARGEST = 128 * 2**20  # bytes of a value, as Spark has it
+_DIGITS = 38
+_DATE, _TIMESTAMP, _TIMESTAMP_NTZ, _BINARY = 11, 12, 13, 15  # the format's numbers of types that JSON has not
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _InexactError(ValueError):
+    """A VARIANT cannot hold the value."""
+
+
+def variants(values: Iterable[object]) -> pa.Array:
+    """Each value as a VARIANT; null where it is None, or not exact as one."""
+    made = [None if value is None else _variant(value) for value in values]
+    return pa.array(
+        [None if one is None else {"value": one[0], "metadata": one[1]} for one in made], arrow_type(VARIANT)
+    )
+
+
+def _variant(value: object) -> tuple[bytes, bytes] | None:
+    try:
+        return _Builder(_LARGEST).of(value)
+    except (_InexactError, PySparkValueError, OverflowError):
+        return None
+
+
+class _Builder(VariantBuilder):
+    """Builds of values, not of a text; numbers of JSON come as they were written."""
+
+    def of(self, value: object) -> tuple[bytes, bytes]:
+        self._process_parsed_json(value)
+        built, metadata = self.build("null")  # which puts a null behind the value
+        return built[:-1], metadata
+
+    def _process_parsed_json(self, parsed: Any) -> None:
+        match parsed:
+            case Number():
+                super()._process_parsed_json(_number(parsed))
+            case Decimal():
+                self._append_decimal(_fitting(parsed))
+            case datetime():
+                zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+                micros = (zoned - _EPOCH) // _EPOCH.resolution
+                self._append_bytes(_TIMESTAMP if parsed.tzinfo else _TIMESTAMP_NTZ, _little(micros, 8))
+            case date():
+                self._append_bytes(_DATE, _little((parsed - _EPOCH.date()).days, 4))
+            case bytes():
+                self._append_bytes(_BINARY, len(parsed).to_bytes(4, "little") + parsed)
+            case _:
+                super()._process_parsed_json(parsed)
+
+    def _append_bytes(self, kind: int, value: bytes) -> None:
+        self._check_capacity(1 + len(value))
+        self.value.extend(self._primitive_header(kind) + value)
+
+
+def _number(text: Number) -> int | float | Decimal:
+    """A number of JSON: a decimal where it is written without exponent, as Spark's own parser has it."""
+    natural = base_of(text)
+    if natural == LONG:
+        return int(text)
+    if natural == DOUBLE and float(text) == 0 and text.startswith("-"):
+        return -0.0
+    if text.replace(".", "").lstrip("-").isdigit() and (plain := _fits(Decimal(text))) is not None:
+        return plain
+    if natural == DOUBLE:
+        return float(text)
+    return _fitting(decimal_of(text, BIG_DECIMAL))
+
+
+def _fits(number: Decimal) -> Decimal | None:
+    _, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int) or len(digits) > _DIGITS or not 0 <= -exponent <= _DIGITS:
+        return None
+    return number
+
+
+def _fitting(number: Decimal | None) -> Decimal:
+    fitting = None if number is None else _fits(number)
+    if fitting is None:
+        raise _InexactError
+    return fitting
+
+
+def _little(number: int, size: int) -> bytes:
+    return number.to_bytes(size, "little", signed=True)

@@ -1,0 +1,128 @@
+"""Lines of JSON as rows of a table, in tasks.
+
+A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed by Arrow as whole
+columns, the others one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftline.convert import Converter
+from driftline.convert.usual import limited, usual_struct
+from driftline.core.judge import Judge
+from driftline.core.routes import Plan, Settings, lean
+from driftline.core.shape import RecordShape
+from driftline.core.types import Struct
+from driftline.observe.json_lines import JsonObserver, Looked, Why
+from driftline.observe.parse import parse
+from driftline.observe.walk import Expect
+from driftline.source.rejects import Reject, reject_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FEW = 64  # lines that are not halved any more to find the one that Arrow's parser refuses
+_BATCH = 16 * 2**20  # bytes of rejected text in one Arrow batch
+
+Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRows:
+    """How lines become rows. ``usual``: what Arrow parses the fields as; ``known``: what the table has; ``judge``: says
+    which records are refused."""
+
+    converter: Converter
+    usual: Struct
+    known: Expect
+    settings: Settings
+    judge: Judge | None = None
+
+    @classmethod
+    def of(
+        cls, plan: Plan, struct: Struct, known: Expect, settings: Settings, judge: Judge | None
+    ) -> JsonRows:
+        """By a plan, for the columns of ``struct``."""
+        route = lean(plan.route)
+        return cls(Converter(struct, route, settings), usual_struct(route), known, settings, judge)
+
+    def observer(self) -> JsonObserver:
+        """A new observer, which tells the lines that are not of the usual types."""
+        return JsonObserver(self.known, self.settings, self.judge, self._usual)
+
+    def of_lines(self, lines: Sequence[bytes], looked: Sequence[Looked]) -> Iterator[Rows]:
+        """The rows of those of the lines that are records. ``looked``: as the observer returned it."""
+        unusual = {place for place, _ in looked}
+        usual = [place for place, line in enumerate(lines) if place not in unusual and line.strip()]
+        yield from self._whole(lines, usual)
+        yield from self._single(lines, [at for at, why in looked if why is None and lines[at].strip()])
+
+    def _usual(self, shape: RecordShape) -> RecordShape:
+        return limited(shape, self.usual, self.settings.contract)
+
+    def _whole(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
+        """Lines that Arrow parses; one by one where it does not, for a key that stands twice, say."""
+        import pyarrow as pa
+
+        if not places or not self.usual.fields:
+            yield from self._single(lines, places)
+            return
+        try:
+            batch = _parsed(b"\n".join([lines[place] for place in places]), self.usual)
+        except pa.ArrowInvalid:
+            if len(places) <= _FEW:
+                yield from self._single(lines, places)
+                return
+            half = len(places) // 2
+            yield from self._whole(lines, places[:half])
+            yield from self._whole(lines, places[half:])
+            return
+        yield self.converter.of_arrow(batch, self.usual, json=True), places
+
+    def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
+        if places:
+            yield self.converter.of_json([parse(lines[place]) for place in places]), places
+
+
+def _parsed(text: bytes, usual: Struct) -> pa.RecordBatch:
+    import pyarrow as pa
+    from pyarrow import json
+
+    from driftline.convert import arrow_schema
+
+    table = json.read_json(
+        pa.BufferReader(text),
+        json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        json.ParseOptions(explicit_schema=arrow_schema(usual), unexpected_field_behavior="ignore"),
+    )
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
+
+
+def rejected_of(
+    lines: Sequence[bytes], looked: Sequence[Looked], everything: str | None = None
+) -> Iterator[tuple[int, Why]]:
+    """Those of the lines, by place, that are no records of the table's, and why; all that are not blank, for the reason
+    ``everything``."""
+    reasons = {place: why for place, why in looked if why is not None}
+    for place in range(len(lines)) if everything is not None else reasons:
+        why = reasons.get(place, everything)
+        if why is not None and lines[place].strip():
+            yield place, why
+
+
+def reject_batches(rejects: Iterable[Reject]) -> Iterator[pa.RecordBatch]:
+    """The rejects in batches of bounded size."""
+    gathered: list[Reject] = []
+    size = 0
+    for reject in rejects:
+        gathered.append(reject)
+        size += len(reject.raw)
+        if size >= _BATCH:
+            yield reject_batch(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield reject_batch(gathered)
