@@ -32,7 +32,7 @@ from driftline.write import FilePlan, FileSettings, write_in_tasks
 
 
 def lines(share: list[tuple[int, Split]]) -> int:
-    return sum(len(found) for _, split in share for found, _ in blocks(split))
+    return sum(len(found) for _, split in share for found in blocks(split))
 
 
 def decoded(share: list[tuple[int, Split]]) -> int:

@@ -59,7 +59,7 @@ class JsonFiles:
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the last batch of the table was, or what the first lines of large files say."""
         self._ask(schema, settings)
-        seen = _likely(schema, settings)
+        seen = _likely(schema, settings) if self._size else None
         if seen is None:
             if _here(self.spark, self._size) or any(split.whole for split in self.splits):
                 return None
