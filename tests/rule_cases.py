@@ -12,7 +12,7 @@ import pytest
 
 from driftline.core.naming import marked_key
 from driftline.core.schema_json import type_name
-from driftline.core.types import Struct, peel
+from driftline.core.types import Map, Struct, Type, peel
 
 RULES = Path(__file__).parent / "rules"
 SECTIONS = ("batch:", "schema:", "rows:", "untyped:", "converted:", "quarantine:")
@@ -62,12 +62,28 @@ def columns(struct: Struct, prefix: str = "") -> list[str]:
     out = []
     for column in struct.fields:
         key = marked_key(column.doc)
-        dim, inner = peel(column.type)
-        shown = "list<" * dim + ("record" if isinstance(inner, Struct) else type_name(inner)) + ">" * dim
-        out.append(f"{prefix}{column.name}: {shown}" + (f" <- {key}" if key is not None else ""))
+        inner = peel(column.type)[1]
+        out.append(
+            f"{prefix}{column.name}: {_shown(column.type)}" + (f" <- {key}" if key is not None else "")
+        )
+        steps = f"{prefix}{column.name}."
+        while isinstance(inner, Map):
+            steps, inner = f"{steps}value.", peel(inner.value)[1]
         if isinstance(inner, Struct):
-            out += columns(inner, f"{prefix}{column.name}.")
+            out += columns(inner, steps)
     return out
+
+
+def _shown(type_: Type) -> str:
+    dim, inner = peel(type_)
+    match inner:
+        case Struct():
+            name = "record"
+        case Map(key, value):
+            name = f"map<{type_name(key)}, {_shown(value)}>"
+        case _:
+            name = type_name(inner)
+    return "list<" * dim + name + ">" * dim
 
 
 def text(value: Any) -> str:

@@ -16,7 +16,7 @@ from driftline.formats.base import Moved, State, Table
 from driftline.observe.observation import Observation
 from driftline.retry import Progress, Retry
 from driftline.rewrite import rewrites
-from driftline.settings import from_properties
+from driftline.settings import NEW_TABLE, from_properties
 from driftline.source.base import Source
 from driftline.source.files import Stamp
 
@@ -34,10 +34,10 @@ class Batch:
     retry: Retry
     files: Mapping[str, Stamp]
 
-    @property
-    def marks(self) -> dict[str, str]:
+    def marks(self, state: State) -> dict[str, str]:
         """The table properties that the batch sets."""
         return {
+            **self._new(state),
             **self.properties,
             "driftline.batch": self.id,
             **(self.token.properties if self.token is not None else {}),
@@ -58,7 +58,11 @@ class Batch:
         return closed(state.schema, self.table.fillable(state.schema))
 
     def settings(self, state: State) -> Settings:
-        return from_properties({**state.properties, **self.properties})
+        """What holds for the batch; a table that it makes gets the settings of new tables."""
+        return from_properties({**self._new(state), **state.properties, **self.properties})
+
+    def _new(self, state: State) -> Mapping[str, str]:
+        return {} if state.exists else NEW_TABLE
 
     def with_own(self, planned: Plan, seen: Observation) -> Plan:
         return with_own(planned, getattr(self.source, "columns", ())) if seen.tally.records else planned

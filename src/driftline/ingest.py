@@ -176,7 +176,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
             raise _Misread(
                 f"{observed} records were observed, {written} were written and {quarantined} quarantined"
             )
-        transaction.set({**batch.marks, **of_batch(batch.id, planned.plan.changes)})
+        transaction.set({**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes)})
         # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
         if kept is not None and not transaction.include(kept.transaction):
             batch.progress("quarantining")

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from driftline.core.contract import POLICIES, contract, parse_path
+from driftline.core.contract import MAPS, POLICIES, contract, parse_path
 from driftline.core.conversions import EPOCH_DIGITS
 from driftline.core.naming import MARK
 from driftline.core.routes import Settings
@@ -15,12 +15,15 @@ from driftline.core.types import Path
 from driftline.errors import UsageError
 
 PREFIX = "driftline."
+# Settings of tables that did not exist before: those that were made earlier go on as they did.
+NEW_TABLE = {PREFIX + "maps": "auto"}
 
 # Each setting, and the values it may have (None: any text; int: a whole number). The property is its name.
 _KNOWN: dict[str, tuple[str, ...] | type[int] | None] = {
     "allow_rewrite": ("true", "false"),
     "dates": ("on", "off", "instant"),
     "epoch_unit": tuple(EPOCH_DIGITS),
+    "maps": MAPS,
     "mark": None,
     "max_columns": int,
     "on_conflict": ("quarantine", "fail"),
@@ -31,6 +34,7 @@ _BY_PATH: dict[str, tuple[str, ...] | None] = {
     "epoch_units": tuple(EPOCH_DIGITS),
     "exclude": ("true", "false"),
     "hints": None,
+    "maps": MAPS,
     "policies": POLICIES,
 }
 
@@ -127,5 +131,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
             hints={path: parse_type(text) for path, text in paths["hints"].items()},
             exclude=[path for path, value in paths["exclude"].items() if value == "true"],
             epoch_units=paths["epoch_units"],
+            maps=plain.get("maps", "hint"),
+            maps_of=paths["maps"],
         ),
     )

@@ -1,43 +1,40 @@
-"""Structs whose keys are data: told by the look of their many keys, with the map that they could be."""
+"""What keys look like, as a table that can be read against section 9."""
 
 from __future__ import annotations
 
 import pytest
 
-from core.shapes import batch, drift
-from driftline.core.data_keys import keys_are_data
+from driftline.core.data_keys import Look, look
 
-
-def struct(keys: list[str], *types: str) -> str:
-    return ", ".join(f'"{key}": {types[i % len(types)]}' for i, key in enumerate(keys))
-
-
-DATES = [f"2024-01-{day:02}" for day in range(1, 26)]
-IDS = [f"user-{n}" for n in range(100_000, 100_025)]
-UUIDS = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(25)]
-WORDS = [f"{a}{b}" for a in "abcde" for b in "vwxyz"]
+LOOKS = {
+    Look.sure: """
+        123456 20240131 -1234567890 2024-01-31 2024-01-31T08:00:00Z 2024-01-31T08:00:00.25+02:00
+        0b9e3a52-2d1c-4a5e-9a67-1f6f3c0d9d11 user:0b9e3a52-2d1c-4a5e-9a67-1f6f3c0d9d11 a/b /usr/lib application/json
+        @types/node someone@example.org d41d8cd98f00b204e9800998ecf8427e
+    """,
+    Look.data: """
+        0 7 2026 -3 1.5 v1.2 1.2.3 v1.2.3-rc1 2024-01 10.0.0.1 10.0.0.1:8080 2001:db8::1 ::1 0x1f
+        01ARZ3NDEKTSV4RRFFQ69G5FAV a1b2c3d4 deadbee5 cus_9s6XKzkNRiz8i3 sub-1a2b3c4d
+    """,
+    Look.code: "Q42 P31 H1 A1B2 CVE-2021-1 T1059",
+    Look.neutral: "default * . other unknown all none null undefined",
+    Look.word: """
+        id name created_at createdAt v1 ipv4 utf-8 US de en-GB deadbeef facade user-100000 SHA256 h1 sha-1 line_2
+        first.name $ref _id x 3d i18n histogram_modules12345678 payload@v2 Default
+    """,
+}
 
 
 @pytest.mark.parametrize(
-    ("keys", "types", "hint"),
-    [
-        (DATES, ["long"], "map<string, long>"),
-        (IDS, ["long", "double"], "map<string, double>"),
-        (UUIDS, ["string", "long[1]"], "map<string, list<string>>"),
-        (DATES, ["{a: long}"], "map<string, record>"),
-        (DATES, ["{a: long}", "long"], None),
-        (WORDS, ["long"], None),
-        (DATES[:5], ["long"], None),
-    ],
+    ("key", "kind"), [(key, kind) for kind, keys in LOOKS.items() for key in keys.split()]
 )
-def test_keys_are_data(keys: list[str], types: list[str], hint: str | None) -> None:
-    assert keys_are_data(batch(struct(keys, *types))) == hint
+def test_a_key_looks_like(key: str, kind: Look) -> None:
+    assert look(key) is kind
 
 
-def test_the_plan_points_at_them_while_they_grow() -> None:
-    text = f"by_day: {{{struct(DATES, 'long')}}}"
-    planned = drift(text)
-    assert planned.hints == (
-        'by_day has 25 keys that look like data: by_day = "map<string, long>" makes it a map',
-    )
-    assert drift(text, text).hints == ()
+def test_the_empty_key_is_neither_for_nor_against() -> None:
+    assert look("") is Look.neutral
+
+
+def test_no_name_of_a_field_is_as_long_as_a_text() -> None:
+    assert look("lorem ipsum " * 100) is Look.sure

@@ -148,12 +148,12 @@ def test_places_and_samples_are_of_the_first_time() -> None:
     assert shape.fields["g"].place == Place("file", 3, 1)
 
 
-def test_empty_keys_are_dropped_and_counted() -> None:
+def test_empty_keys_are_for_maps_only_and_counted() -> None:
     walker = walked(
         '{"": 1, "a": [{"": 1}, {"b": {"": 2}}]}', '{"": 5}', table=Struct((Field("m", Map(STRING, LONG)),))
     )
     walker.walk(parse(b'{"m": {"": 1}}'), "file", 3)
-    assert show_record(walker.shape) == "{a: record[1] {b: record {}}, m: map<string> long}"
+    assert show_record(walker.shape) == "{: long, a: record[1] {: long, b: record {: long}}, m: map<string> long}"
     assert walker.dropped == {'""': 2, 'a.""': 1, 'a.b.""': 1}
 
 

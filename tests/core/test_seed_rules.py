@@ -61,7 +61,7 @@ SEED = [
      """coordinates: string, coordinates_array3_long@coordinates: long[3],
         coordinates_array3_string@coordinates: string[3]"""),
     ("rule 6, names must be non-empty: the observer drops such keys, and the planner names none so",
-     NEW, ['"": long'],
+     NEW, ['"": long!typed'],
      '_@"": long'),
     ("rule 7, field documentation: size 4, then 2.3",
      NEW, ["size: long", "size: double"],

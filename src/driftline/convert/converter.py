@@ -146,7 +146,7 @@ def _fill(
         valid = keeps.is_valid().to_numpy(zero_copy_only=False)
         held = valid if held is None else held | valid
     lost = values.lost(held if held is not None else np.zeros(0, np.bool_))
-    if lost is not None:
+    if lost is not None and not field.elsewhere:
         raise Lost(path, lost)
     return [
         wholes[i] if i in wholes else values.placed(leaves[i], arrow_type(type_))

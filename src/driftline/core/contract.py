@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from driftline.core.types import Map, Path, Struct, Type, peel, wrap
 
 POLICIES = ("preserve", "widen", "strict")
+MAPS = ("auto", "hint", "off")
 _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
@@ -17,7 +18,8 @@ class Contract:
     """What holds for the field at one path, and in ``fields`` for those below it.
 
     ``policy`` is the field's own; ``inner`` that of what is below it, unless said otherwise there. ``hint``: the
-    declared type; ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None.
+    declared type; ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: whether
+    objects whose keys are data become maps: "auto", "hint" (they are only named) or "off".
     """
 
     policy: str = "preserve"
@@ -25,11 +27,12 @@ class Contract:
     epoch_unit: str | None = None
     hint: Type | None = None
     excluded: bool = False
+    maps: str = "hint"
     fields: Mapping[str, Contract] = field(default_factory=dict)
 
     def of(self, key: str) -> Contract:
         """The contract of a record's field, or of a map's ``value``."""
-        return self.fields.get(key) or Contract(self.inner, self.inner, self.epoch_unit)
+        return self.fields.get(key) or Contract(self.inner, self.inner, self.epoch_unit, maps=self.maps)
 
     def inside(self, dim: int) -> Contract:
         """The contract of what is inside ``dim`` lists: a step ``element`` may be written, or left out."""
@@ -38,6 +41,20 @@ class Contract:
         element = self.fields.get("element")
         here = self if element is None else replace(element, fields={**self.fields, **element.fields})
         return here.inside(dim - 1)
+
+    def without_maps(self) -> Contract:
+        """The same, but objects stay structs, here and below."""
+        below = {key: contract.without_maps() for key, contract in self.fields.items()}
+        return replace(self, maps="off", fields=below)
+
+    @property
+    def declares_fields(self) -> bool:
+        """Whether a hint names a field of the records here."""
+        return any(
+            below.hint is not None or below.declares_fields
+            for key, below in self.fields.items()
+            if key not in ("element", "value")
+        )
 
     @property
     def empty(self) -> bool:
@@ -53,6 +70,8 @@ def contract(
     hints: Mapping[Path, Type] | None = None,
     exclude: Iterable[Path] = (),
     epoch_units: Mapping[Path, str] | None = None,
+    maps: str = "hint",
+    maps_of: Mapping[Path, str] | None = None,
 ) -> Contract:
     """The tree of what was said. A path that ends in ``*`` speaks of all that is below; the longest path counts.
 
@@ -73,7 +92,9 @@ def contract(
         said.setdefault(path, {})["excluded"] = True
     for path, unit in (epoch_units or {}).items():
         said.setdefault(path, {})["epoch_unit"] = unit
-    return _grown(Contract(policy, policy, epoch_unit), (), said)
+    for path, setting in (maps_of or {}).items():
+        said.setdefault(path, {})["maps"] = setting
+    return _grown(Contract(policy, policy, epoch_unit, maps=maps), (), said)
 
 
 def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
@@ -95,7 +116,7 @@ def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
 def _grown(here: Contract, path: Path, said: Mapping[Path, Mapping[str, object]]) -> Contract:
     here = replace(here, **said.get(path, {}))  # type: ignore[arg-type]
     keys = dict.fromkeys(p[len(path)] for p in said if len(p) > len(path) and p[: len(path)] == path)
-    below = Contract(here.inner, here.inner, here.epoch_unit)
+    below = Contract(here.inner, here.inner, here.epoch_unit, maps=here.maps)
     return replace(here, fields={key: _grown(below, (*path, key), said) for key in keys})
 
 

@@ -1,35 +1,63 @@
-"""Keys that are data: a struct that had better be a map ("Keys that are data")."""
+"""What keys look like: the literal table of "Keys that are data" (section 9 of the evolution rules).
+
+A key that looks like data is an id, a number, a date or a name of a thing, not the name of a field.
+"""
 
 from __future__ import annotations
 
 import re
+from enum import Enum
+from functools import lru_cache
 
-from driftline.core.conversions import join
-from driftline.core.schema_json import type_name
-from driftline.core.shape import RecordShape
-from driftline.core.types import Primitive, wrap
 
-MANY = 20  # keys that make a struct look so, if they look like ids or dates
-_DATA = re.compile(
-    r"\d+|\d{4}-\d\d(-\d\d.*)?|[0-9a-f]{8}-[0-9a-f]{4}-.*|(?=.*\d)[0-9a-fA-F]{8,}|[^@\s]+@[^@\s]+|.*\d{4,}.*"
+class Look(Enum):
+    """What a key looks like. ``sure``: data, by itself; ``code``: data, where there are more of its kind; ``neutral``:
+    neither for nor against; ``word``: the name of a field."""
+
+    sure = "sure"
+    data = "data"
+    code = "code"
+    neutral = "neutral"
+    word = "word"
+
+
+NEUTRAL = frozenset(
+    {"default", "*", ".", "other", "unknown", "all", "none", "null", "undefined", ""}
+)  # the empty key is a key of a map like any other
+# One look a line, with what it matches; the first that matches counts.
+TABLE = (
+    (Look.sure, r".*[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}.*"),  # a UUID
+    (Look.sure, r".*/.*"),  # a path, a URL, a media type
+    (Look.sure, r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?"),  # a date, a timestamp
+    (Look.sure, r"[^@\s]+@[^@\s]+\.[^@\s]+"),  # an e-mail address
+    (Look.sure, r"[+-]?\d{6,}"),
+    (Look.sure, r"(?=.*\d)[0-9a-fA-F]{16,}"),
+    (Look.data, r"[+-]?\d+"),
+    (Look.data, r"[+-]?\d*\.\d+([eE][+-]?\d+)?"),
+    (Look.data, r"v?\d+(\.\d+)+([-+.][0-9A-Za-z.+-]+)?"),  # a version
+    (Look.data, r"\d{4}-\d\d"),  # a month
+    (Look.data, r"(\d{1,3}\.){3}\d{1,3}(:\d+)?"),  # IPv4
+    (Look.data, r"(?=.*:.*:)[0-9a-fA-F:]+(%\w+)?"),  # IPv6
+    (Look.data, r"[0-7][0-9A-HJKMNP-TV-Z]{25}"),  # a ULID
+    (Look.data, r"0[xX][0-9a-fA-F]+"),
+    (Look.data, r"(?=.*\d)[0-9a-fA-F]{8,}"),
+    (Look.data, r"[A-Za-z]{1,5}[_-](?=\w*\d)[0-9A-Za-z]{8,}"),  # cus_9s6XKzkNRiz8i3
+    (Look.code, r"(?=.*[A-Z])(?=.*\d)[A-Z0-9]{1,5}"),  # Q42
+    (Look.code, r"(?=.*[A-Z])(?=.*\d)[A-Z0-9]{1,5}(-[A-Z0-9]{1,5})+"),  # CVE-2021-1
 )
+_TABLE = tuple((look, re.compile(pattern, re.DOTALL)) for look, pattern in TABLE)
+_LONG = 500  # characters: no name of a field is so long
 
 
-def keys_are_data(shape: RecordShape) -> str | None:
-    """The map type that a record of this shape could be, where most of its many keys look like ids or dates.
+@lru_cache(65_536)
+def look(key: str) -> Look:
+    """What a key looks like.
 
-    None where they do not, or where the values are of kinds that no one type of value holds.
+    >>> [look(key).name for key in ("2024-01-31", "17", "Q42", "default", "name", "a/b")]
+    ['sure', 'data', 'code', 'neutral', 'word', 'sure']
     """
-    if len(shape.fields) < MANY:
-        return None
-    if sum(_DATA.fullmatch(key) is not None for key in shape.fields) < 0.8 * len(shape.fields):
-        return None
-    facets = {facet for field in shape.fields.values() for facet in field.facets}
-    if facets and all(not isinstance(f.base, Primitive) for f in facets) and len(facets) == 1:
-        (facet,) = facets
-        return f"map<string, {facet.spelled()}>"
-    bases = [f.base for f in facets if isinstance(f.base, Primitive)]
-    common = join(bases)
-    if common is None or len(bases) < len(facets):
-        return None
-    return f"map<string, {type_name(wrap(common, max(f.dim for f in facets)))}>"
+    if key in NEUTRAL:
+        return Look.neutral
+    if len(key) > _LONG:
+        return Look.sure
+    return next((kind for kind, pattern in _TABLE if pattern.fullmatch(key)), Look.word)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import AddColumn, Change, Reason, RewriteColumn, WidenColumn
 from driftline.core.contract import Contract
-from driftline.core.data_keys import keys_are_data
+from driftline.core.map_hints import map_type
+from driftline.core.maps import as_map, entries_of
 from driftline.core.naming import is_metadata, marked_key
 from driftline.core.nulls import Nulls
+from driftline.core.objects import closed_route, objects_of
 from driftline.core.policies import preserve, strict, widen
 from driftline.core.policies.decision import Decision, Facets, Refusal, Retyped
 from driftline.core.routes import (
@@ -130,7 +132,7 @@ class Planner:
             fields[draft.column.name] = fields.pop(draft.column.name)
         # A column is listed before what is inside it.
         self.changes[here:here] = [AddColumn(at, fields[d.column.name], d.reason, within) for d in new]
-        self.hint_of_keys(keys, shape, len(new))
+        self.hint_of_keys(keys, shape, contract, len(new))
         return Record(Struct(tuple(fields.values())), RecordRoute(tuple(routes)))
 
     def known(self, struct: Struct) -> dict[str, list[Field]]:
@@ -155,7 +157,13 @@ class Planner:
         columns = [facet_of(t) for t in types]
         # What is frozen inside a struct that is itself new is frozen as its first batch makes it.
         policy = "preserve" if within and contract.policy == "strict" else contract.policy
-        slot = Slot(types, settled(seen, columns, policy), contract, policy)
+        objects = objects_of(seen, types, contract, policy, self.settings.mark)
+        slot = Slot(types, settled(objects.shape, columns, policy), contract, policy)
+        slot.verdict, slot.closed = objects.verdict, objects.closed
+        if objects.verdict is not None:
+            self.hints.append(
+                f'{dotted(keys)} is a map, {objects.verdict}; the setting "maps.{dotted(keys)}" = "off" keeps a struct'
+            )
         decision = self.decide(slot, columns, paths, keys)
         have = [*columns, *(n.facet for n in decision.new)]
         for refusal in decision.refused:
@@ -263,6 +271,8 @@ class Planner:
                 if slot.types and not mine:
                     why = preserve.unfit(Facet(dims[base], base), columns)
                     reason = replace(reason, rule="sibling", why=why)
+                elif slot.verdict is not None:
+                    reason = replace(reason, rule="map", why=str(slot.verdict))
                 slot.new.append((made, replace(reason, field=keys)))
                 record = slot.original is not None and facet_of(slot.original).base == RECORD
                 if not slot.types and not record and stub == value.original:
@@ -297,8 +307,10 @@ class Planner:
                 dim, struct = peel(type_)
                 assert isinstance(struct, Struct)
                 of = slot.contract.inside(dim)
+                of = of.without_maps() if slot.closed else of
                 made = self.record(struct, shape, of, inside(path, type_), inside(keys, type_), new)
-                type_, record = with_inner(type_, made.struct), made.route
+                type_ = with_inner(type_, made.struct)
+                record = closed_route(made.route) if slot.closed else made.route
             elif i in values:
                 type_ = with_value(type_, values[i].columns[0].type)
             out.append(ColumnRoute(path[-1], type_, takes, record, values.get(i), slot.contract.epoch_unit))
@@ -331,11 +343,11 @@ class Planner:
                 f'{path} is an object or a list of objects: {path} = "list<record>" makes it one'
             )
 
-    def hint_of_keys(self, keys: Path, shape: RecordShape, new: int) -> None:
+    def hint_of_keys(self, keys: Path, shape: RecordShape, contract: Contract, new: int) -> None:
         """Points at a struct whose keys look like data, while it grows."""
-        type_ = keys_are_data(shape) if new and keys else None
-        if type_ is not None:
+        if not (new and keys) or contract.maps != "hint":
+            return
+        verdict, type_ = as_map(entries_of([shape])), map_type(shape)
+        if verdict is not None and type_ is not None:
             path = dotted(keys)
-            self.hints.append(
-                f'{path} has {len(shape.fields)} keys that look like data: {path} = "{type_}" makes it a map'
-            )
+            self.hints.append(f'{path} could be a map, {verdict}: {path} = "{type_}" makes it one')

@@ -50,11 +50,15 @@ class ColumnRoute:
 
 @dataclass(frozen=True, slots=True)
 class FieldRoute:
-    """A field of the data, what was seen of it, and the columns it goes to."""
+    """A field of the data, what was seen of it, and the columns it goes to.
+
+    ``elsewhere``: a map beside the struct that the field is in holds all its values, those too that no column here takes.
+    """
 
     key: str
     shape: FieldShape
     columns: tuple[ColumnRoute, ...]
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +171,7 @@ def _lean_field(field: FieldRoute) -> FieldRoute:
         )
         for c in field.columns
     )
-    return FieldRoute(field.key, replace(field.shape, facets=facets), tuple(columns))
+    return replace(field, shape=replace(field.shape, facets=facets), columns=tuple(columns))
 
 
 def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:

@@ -1,4 +1,4 @@
-"""What of a shape depends on the field's columns, decided: objects as maps, dates, numbers as text."""
+"""What of a shape depends on the field's columns, decided: dates, numbers as text, objects of nothing."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from driftline.core.policies import preserve
-from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Seen
+from driftline.core.shape import NUMBER_TEXT, Facet, FieldShape, Seen
 from driftline.core.slots import takes
 from driftline.core.types import STRING, Primitive
 
 
 def settled(seen: FieldShape, columns: Sequence[Facet], policy: str) -> FieldShape:
-    """The shape with what depends on the field's columns decided: objects as maps, dates, numbers as text."""
-    facets = _objects_as_maps(seen, columns)
-    facets = preserve.dates_settled(facets, columns)
+    """The shape with what depends on the field's columns decided: dates, numbers as text, objects of nothing."""
+    facets = preserve.dates_settled(seen.facets, columns)
     out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing, seen.absent)
     for facet, kept in facets.items():
         if facet.base == NUMBER_TEXT:
@@ -35,21 +34,5 @@ def _holds_type(facet: Facet, seen: Seen) -> bool:
     """Whether the facet holds, at any depth, a value that has a type."""
     if isinstance(facet.base, Primitive):
         return True
-    inner = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
+    inner = [*(seen.record.named().values() if seen.record else ()), *([seen.value] if seen.value else ())]
     return any(_holds_type(*item) for field in inner for item in field.facets.items())
-
-
-def _objects_as_maps(seen: FieldShape, columns: Sequence[Facet]) -> dict[Facet, Seen]:
-    """A JSON object is a map where the field has a map column with keys of text ("Maps")."""
-    if MapOf(STRING) not in {c.base for c in columns}:
-        return dict(seen.facets)
-    out: dict[Facet, Seen] = {}
-    for facet, kept in seen.facets.items():
-        if facet.base == RECORD and not kept.typed and kept.record is not None:
-            values = list(kept.record.fields.values())
-            value = FieldShape(kept.place)
-            for v in values:
-                value = value.merge(v)
-            facet, kept = Facet(facet.dim, MapOf(STRING)), replace(kept, record=None, value=value)
-        out[facet] = out[facet].merge(kept) if facet in out else kept
-    return out

@@ -173,6 +173,13 @@ class RecordShape:
 
     fields: dict[str, FieldShape] = field(default_factory=dict)
 
+    def named(self) -> dict[str, FieldShape]:
+        """The fields that may have columns: the empty key of JSON is a key of maps only (2.5)."""
+        if "" not in self.fields:
+            return self.fields
+        typed = any(seen.typed for seen in self.fields[""].facets.values())
+        return self.fields if typed else {key: shape for key, shape in self.fields.items() if key}
+
     def covers(self, other: RecordShape) -> bool:
         """Whether the other one has nothing more, places and samples aside."""
         return all(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from driftline.core.changes import Reason
 from driftline.core.contract import Contract
+from driftline.core.maps import Verdict
 from driftline.core.naming import Names, mark, safe, suffix
 from driftline.core.policies import preserve, widen
 from driftline.core.routes import facet_of
@@ -16,7 +17,10 @@ from driftline.core.types import STRING, Field, Path, Struct, Type
 
 @dataclass(slots=True)
 class Slot:
-    """A place that holds a value: a field, or a map's value. Its types, what was seen, the types to be made."""
+    """A place that holds a value: a field, or a map's value. Its types, what was seen, the types to be made.
+
+    ``verdict``: why its objects become a map now; ``closed``: its structs get no more columns.
+    """
 
     types: list[Type]
     shape: FieldShape
@@ -25,6 +29,8 @@ class Slot:
     new: list[tuple[Type, Reason]] = field(default_factory=list)
     original: Type | None = None
     values: dict[MapOf, Slot] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    closed: bool = False
 
     @property
     def unit(self) -> str:
@@ -58,7 +64,7 @@ class Draft:
 
 def in_order(shape: RecordShape, contract: Contract) -> list[tuple[str, FieldShape]]:
     """The fields that were seen, in the order of the data, and those that are declared."""
-    fields = dict(sorted(shape.fields.items(), key=lambda f: (f[1].place, f[0])))
+    fields = dict(sorted(shape.named().items(), key=lambda f: (f[1].place, f[0])))
     for key, of in contract.fields.items():
         if of.hint is not None and not of.excluded:
             fields.setdefault(key, FieldShape(Place(), absent=True, missing=True))

@@ -116,7 +116,8 @@ class _Builder:
     def keys(self, shape: RecordShape, known: Expect) -> Iterator[tuple[str, Any, bool]]:
         """The keys of a record, the types of their values, and whether it must have one, which is then not null."""
         for key, seen in shape.fields.items():
-            if seen.absent:  # the first record that has the key is walked
+            # The first record that has a key is walked, and each that has an empty one, which is counted.
+            if seen.absent or not key:
                 continue
             below = known.fields.get(key, UNKNOWN)
             type_ = self.field(seen, below)

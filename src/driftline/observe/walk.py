@@ -176,7 +176,6 @@ class Walker:
         for position, (key, value) in enumerate(record.items()):
             if not key:
                 self._drop()
-                continue
             seen = shape.fields.get(key)
             if seen is None:
                 self._learn()

@@ -1,0 +1,82 @@
+"""Objects that are maps, and those that are not: M1, M2 and M3 of section 9, and what the plan says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.shapes import batch, drift
+from driftline.core.contract import contract
+from driftline.core.maps import as_map, entries_of
+from driftline.core.routes import Settings
+
+MAPS = {maps: Settings(contract=contract(maps=maps)) for maps in ("auto", "hint", "off")}
+WORDS = [f"{a}{b}{c}" for a in "abcde" for b in "vwxyz" for c in "klmno"]
+DATES = [f"2024-01-{day:02}" for day in range(1, 26)]
+
+
+def struct(keys: list[str], *types: str) -> str:
+    return ", ".join(f'"{key}": {types[i % len(types)]}' for i, key in enumerate(keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "types", "is_map"),
+    [
+        # M1: all look like data, and there are two, or one surely; of codes five
+        (["2024-01-01"], ["long"], True),
+        (["7"], ["long"], False),
+        (["7", "8"], ["long"], True),
+        (["7", "8"], ["long", "{a: long}"], True),
+        (["7", "8", "default"], ["long"], True),
+        (["7", "8", "name"], ["long"], False),
+        (["default", "other"], ["long"], False),
+        (["Q1", "Q2", "Q3", "Q4"], ["long"], False),
+        (["Q1", "Q2", "Q3", "Q4", "Q5"], ["long"], True),
+        # or five look like data, and all values are of one kind
+        (["1", "2", "3", "4", "5", "name"], ["long"], True),
+        (["1", "2", "3", "4", "5", "name"], ["long", "string"], False),
+        (["1", "2", "3", "4", "name"], ["long"], False),
+        # M2: 20 keys of records that are built alike
+        (WORDS[:20], ["{a: long, b: long}"], True),
+        (WORDS[:19], ["{a: long, b: long}"], False),
+        (WORDS[:20], ["{a: long}[1]"], True),
+        (WORDS[:20], ["{a: long}", "{a: long}[1]"], False),
+        (WORDS[:20], [f"{{{c}: long, {c}{c}: long}}" for c in "abcdefghij"], False),
+        # and of scalars, where five keys hold what names of fields do not
+        (WORDS[:20], ["long"], False),
+        (WORDS[:15] + [f"a.{w}" for w in WORDS[:5]], ["long"], True),
+        (WORDS[:15] + [f"$a-{w}" for w in WORDS[:5]], ["long"], False),
+        # M3: 100 keys of one kind
+        (WORDS[:100], ["long", "double"], True),
+        (WORDS[:100], ["string", "date"], True),
+        (WORDS[:99], ["long"], False),
+        (WORDS[:100], ["long", "string"], False),
+        (WORDS[:100], ["long", "long[1]"], False),
+    ],
+)
+def test_is_a_map(keys: list[str], types: list[str], is_map: bool) -> None:
+    assert (as_map(entries_of([batch(struct(keys, *types))])) is not None) == is_map
+
+
+def test_a_plan_tells_why_and_how_to_say_no() -> None:
+    text = f"p: {{by_day: {{{struct(DATES, 'long')}}}}}"
+
+    assert drift(text, settings=MAPS["auto"]).hints == (
+        (
+            "p.by_day is a map, its keys look like data: 2024-01-01, 2024-01-02, 2024-01-03; "
+            'the setting "maps.p.by_day" = "off" keeps a struct'
+        ),
+    )
+    assert drift(text, text, settings=MAPS["auto"]).hints == ()
+
+
+def test_a_table_made_before_is_told_the_hint() -> None:
+    text = f"by_day: {{{struct(DATES, 'long')}}}"
+
+    assert drift(text, settings=MAPS["hint"]).hints == (
+        (
+            "by_day could be a map, its keys look like data: 2024-01-01, 2024-01-02, 2024-01-03: "
+            'by_day = "map<string, long>" makes it one'
+        ),
+    )
+    assert drift(text, text, settings=MAPS["hint"]).hints == ()
+    assert drift(text, settings=MAPS["off"]).hints == ()
