@@ -153,7 +153,10 @@ def test_empty_keys_are_for_maps_only_and_counted() -> None:
         '{"": 1, "a": [{"": 1}, {"b": {"": 2}}]}', '{"": 5}', table=Struct((Field("m", Map(STRING, LONG)),))
     )
     walker.walk(parse(b'{"m": {"": 1}}'), "file", 3)
-    assert show_record(walker.shape) == "{: long, a: record[1] {: long, b: record {: long}}, m: map<string> long}"
+    assert (
+        show_record(walker.shape)
+        == "{: long, a: record[1] {: long, b: record {: long}}, m: map<string> long}"
+    )
     assert walker.dropped == {'""': 2, 'a.""': 1, 'a.b.""': 1}
 
 

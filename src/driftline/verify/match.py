@@ -159,7 +159,7 @@ class _Check:
 
     def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         """One value of the record, against all columns of its field."""
-        if is_nothing(v):
+        if is_nothing(v, in_map=any(column.value is not None for column, _, _ in held)):
             self.nothing(held, v, at)
             return
         held = [h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2])]
@@ -264,7 +264,7 @@ class _Check:
             held = [(c, c.dim, m.pop(name)) for (c, _), m in zip(maps, rest, strict=True) if name in m]
             if isinstance(v, Pairs) and not held:
                 self.lost([], x, (*at, text))
-            elif key != "" or isinstance(v, Pairs):
+            else:
                 self.value([h for h in held if h[2] is not None], x, (*at, text))
         for (column, _), m in zip(maps, rest, strict=True):
             for key, stored in m.items():

@@ -340,14 +340,17 @@ def has_value(stored: Any) -> bool:
     return any(map(has_value, stored)) if isinstance(stored, list) else stored is not None
 
 
-def is_nothing(v: Any) -> bool:
-    """null, ``[]``, ``{}`` and what holds only those carry no value (2.4); nor does the empty key (2.5)."""
+def is_nothing(v: Any, *, in_map: bool = False) -> bool:
+    """null, ``[]``, ``{}`` and what holds only those carry no value (2.4); nor does the empty key (2.5).
+
+    ``in_map``: a map has it, of whose keys the empty one is one.
+    """
     if v is None:
         return True
     if isinstance(v, list):
-        return all(map(is_nothing, v))
+        return all(is_nothing(x, in_map=in_map) for x in v)
     if isinstance(v, Pairs):
         return not v
     if isinstance(v, dict):
-        return all(is_nothing(x) for k, x in v.items() if k != "")
+        return all(is_nothing(x, in_map=in_map) for k, x in v.items() if in_map or k != "")
     return isinstance(v, Cell) and not v

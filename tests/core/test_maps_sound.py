@@ -1,0 +1,103 @@
+"""Maps by themselves, whatever the data and its batches: nothing is lost, and the columns do not depend on the batching."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.test_convert_sound import plain
+from driftline.convert import Converter
+from driftline.core.contract import contract
+from driftline.core.plan import plan
+from driftline.core.routes import Settings
+from driftline.core.types import Map, Schema, Struct, peel
+from driftline.observe.json_lines import JsonObserver
+from driftline.observe.parse import parse
+from driftline.observe.walk import expect
+from driftline.verify.files import parse as parse_apart
+from driftline.verify.match import Record, differences
+from driftline.verify.values import Reading
+
+AUTO = Settings(contract=contract(maps="auto"))
+# Few keys, so that they meet: words, neutral ones, data that is sure, data, and the empty key.
+KEYS = st.sampled_from(["a", "b", "default", "", "2024-01-01", "7", "8", "x/y"])
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([1.5, "x", "2024-01-01"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.dictionaries(KEYS, inner, max_size=3) | st.lists(inner, max_size=2),
+    max_leaves=6,
+)
+RECORDS = st.dictionaries(st.sampled_from(["m", "n"]), VALUES, min_size=1, max_size=2)
+
+
+def taken(schema: Schema, records: Sequence[dict[str, Any]]) -> Schema:
+    """A batch taken into a table of this schema: each record is held by its row. The schema then."""
+    lines = [json.dumps(record).encode() for record in records]
+    observer = JsonObserver(expect(schema, AUTO), AUTO)
+    observer.feed(lines, "batch", 1)
+    planned = plan(schema, observer.result().shape, AUTO)
+    assert planned.conflicts == ()
+    struct = planned.schema.struct
+    if not struct.fields:  # such records wait in quarantine
+        return schema
+    rows = Converter(struct, planned.route, AUTO).of_json([parse(line) for line in lines])
+    rows.validate(full=True)
+    for row, line in zip(plain(rows, struct), lines, strict=True):
+        found = differences(Record.of(struct), row, parse_apart(line), Reading())
+        assert [d for d in found if not d.unproven] == [], planned.schema
+    return planned.schema
+
+
+def map_paths(struct: Struct, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    """Where a struct has maps, outside of other maps."""
+    found: set[tuple[str, ...]] = set()
+    for column in struct.fields:
+        inner = peel(column.type)[1]
+        if isinstance(inner, Map):
+            found.add((*at, column.name))
+        elif isinstance(inner, Struct):
+            found |= map_paths(inner, (*at, column.name))
+    return found
+
+
+@given(st.lists(st.lists(RECORDS, min_size=1, max_size=3), min_size=1, max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_nothing_is_lost_and_a_map_stays_a_map(batches: list[list[dict[str, Any]]]) -> None:
+    schema = Schema()
+    for records in batches:
+        before, schema = schema, taken(schema, records)
+        assert map_paths(before.struct) <= map_paths(schema.struct)
+        taken(schema, records)  # the same again brings nothing new, and is held as well
+
+
+CONTENT = st.integers(0, 3) | st.fixed_dictionaries({"a": st.booleans()})
+KEYS_OF_DATA = st.sampled_from(["2024-01-01", "2024-01-02", "x/y", "0b9e3a52-2d1c-4a5e-9a67-1f6f3c0d9d11"])
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({"m": st.dictionaries(KEYS_OF_DATA, CONTENT, max_size=3)}),
+        min_size=1,
+        max_size=6,
+    ),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=100, deadline=None)
+def test_columns_are_the_same_in_any_batches(records: list[dict[str, Any]], random: Any) -> None:
+    """Where each key is surely data: in one batch, record by record, in another order. Scalars of one type: of several,
+    a later one may fit a column that an earlier one made, in maps as elsewhere."""
+    whole = taken(Schema(), records)
+    single = Schema()
+    for record in random.sample(records, len(records)):
+        single = taken(single, [record])
+
+    assert types_of(whole) == types_of(single)
+
+
+def types_of(schema: Schema) -> list[str]:
+    """The types of the columns; which of a field's columns has its own name depends on what came first, as ever."""
+    return sorted(str(column.type) for column in schema.struct.fields)
