@@ -63,7 +63,7 @@ def test_a_plan_tells_why_and_how_to_say_no() -> None:
     assert drift(text, settings=MAPS["auto"]).hints == (
         (
             "p.by_day is a map, its keys look like data: 2024-01-01, 2024-01-02, 2024-01-03; "
-            'the setting "maps.p.by_day" = "off" keeps a struct'
+            'maps.p.by_day = "off" keeps a struct'
         ),
     )
     assert drift(text, text, settings=MAPS["auto"]).hints == ()

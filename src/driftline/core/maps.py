@@ -16,6 +16,7 @@ _ODD = re.compile(r"[^\w$-]", re.ASCII)  # characters that names of fields seldo
 ALIKE, MANY = 20, 100  # keys: of M2, of M3
 _TIMES = 10  # so many times more columns than a map's
 _CODES, _FEW, _ODD_KEYS = 5, 5, 5
+_SHOWN = 32  # characters of a key in a report
 
 Kind = tuple[str, int]
 
@@ -39,7 +40,11 @@ class Verdict:
     keys: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
-        return f"{self.why}: {', '.join(self.keys)}"
+        return f"{self.why}: {', '.join(map(_short, self.keys))}"
+
+
+def _short(key: str) -> str:
+    return key if len(key) <= _SHOWN else key[: _SHOWN - 1] + "…"
 
 
 def entries_of(records: Iterable[RecordShape]) -> dict[str, Entry]:

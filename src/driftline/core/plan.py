@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, apply
 from driftline.core.cycles import no_search
+from driftline.core.map_hints import notes_of_maps
 from driftline.core.planner import Planner
 from driftline.core.routes import Plan, Settings
 from driftline.core.shape import Facet, Place, RecordShape
@@ -50,7 +51,7 @@ def _planned(planner: Planner, shape: RecordShape) -> Plan:
         record.route,
         tuple(planner.converted),
         tuple(sorted(planner.untyped)),
-        tuple(planner.hints),
+        (*notes_of_maps(planner.new_maps), *planner.hints),
         tuple(planner.conflicts),
     )
 

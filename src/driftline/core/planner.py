@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from driftline.core.changes import AddColumn, Change, Reason, RewriteColumn, WidenColumn
 from driftline.core.contract import Contract
 from driftline.core.map_hints import map_type
-from driftline.core.maps import as_map, entries_of
+from driftline.core.maps import Verdict, as_map, entries_of
 from driftline.core.naming import is_metadata, marked_key
 from driftline.core.nulls import Nulls
 from driftline.core.objects import closed_route, objects_of
@@ -66,6 +66,7 @@ class Planner:
     converted: list[Conversion] = field(default_factory=list)
     untyped: set[Path] = field(default_factory=set)
     hints: list[str] = field(default_factory=list)
+    new_maps: dict[Path, Verdict] = field(default_factory=dict)
     conflicts: list[Conflict] = field(default_factory=list)
     last: dict[Path, Facet] = field(default_factory=dict)
 
@@ -161,9 +162,7 @@ class Planner:
         slot = Slot(types, settled(objects.shape, columns, policy), contract, policy)
         slot.verdict, slot.closed = objects.verdict, objects.closed
         if objects.verdict is not None:
-            self.hints.append(
-                f'{dotted(keys)} is a map, {objects.verdict}; the setting "maps.{dotted(keys)}" = "off" keeps a struct'
-            )
+            self.new_maps[keys] = objects.verdict
         decision = self.decide(slot, columns, paths, keys)
         have = [*columns, *(n.facet for n in decision.new)]
         for refusal in decision.refused:

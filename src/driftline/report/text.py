@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LISTED = 12  # of what is plain, as many are named; the rest is counted
 SAMPLE = 48  # characters of a sample
+HINTS, HINT = 10, 300  # that are printed; characters of one
 
 
 def batch(
@@ -59,10 +60,12 @@ def batch(
         yield _item("excluded", f"{clean(name)}, which {_count(count, 'record')} had")
     yield from _set_aside(result, near)
     told = set() if told is None else told
-    for hint in result.hints:
-        if hint not in told:
-            yield _item("hint", clean(hint), style="cyan")
-    told.update(result.hints)
+    hints = [hint for hint in result.hints if hint not in told]
+    for hint in hints[:HINTS]:
+        yield _item("hint", sample(hint, HINT), style="cyan")
+    if len(hints) > HINTS:
+        yield _item("hint", f"and {len(hints) - HINTS} more: --json has them", style="cyan")
+    told.update(hints)
 
 
 def schema(name: str, of: Schema, mark: str = MARK) -> Tree:
@@ -129,10 +132,10 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def sample(text: str) -> str:
-    """A value from the data, cut where it is long."""
+def sample(text: str, most: int = SAMPLE) -> str:
+    """A value from the data, cut where it is longer than ``most`` characters."""
     text = clean(text)
-    return text if len(text) <= SAMPLE else text[: SAMPLE - 1] + "…"
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def short(type_: Type) -> str:
