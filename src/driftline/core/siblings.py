@@ -147,6 +147,11 @@ class Settling:
         if len(maps) == len(inner) and len({m.key for m in maps}) == 1:
             value = self.of([m.value for m in maps], (*below, "value"), (*keys, "value"))
             return One(dim, key=maps[0].key, value=value)
+        if maps and len(maps) + len(structs) == len(inner) and {m.key for m in maps} == {STRING}:
+            # A struct whose keys turned out to be data, and the map that takes them since.
+            values = [f.type for struct in structs for f in struct.fields if not is_metadata(f.doc)]
+            value = self.of([*(m.value for m in maps), *values], (*below, "value"), (*keys, "value"))
+            return One(dim, key=STRING, value=value)
         plain = [t for t in inner if isinstance(t, Primitive)]
         if len(plain) == len(inner):
             return One(dim, base=_widest(plain), unit=unit_at(self.contract, keys))

@@ -10,7 +10,7 @@ from driftline.core.naming import MARK
 from driftline.core.siblings import One, Settling, families, most_exact
 from driftline.core.types import STRING, Field, Map, Primitive, Struct, Type, peel
 from driftline.route.exactly import exactly, nearly
-from driftline.route.sql import bind, each, first_of, name, null, variable
+from driftline.route.sql import bind, each, first_of, literal, name, null, variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class Fold:
         if dim:
             return each(x, lambda e: self._lists(inner, e, dim - 1, to))
         match inner:
+            case Struct() if to.value is not None:
+                return self._as_map(inner, x, to.value)
             case Struct():
                 assert to.fields is not None
                 made = self.struct([(inner, f"{x}.")], to)
@@ -79,6 +81,15 @@ class Fold:
                 return convert(x, inner, to.base, to.unit)
         raise AssertionError(inner)
 
+    def _as_map(self, struct: Struct, x: str, value: One) -> str:
+        """A struct as a map of the keys that have a value."""
+        entries = [
+            f"{literal(family.key)}, {self.field([(c, f'{x}.{name(c.name)}') for c in family.columns], value)}"
+            for family in families([struct], self.mark)
+        ]
+        k, v = variable("k"), variable("v")
+        return f"if({x} is null, null, map_filter(map({', '.join(entries)}), ({k}, {v}) -> {v} is not null))"
+
     def _text(self, type_: Type, x: str) -> str:
         """A value beside others that have no type in common with it: text, JSON where it is nested."""
         if isinstance(type_, Primitive):
@@ -90,7 +101,7 @@ class Fold:
 def _same_kind(inner: Type, to: One) -> bool:
     match inner:
         case Struct():
-            return to.fields is not None
+            return to.fields is not None or (to.value is not None and to.key == STRING)
         case Map(key):
             return to.value is not None and to.key == key
         case _:

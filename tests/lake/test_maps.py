@@ -1,0 +1,96 @@
+"""Objects whose keys are data, in tables of both formats: what is made of them, and what everything else then sees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.core.types import Map, leaves, peel
+from driftline.lake import Lake, Table
+from lake.proof import proven
+
+TELEMETRY = Path(__file__).parents[2] / ".." / "shared" / "data" / "telemetry.jsonl"
+
+
+def put(table: Table, file: Path, *records: Any, **settings: str) -> tuple[str, ...]:
+    """Takes records as one batch; the hints of its report."""
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return table.ingest(file, settings=settings).hints
+
+
+def types(table: Table) -> dict[str, str]:
+    return {column.name: str(column.type) for column in table.state().schema.struct.fields}
+
+
+def test_random_keys_leave_one_column(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = either.table(table_name), tmp_path / "in.jsonl"
+    for batch in range(2):
+        ids = [f"{batch}b9e3a52-2d1c-4a5e-9a67-{n:012x}" for n in range(50)]
+        hints = put(table, file, *({"id": {key: {"n": n}}} for n, key in enumerate(ids)))
+        assert len(hints) == (1 if batch == 0 else 0)
+        proven(table, file)
+
+    assert types(table) == {"id": "map<string, struct<n: long>>"}
+    assert table.state().properties["driftline.maps"] == "auto"
+    assert len(table.history().entries) == 1
+
+
+def test_a_table_made_before_stays_on_hints_until_it_is_told(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    put(table, file, {"id": 1}, maps="")
+    days = [f"2026-01-0{n}" for n in range(1, 6)]
+
+    hints = put(table, file, {"by_day": dict.fromkeys(days, 1)})
+    assert hints == (
+        "by_day could be a map, its keys look like data: 2026-01-01, 2026-01-02, 2026-01-03: "
+        'by_day = "map<string, long>" makes it one',
+    )
+    assert types(table)["by_day"].startswith("struct")
+
+    put(table, file, {"by_day": {"2026-01-06": 2}}, maps="auto")
+    assert types(table)["by_day_map_long"] == "map<string, long>"
+
+
+def test_a_struct_that_turns_out_to_be_a_map(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table, first, second = either.table(table_name), tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    put(table, first, {"id": 1, "m": {"7": 1}})
+    put(table, second, {"id": 2, "m": {"7": 2, "8": 3}}, {"id": 3, "m": {"9": "x"}})
+
+    assert types(table)["m"] == "struct<7: long>"
+    rows = [row.asDict(recursive=True) for row in table.read().orderBy("id").collect()]
+    assert [row["m"] for row in rows] == [{"7": 1}, {"7": 2}, None]
+    assert [row["m_map_string"] for row in rows] == [None, {"7": "2", "8": "3"}, {"9": "x"}]
+    verdict = table.verify([str(first), str(second)], "json", exactly=True)
+    assert verdict.ok, verdict.to_dict()
+
+
+def test_a_view_shows_one_map(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    put(table, file, {"id": 1, "m": {"7": {"a": 1}}})
+    put(table, file, {"id": 2, "m": {"8": {"a": 2, "b": "x"}, "9": {"b": "y"}}})
+    table.view()
+
+    rows = lake.sql(f"select m from lake.{table_name}_settled order by id").collect()
+    assert [row.asDict(recursive=True)["m"] for row in rows] == [
+        {"7": {"a": 1, "b": None}},
+        {"8": {"a": 2, "b": "x"}, "9": {"a": None, "b": "y"}},
+    ]
+
+
+@pytest.mark.parametrize("batches", [1, 10])
+def test_telemetry_goes_in_whole(either: Lake, table_name: str, tmp_path: Path, batches: int) -> None:
+    table = either.table(table_name)
+    lines = TELEMETRY.read_text().splitlines(keepends=True)
+    size = -(-len(lines) // batches)
+    for start in range(0, len(lines), size):
+        part = tmp_path / f"{start}.jsonl"
+        part.write_text("".join(lines[start : start + size]))
+        assert table.ingest(part).rows_quarantined == 0
+
+    struct = table.state().schema.struct
+    assert leaves(struct) < 2_500
+    assert sum(isinstance(peel(f.type)[1], Map) for _, f in table.state().schema.walk()) > 50
+    proven(table, TELEMETRY)
