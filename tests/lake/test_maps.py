@@ -12,7 +12,7 @@ from driftline.core.types import Map, leaves, peel
 from driftline.lake import Lake, Table
 from lake.proof import proven
 
-TELEMETRY = Path(__file__).parents[2] / ".." / "shared" / "data" / "telemetry.jsonl"
+TELEMETRY = Path(__file__).parents[3] / "shared" / "data" / "telemetry.jsonl"
 
 
 def put(table: Table, file: Path, *records: Any, **settings: str) -> tuple[str, ...]:
@@ -38,16 +38,17 @@ def test_random_keys_leave_one_column(either: Lake, table_name: str, tmp_path: P
     assert len(table.history().entries) == 1
 
 
-def test_a_table_made_before_stays_on_hints_until_it_is_told(lake: Lake, table_name: str, tmp_path: Path) -> None:
+def test_a_table_made_before_stays_on_hints_until_it_is_told(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
     table, file = lake.table(table_name), tmp_path / "in.jsonl"
     put(table, file, {"id": 1}, maps="")
     days = [f"2026-01-0{n}" for n in range(1, 6)]
 
     hints = put(table, file, {"by_day": dict.fromkeys(days, 1)})
-    assert hints == (
-        "by_day could be a map, its keys look like data: 2026-01-01, 2026-01-02, 2026-01-03: "
-        'by_day = "map<string, long>" makes it one',
-    )
+    (hint,) = hints
+    assert hint.startswith("by_day could be a map, its keys look like data: 2026-01-01, ")
+    assert hint.endswith(': by_day = "map<string, long>" makes it one')
     assert types(table)["by_day"].startswith("struct")
 
     put(table, file, {"by_day": {"2026-01-06": 2}}, maps="auto")
@@ -61,7 +62,7 @@ def test_a_struct_that_turns_out_to_be_a_map(either: Lake, table_name: str, tmp_
 
     assert types(table)["m"] == "struct<7: long>"
     rows = [row.asDict(recursive=True) for row in table.read().orderBy("id").collect()]
-    assert [row["m"] for row in rows] == [{"7": 1}, {"7": 2}, None]
+    assert [row["m"] for row in rows] == [{"7": 1}, {"7": 2}, {"7": None}]
     assert [row["m_map_string"] for row in rows] == [None, {"7": "2", "8": "3"}, {"9": "x"}]
     verdict = table.verify([str(first), str(second)], "json", exactly=True)
     assert verdict.ok, verdict.to_dict()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from driftline.convert.json_values import TEXT
 from driftline.core.contract import Contract
 from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute
-from driftline.core.shape import RECORD, Base, Facet, FieldShape, RecordShape, Seen
+from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.types import (
     BOOLEAN,
     DOUBLE,
@@ -60,7 +60,7 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
 
 def _first(seen: dict[Facet, Seen], routes: Sequence[FieldRoute]) -> Facet | None:
     """The facet that came first, if the parser takes no value of another one for it."""
-    if not seen:
+    if not seen or any(isinstance(f.base, MapOf) for f in seen):  # the parser has no maps
         return None
     first = min(seen, key=lambda f: (seen[f].place, str(f)))
     if seen[first].ragged:
