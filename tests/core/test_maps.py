@@ -7,7 +7,12 @@ import pytest
 from core.shapes import batch, drift
 from driftline.core.contract import contract
 from driftline.core.maps import as_map, entries_of
+from driftline.core.plan import plan
 from driftline.core.routes import Settings
+from driftline.core.types import Schema
+from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import merge_observations
+from driftline.observe.walk import expect
 
 MAPS = {maps: Settings(contract=contract(maps=maps)) for maps in ("auto", "hint", "off")}
 WORDS = [f"{a}{b}{c}" for a in "abcde" for b in "vwxyz" for c in "klmno"]
@@ -67,6 +72,26 @@ def test_a_plan_tells_why_and_how_to_say_no() -> None:
         ),
     )
     assert drift(text, text, settings=MAPS["auto"]).hints == ()
+
+
+def test_of_very_many_keys_a_shape_keeps_none() -> None:
+    lines = [b'{"id": {"%032x": {"n": %d, "s": "x"}}}' % (n, n) for n in range(5_000)]
+    settings = MAPS["auto"]
+    observer = JsonObserver(expect(Schema(), settings), settings)
+    observer.feed(lines[:4_000], "f", 1)
+    observer.feed(lines[4_000:], "f", 4_001)
+    shape = observer.result().shape
+    (facet,) = shape.fields["id"].facets.values()
+    assert facet.record is None
+    planned = plan(Schema(), shape, settings)
+    assert [str(f.type) for f in planned.schema.struct.fields] == ["map<string, struct<n: long, s: string>>"]
+    assert planned.hints == ('id is a map, its many keys are data; maps.id = "off" keeps a struct',)
+
+    # Another task has met a few, as they are.
+    few = JsonObserver(expect(Schema(), settings), settings)
+    few.feed([b'{"id": {"x": {"n": 1.5}}}'], "e", 1)
+    both = plan(Schema(), merge_observations([few.result(), observer.result()]).shape, settings)
+    assert [f.name for f in both.schema.struct.fields] == ["id"]
 
 
 def test_a_table_made_before_is_told_the_hint() -> None:

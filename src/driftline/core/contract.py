@@ -48,6 +48,12 @@ class Contract:
         return replace(self, maps="off", fields=below)
 
     @property
+    def folds(self) -> bool:
+        """Whether nothing that was said of any path here or below keeps an object from being a map."""
+        plain = self.maps == "auto" and self.policy == "preserve" and self.hint is None and not self.excluded
+        return plain and all(below.folds for below in self.fields.values())
+
+    @property
     def declares_fields(self) -> bool:
         """Whether a hint names a field of the records here."""
         return any(

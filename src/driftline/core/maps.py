@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from driftline.core.data_keys import Look, look
-from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, RecordShape
+from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, Place, RecordShape
 from driftline.core.types import BOOLEAN, DOUBLE, FLOAT, INT, LONG, Field, Map, Primitive, Struct, peel
 
 _NUMBERS = (INT, LONG, FLOAT, DOUBLE, NUMBER_TEXT)
@@ -40,7 +40,7 @@ class Verdict:
     keys: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
-        return f"{self.why}: {', '.join(map(_short, self.keys))}"
+        return f"{self.why}: {', '.join(map(_short, self.keys))}" if self.keys else self.why
 
 
 def _short(key: str) -> str:
@@ -63,6 +63,14 @@ def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, En
         key = key_of[column.name]
         found[key] = found.get(key, Entry()) | _of_column(column)
     return found
+
+
+def values_of(record: RecordShape, place: Place) -> FieldShape:
+    """The shape of the values of all keys together; ``place``: of the first object."""
+    value = FieldShape(place)
+    for shape in record.fields.values():
+        value = value.merge(shape)
+    return replace(value, missing=False, absent=False)
 
 
 def as_map(entries: Mapping[str, Entry]) -> Verdict | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from driftline.core.contract import Contract
-from driftline.core.maps import Entry, Verdict, as_map, entries_of, entries_of_struct
+from driftline.core.maps import Entry, Verdict, as_map, entries_of, entries_of_struct, values_of
 from driftline.core.naming import is_metadata, marked_key
 from driftline.core.policies import preserve
 from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute, facet_of
@@ -37,16 +37,22 @@ def objects_of(
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     structs = [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
     has_map = any(facet_of(type_).base == MAP for type_ in types)
+    folded = any(facet.base == MAP and not seen.typed for facet, seen in shape.facets.items())
+    if has_map:
+        verdict = None
+    elif folded:
+        verdict = Verdict("its many keys are data")
+    else:
+        verdict = _verdict(records.values(), structs, contract, policy, mark)
     if not records:
-        return Objects(shape, closed=has_map and bool(structs))
-    verdict = None if has_map else _verdict(records.values(), structs, contract, policy, mark)
+        return Objects(shape, verdict, closed=has_map and bool(structs))
     if not has_map and verdict is None:
         return Objects(shape)
     out = replace(shape, facets={f: s for f, s in shape.facets.items() if f not in records})
     unit = contract.epoch_unit or "ms"
     for facet, seen in records.items():
         assert seen.record is not None
-        out.add(Facet(facet.dim, MAP), replace(seen, record=None, value=_values(seen.record, seen)))
+        out.add(Facet(facet.dim, MAP), replace(seen, record=None, value=values_of(seen.record, seen.place)))
         if any(facet_of(type_).base == RECORD and facet_of(type_).dim >= facet.dim for type_ in types):
             known = _together(structs)
             out.add(facet, replace(seen, record=_within(seen.record, known, mark, unit)))
@@ -89,14 +95,6 @@ def _verdict(
         for key, entry in known.items():
             entries[key] = entries.get(key, Entry()) | entry
     return as_map(entries)
-
-
-def _values(record: RecordShape, seen: Seen) -> FieldShape:
-    """The shape of the values of all keys together."""
-    value = FieldShape(seen.place)
-    for shape in record.fields.values():
-        value = value.merge(shape)
-    return value
 
 
 def _together(structs: Sequence[Struct]) -> Struct:

@@ -192,8 +192,8 @@ class _Builder:
         for base, s in facets.items():
             if base == RECORD and s.record is not None:
                 parts.append(self.record(s.record, known))
-            elif isinstance(base, MapOf) and s.value is not None and known.value is not None:
-                parts.append(dict[str, _or_null(self.field(s.value, known.value))])  # type: ignore[misc]
+            elif isinstance(base, MapOf) and s.value is not None:
+                parts.append(dict[str, _or_null(self.field(s.value, known.value or UNKNOWN))])  # type: ignore[misc]
         if seen.empty_record and not facets.keys() & {RECORD, _MAP}:
             parts.append(_EMPTY)
         return parts, pattern

@@ -51,6 +51,7 @@ class JsonObserver:
         """``judge``: records that it does not accept are not observed, but counted as malformed. ``usual``: the part of
         a shape that the decoder takes; what has more is looked at."""
         self._known, self._dates = known, settings.dates
+        self._folds = settings.contract.folds
         self._usual = usual
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
         self._court = None if judge is None else Court(judge, known, settings.dates)
@@ -60,7 +61,7 @@ class JsonObserver:
     def _begin(self) -> None:
         # What the table has, costs no look; but each record before the judge is looked at.
         known = steady(self._known) if self._court is None else None
-        self._walker = Walker(self._known, self._dates, known)
+        self._walker = Walker(self._known, self._dates, known, folds=self._folds)
         self._fast = _Adaptive(self._walker, exact=False, cost=0.0, part=self._usual)
         self._exact = _Adaptive(self._walker, exact=True, cost=0.01)
         self._lines = self._blank = self._malformed = 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from driftline.core.contract import Contract
 from driftline.core.cycles import no_search
+from driftline.core.maps import as_map, entries_of, values_of
 from driftline.core.naming import is_metadata, marked_key
 from driftline.core.routes import Settings
 from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
@@ -68,6 +69,7 @@ class Expect:
 
 
 UNKNOWN = Expect()
+MANY_KEYS = 1_000  # of one object, that are kept apart before it is asked whether they are data
 
 
 @no_search()
@@ -141,8 +143,13 @@ class Walker:
     ``{}`` where objects are. So a shape depends on the order of records, but never on how they were read.
     """
 
-    def __init__(self, known: Expect, dates: str, shape: RecordShape | None = None) -> None:
+    def __init__(
+        self, known: Expect, dates: str, shape: RecordShape | None = None, *, folds: bool = False
+    ) -> None:
+        """``folds``: an object of many keys that are data is known by the values of all its keys together."""
         self.known, self.dates = known, dates
+        self._folds = folds
+        self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
         self.shape = RecordShape() if shape is None else shape
         self.root = FieldShape(Place(), {Facet(0, RECORD): Seen(Place(), record=self.shape)})
         self.dropped: Counter[str] = Counter()
@@ -241,7 +248,7 @@ class Walker:
         digits = 0
         base: Base
         if isinstance(leaf, dict):
-            base = RECORD if known.value is None else _MAP
+            base = RECORD if known.value is None and Facet(dim, _MAP) not in seen.facets else _MAP
         elif isinstance(leaf, bool):
             base = BOOLEAN
         elif isinstance(leaf, str) and not isinstance(leaf, Number):
@@ -262,6 +269,22 @@ class Walker:
             mine.far, mine.ragged = mine.far or beyond, mine.ragged or ragged
         if isinstance(leaf, dict):
             self._object(leaf, mine, known, position)
+            if self._folds and mine.record is not None and not known.fields:
+                self._fold(mine, mine.record, dim, seen)
+
+    def _fold(self, mine: Seen, record: RecordShape, dim: int, seen: FieldShape) -> None:
+        """Forgets the keys of an object that has many, and is a map: memory follows the schema, not the keys."""
+        if len(record.fields) < self._next_look.get(id(mine), MANY_KEYS):
+            return
+        if as_map(entries_of([record])) is None:
+            self._next_look[id(mine)] = 2 * len(record.fields)
+            return
+        self._learn()
+        del seen.facets[Facet(dim, RECORD)]
+        value = values_of(record, mine.place)
+        seen.add(Facet(dim, _MAP), replace(mine, record=None, value=value))
+        self._quick.clear()  # by identity: of shapes that are gone, too
+        self._next_look.clear()
 
     def _facet(self, facet: Facet, value: object, seen: FieldShape, position: int) -> Seen:
         mine = seen.facets.get(facet)
@@ -281,7 +304,7 @@ class Walker:
         return STRING if Facet(dim, STRING) in seen.facets else base
 
     def _object(self, leaf: dict[str, object], mine: Seen, known: Expect, position: int) -> None:
-        if known.value is None:
+        if known.value is None and mine.value is None:
             if mine.record is None:
                 mine.record = RecordShape()
             self._record(leaf, mine.record, known)
@@ -290,7 +313,7 @@ class Walker:
             mine.value = FieldShape(mine.place)
         for value in leaf.values():
             if value is not None:
-                self._value(value, mine.value, known.value, position)
+                self._value(value, mine.value, known.value or UNKNOWN, position)
 
 
 class _Parts:
