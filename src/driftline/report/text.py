@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 LISTED = 12  # of what is plain, as many are named; the rest is counted
 SAMPLE = 48  # characters of a sample
-HINTS, HINT = 10, 300  # that are printed; characters of one
+LISTED_CHANGES = 12  # that are printed, each with its cause
+HINTS, HINT = 10, 500  # that are printed; characters of one
 
 
 def batch(
@@ -47,13 +48,17 @@ def batch(
     if added := [c for c in result.changes if _plain(c)]:
         yield from _new_columns(added)
     conflicts = [c for c in result.changes if not _plain(c)]
-    for change in conflicts:
+    for change in conflicts[:LISTED_CHANGES]:
         yield from _conflict(change, result.changes, near)
-    for c in result.converted:
-        what = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
-        yield _item("converted", what, _seen(c.sample, c.place, near))
+    yield from _more(conflicts, "changes of columns: `driftline history` tells of all")
+    for c in result.converted[:LISTED_CHANGES]:
+        types = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
+        yield _item("converted", types, _seen(c.sample, c.place, near))
+    yield from _more(result.converted, "conversions: --json has them")
     if result.untyped:
-        yield _item("no type yet", ", ".join(map(clean, result.untyped)), "only null, [] or {} so far")
+        paths = list(map(clean, result.untyped[:LISTED]))
+        paths += [f"and {len(result.untyped) - LISTED} more"] * (len(result.untyped) > LISTED)
+        yield _item("no type yet", ", ".join(paths), "only null, [] or {} so far")
     for name, count in result.dropped_names.items():
         yield _item("dropped", f'{count} values of the name "" in {clean(name) or "the record"}')
     for name, count in result.excluded.items():
@@ -188,6 +193,12 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
 
 
+def _more(items: Sequence[object], of: str) -> Iterator[RenderableType]:
+    """What is said of those that are not listed."""
+    if len(items) > LISTED_CHANGES:
+        yield Text(f"  and {len(items) - LISTED_CHANGES} more {of}", "yellow")
+
+
 def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
     """New columns in one item; what comes inside a new struct is named by its struct."""
     top = [c for c in added if not (isinstance(c, AddColumn) and c.within)]
@@ -257,7 +268,8 @@ class Hanging:
 
 def _plain(change: Change) -> bool:
     """A new column of the field's own name: nothing to look at twice."""
-    return isinstance(change, AddColumn) and change.reason.rule == "first-sight" and change.column.doc is None
+    plain = isinstance(change, AddColumn) and change.column.doc is None
+    return plain and change.reason.rule in ("first-sight", "map")  # a hint tells of maps
 
 
 def _seen(value: str, place: Place | str | None, near: Path) -> str:
