@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from driftline.core.types import Map, leaves, peel
 from driftline.lake import Lake, Table
 from lake.proof import proven
@@ -81,9 +79,49 @@ def test_a_view_shows_one_map(lake: Lake, table_name: str, tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize("batches", [1, 10])
-def test_telemetry_goes_in_whole(either: Lake, table_name: str, tmp_path: Path, batches: int) -> None:
-    table = either.table(table_name)
+def test_a_struct_is_folded_into_the_map_beside_it(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table, first, second = either.table(table_name), tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    put(table, first, {"id": 1, "m": {"7": 1}})
+    put(table, second, {"id": 2, "m": {"7": 2, "8": 3}}, {"id": 3, "m": {"9": "x"}}, {"id": 4})
+
+    looked = table.resolve("m", "map<string, string>", dry_run=True)
+    assert (looked.values, looked.rest) == (3, 0)
+    table.resolve("m", "map<string, string>")
+
+    assert types(table) == {"id": "long", "m": "map<string, string>"}
+    rows = [row.asDict() for row in table.read().orderBy("id").collect()]
+    assert [row["m"] for row in rows] == [{"7": "1"}, {"7": "2", "8": "3"}, {"9": "x"}, None]
+    assert table.verify([str(first), str(second)], "json", exactly=True).ok
+
+    table.undo()
+    assert set(types(table)) == {"id", "m", "m_map_long", "m_map_string"}
+
+
+def test_what_does_not_convert_stays_in_the_struct(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    put(table, file, {"id": 1, "m": {"7": "x", "name": 1}})
+
+    resolved = table.resolve("m", "map<string, long>")
+    assert (resolved.values, resolved.rest) == (1, 1)
+    row = table.read().first()
+    assert row is not None
+    assert row.asDict(recursive=True) == {
+        "id": 1,
+        "m": {"name": 1},
+        "m_record": {"7": "x", "name": 1},
+    }
+
+
+def test_telemetry_goes_in_whole(either: Lake, table_name: str, tmp_path: Path) -> None:
+    telemetry_in(either.table(table_name), tmp_path, batches=1)
+
+
+def test_telemetry_goes_in_whole_in_ten_batches(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """Over one format: what batches do to columns is planned without one."""
+    telemetry_in(lake.table(table_name), tmp_path, batches=10)
+
+
+def telemetry_in(table: Table, tmp_path: Path, batches: int) -> None:
     lines = TELEMETRY.read_text().splitlines(keepends=True)
     size = -(-len(lines) // batches)
     for start in range(0, len(lines), size):

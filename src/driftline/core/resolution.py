@@ -10,6 +10,7 @@ from driftline.core.naming import MARK, Names, caseless, mark, marked_key, safe,
 from driftline.core.routes import Settings
 from driftline.core.siblings import Family, One, families, spelled, unit_at
 from driftline.core.types import (
+    STRING,
     Field,
     Map,
     Path,
@@ -161,6 +162,9 @@ def _folds(type_: Type, to: One) -> bool:
     if isinstance(inner, Map):
         plain = isinstance(inner.value, Primitive)
         return to.value is not None and dim == 0 and inner.key == to.key and plain
+    if isinstance(inner, Struct):  # whose keys are data
+        plain = all(isinstance(f.type, Primitive) for f in inner.fields)
+        return to.value is not None and dim == 0 and to.key == STRING and plain
     return isinstance(inner, Primitive) and to.base is not None and dim <= to.dim
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from driftline.core.resolution import TEMPORARY, Resolution, Site
-from driftline.core.siblings import spelled
+from driftline.core.siblings import families, spelled
 from driftline.core.types import LONG, STRING, Field, List, Map, Path, Primitive, Struct, Type, peel
 from driftline.route.convert import convert
 from driftline.route.fold import Fold
-from driftline.route.sql import bind, name, variable
+from driftline.route.sql import bind, literal, name, variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,13 @@ class Folding:
         to = self.resolution.one
         if spelled(type_) == spelled(to.type):
             return "false"
+        if to.value is not None and isinstance(type_, Struct):
+            lost = (
+                f"({x}.{name(column.name)} is not null and {one}[{literal(family.key)}] is null)"
+                for family in families([type_], self.fold.mark)
+                for column in family.columns
+            )
+            return f"coalesce({' or '.join(lost)}, false)"
         if to.value is not None:
             k = variable("k")
             return (
