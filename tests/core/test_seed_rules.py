@@ -311,7 +311,7 @@ ROUTING = [
      {"a": "record", "a_array_record": "record[1]", "a_array2_record": "record | record[1]"}),
     ("numbers and bytes", "a: binary, a_long@a: long", "a: fixed[4] | boolean",
      {"a": "fixed[4]", "a_long": "boolean"}),
-    ("a variant takes everything", "a: variant", "a: long | {x: long} | map<string, long>",
+    ("a variant takes everything", "a: variant", "a: long | {x: long} | map<string, long>!typed",
      {"a": "long | map<string> | record"}),
 ]  # fmt: skip
 

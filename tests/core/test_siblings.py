@@ -25,7 +25,9 @@ AS_ONE = [
     ("m: map<string, {x: long, x_string@x: string}>", "m: map<string, {x: string}>", ["m.value.x"]),
     # What is nested in one of them and what is not: text.
     ("a: {x: long}, a_string@a: string", "a: string", ["a"]),
-    ("a: {x: long}[1], a_map_long@a: map<string, long>", "a: string", ["a"]),
+    # A struct whose keys are data, and the map beside it.
+    ("a: {x: long}, a_map_double@a: map<string, double>", "a: map<string, double>", ["a"]),
+    ("a: {x: long}[1], a_map_long@a: map<string, long>", "a: map<string, long>[1]", ["a"]),
     # One or many: the largest dimension, with the fields of all.
     ("a: {x: long}, a_array_record@a: {x: long, y: date}[1]", "a: {x: long, y: date}[1]", ["a"]),
     ("a: {x: long}, a_array_record@a: {x: string}[1]", "a: {x: string}[1]", ["a", "a.x"]),

@@ -182,7 +182,7 @@ def _maps(
     for key, below in by_key.items():
         first = next(iter(below.values()))
         columns = tuple(route.columns[0] for route in below.values())
-        together = FieldRoute(first.key, first.shape, columns)
+        together = replace(first, columns=columns)
         found = values.maps(together, key)
         if found is None:
             continue

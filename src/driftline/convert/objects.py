@@ -112,11 +112,13 @@ class JsonValues:
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
         if key != STRING:
             return None
-        objects = [self._apart.leaves[n] for n in self._objects]
+        objects: list[Mapping[str, object]] = [self._apart.leaves[n] for n in self._objects]  # type: ignore[misc]
+        if route.left_out:
+            objects = [{k: v for k, v in o.items() if k not in route.left_out} for o in objects]
         offsets = np.zeros(len(objects) + 1, np.int32)
-        np.cumsum([len(o) for o in objects], out=offsets[1:])  # type: ignore[arg-type]
-        keys = pa.array([key for o in objects for key in o], pa.string())  # type: ignore[attr-defined]
-        values = [value for o in objects for value in o.values()]  # type: ignore[attr-defined]
+        np.cumsum([len(o) for o in objects], out=offsets[1:])
+        keys = pa.array([key for o in objects for key in o], pa.string())
+        values = [value for o in objects for value in o.values()]
         return Maps(pa.array(offsets), keys, JsonValues(values, route, self._dates), self._objects)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:

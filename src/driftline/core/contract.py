@@ -54,6 +54,11 @@ class Contract:
         return plain and all(below.folds for below in self.fields.values())
 
     @property
+    def excluded_keys(self) -> frozenset[str]:
+        """The keys of the records here that are left out."""
+        return frozenset(key for key, below in self.fields.items() if below.excluded)
+
+    @property
     def declares_fields(self) -> bool:
         """Whether a hint names a field of the records here."""
         return any(

@@ -289,7 +289,11 @@ class Planner:
                 for type_, path, new in (columns[i] for i in at)
             ]
             filled = self.fill(below, inner, (*keys, "value"))
-            values |= {i: FieldRoute("value", below.shape, (way,)) for i, way in zip(at, filled, strict=True)}
+            left_out = slot.contract.inside(max(facets[i].dim for i in at)).excluded_keys
+            values |= {
+                i: FieldRoute("value", below.shape, (way,), left_out=left_out)
+                for i, way in zip(at, filled, strict=True)
+            }
         out = []
         for i, (type_, path, new) in enumerate(columns):
             facet = facets[i]

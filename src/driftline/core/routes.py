@@ -53,12 +53,14 @@ class FieldRoute:
     """A field of the data, what was seen of it, and the columns it goes to.
 
     ``elsewhere``: a map beside the struct that the field is in holds all its values, those too that no column here takes.
+    ``left_out``: of the values of a map, the keys that are excluded.
     """
 
     key: str
     shape: FieldShape
     columns: tuple[ColumnRoute, ...]
     elsewhere: bool = False
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
