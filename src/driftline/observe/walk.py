@@ -32,6 +32,7 @@ from driftline.core.types import (
 from driftline.observe.dates import DATELIKE, declared_string_base, far, fraction, string_base
 from driftline.observe.numbers import EXACT, base_of, declared_base
 from driftline.observe.parse import Number
+from driftline.observe.parts import Parts
 from driftline.observe.sample import sample
 
 _MAP = MapOf(STRING)
@@ -217,7 +218,7 @@ class Walker:
         if type(value) is not list and value != {}:
             self._leaf(value, 0, False, value, seen, known, position)
             return
-        parts = _Parts()
+        parts = Parts()
         parts.add(value, 0, bool(known.required_keys))
         dim, ragged = parts.dimension(), len(parts.leaves) > 1
         for leaves in parts.leaves.values():
@@ -314,30 +315,3 @@ class Walker:
         for value in leaf.values():
             if value is not None:
                 self._value(value, mine.value, known.value or UNKNOWN, position)
-
-
-class _Parts:
-    """A value taken apart: its leaves by depth, the deepest list without any, the depths of ``{}``."""
-
-    def __init__(self) -> None:
-        self.leaves: dict[int, list[object]] = {}
-        self.empty_list = 0
-        self.empty_records: set[int] = set()
-
-    def dimension(self) -> int:
-        """The depth of the deepest leaf; ``{}`` decides only where there is no other."""
-        valued = [depth for depth, leaves in self.leaves.items() if any(leaf != {} for leaf in leaves)]
-        return max(valued or self.leaves, default=0)
-
-    def add(self, value: object, depth: int, whole: bool) -> None:
-        """``whole``: ``{}`` is an object like others, as it lacks what is required."""
-        if type(value) is not list:
-            if value == {} and not whole:
-                self.empty_records.add(depth)
-            elif value is not None:
-                self.leaves.setdefault(depth, []).append(value)
-            return
-        for item in value:
-            self.add(item, depth + 1, whole)
-        if all(item is None or (item == {} and not whole) for item in value):
-            self.empty_list = max(self.empty_list, depth + 1)
