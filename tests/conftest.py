@@ -8,8 +8,8 @@ from hypothesis import settings
 from servers.fixtures import cluster, kafka, rest  # noqa: F401
 
 # The same examples each time, so that a change is judged by what it changes; `make fuzz` looks for others.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("fuzz")
+settings.register_profile("same", derandomize=True, deadline=None)  # machines are of any speed
+settings.register_profile("fuzz", deadline=None)
 settings.load_profile("fuzz" if "DRIFTLINE_FUZZ" in os.environ else "same")
 
 MARKED = {"lake", "system"}
