@@ -11,7 +11,7 @@ import pytest
 
 from driftline.core.types import DOUBLE, INT, LONG, Primitive, decimal
 from driftline.errors import DataError, UsageError
-from driftline.observe import json_files
+from driftline.observe import ranges
 from driftline.observe.walk import Expect
 from driftline.source import csv as csv_source
 from driftline.source import csv_cut
@@ -142,7 +142,7 @@ def test_a_record_that_is_too_long_is_told_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(csv_cut.pieces, "__kwdefaults__", {"whole": True, "longest": 1000})
-    monkeypatch.setattr(json_files, "_BLOCK", 100)
+    monkeypatch.setattr(ranges, "BLOCK", 100)
     for text, line in (("a\n1\n" + "2" * 3000, 3), ("a" * 3000, 1)):
         with pytest.raises(DataError, match=rf"in\.csv:{line}: a record of more than 128 MiB"):
             read(csv(tmp_path, text))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from driftline.core.routes import Settings
 from driftline.core.shape import Place
 from driftline.errors import DataError
-from driftline.observe import json_files
+from driftline.observe import ranges
 from driftline.observe.json_files import Split, blocks, is_document, observe_split, records_of, splits_of
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect
@@ -52,7 +52,7 @@ def numbered(splits: list[Split]) -> list[tuple[int, bytes]]:
 def test_every_line_belongs_to_one_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[bytes], ended: bool, size: int, block: int
 ) -> None:
-    monkeypatch.setattr(json_files, "_BLOCK", block)
+    monkeypatch.setattr(ranges, "BLOCK", block)
     file = tmp_path / "x.jsonl"
     text = b"\n".join(lines) + (b"\n" if ended and lines else b"")
     file.write_bytes(text)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from driftline import Lake, accept, ingest
 from driftline.errors import DataError
-from driftline.observe import json_files as splits
+from driftline.observe import json_files, ranges
 from driftline.source import json as json_source
 from driftline.source.json import JsonFiles
 
@@ -64,7 +64,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     monkeypatch.setattr(json_source, "_FIRST", 1000)
     monkeypatch.setattr(json_source, "_HEAD", 100)
-    monkeypatch.setattr(splits, "_BLOCK", 700)
+    for reading in (ranges, json_files):
+        monkeypatch.setattr(reading, "BLOCK", 700)
     return sized
 
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
-from typing import IO, Any
 
 import msgspec
 
 from driftline.core.judge import Judge
 from driftline.core.routes import Settings
-from driftline.errors import DataError
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
+from driftline.observe.ranges import BLOCK, BOM, lines_between, opened, packed
 from driftline.observe.walk import Expect
 
 _SPLIT = 32 * 2**20  # bytes of a split
-_BLOCK = 4 * 2**20  # bytes read at once
 _HEAD = 2**20  # bytes that tell a document from lines
-_BOM = b"\xef\xbb\xbf"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 _scan = json.JSONDecoder().raw_decode
@@ -47,7 +40,7 @@ class Split:
     @property
     def whole(self) -> bool:
         """Whether it can only be read from its start to its end."""
-        return self.document or _packed(self.path)
+        return self.document or packed(self.path)
 
     def cut(self, size: int) -> list[Split]:
         """The split in parts of about this many bytes, where it can be cut."""
@@ -75,7 +68,7 @@ def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
 
     Raises DataError for a compressed file that is cut off or broken.
     """
-    with _opened(path) as (file, length):
+    with opened(path) as (file, length):
         head = file.read(_HEAD + 1)
     return Split(path, 0, length, is_document(head[:_HEAD], whole=len(head) <= _HEAD)).cut(size)
 
@@ -133,7 +126,7 @@ def records_of(document: bytes) -> Iterator[bytes]:
 
     What is no JSON comes as it is, up to the next line that begins with a brace.
     """
-    text = document.removeprefix(_BOM).strip()
+    text = document.removeprefix(BOM).strip()
     if text.startswith(b"["):
         try:
             elements = msgspec.json.decode(text, type=list[msgspec.Raw])
@@ -157,15 +150,15 @@ def records_of(document: bytes) -> Iterator[bytes]:
 
 def blocks(split: Split) -> Iterator[list[bytes]]:
     """The lines of a split, some at a time, without a byte order mark; of a document its records."""
-    with _opened(split.path) as (file, _):
+    with opened(split.path) as (file, _):
         if split.document:
             yield from _gathered(records_of(file.read()))
             return
-        end = None if _packed(split.path) else split.start + split.length
+        end = None if packed(split.path) else split.start + split.length
         first = split.start == 0
-        for lines in _lines(_range(file, split.start, end)):
+        for lines in _lines(lines_between(file, split.start, end)):
             if first:
-                lines[0] = lines[0].removeprefix(_BOM)
+                lines[0] = lines[0].removeprefix(BOM)
             yield lines
             first = False
 
@@ -177,34 +170,11 @@ def _gathered(records: Iterable[bytes]) -> Iterator[list[bytes]]:
     for record in records:
         some.append(record)
         size += len(record)
-        if size >= _BLOCK:
+        if size >= BLOCK:
             yield some
             some, size = [], 0
     if some:
         yield some
-
-
-def _range(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
-    """The text of the lines that start in a range of bytes."""
-    at, inside = start, True
-    if start:
-        # The line under way belongs to the range before, unless it ends right here.
-        at, inside = start - 1, False
-        file.seek(at)
-    while data := file.read(_BLOCK):
-        here, at = at, at + len(data)
-        if not inside:
-            cut = data.find(b"\n") + 1
-            if not cut:
-                continue
-            data, here, inside = data[cut:], here + cut, True
-            if end is not None and here >= end:
-                return
-        stop = -1 if end is None else data.find(b"\n", max(end - 1 - here, 0))
-        if stop >= 0:
-            yield data[: stop + 1]
-            return
-        yield data
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -219,36 +189,3 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
             yield lines
     if last := b"".join(rest):
         yield [last]
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
-    """The file, decompressed where its name says so, and its size as it lies there."""
-    with _raw(path) as (file, length):
-        if not _packed(path):
-            yield file, length
-            return
-        try:
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield unpacked, length  # type: ignore[misc]
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(
-                f"{path}: broken gzip: {error}", hint="the file is cut off or damaged: copy it again"
-            ) from error
-
-
-@contextmanager
-def _raw(path: str) -> Iterator[tuple[Any, int]]:
-    if "://" not in path:
-        with Path(path).open("rb", buffering=0) as file:
-            yield file, Path(path).stat().st_size
-        return
-    from pyarrow.fs import FileSystem
-
-    system, inner = FileSystem.from_uri(path)
-    with system.open_input_file(inner) as file:
-        yield file, file.size()
-
-
-def _packed(path: str) -> bool:
-    return path.endswith((".gz", ".gzip"))

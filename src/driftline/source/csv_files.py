@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from driftline.errors import DataError, UsageError
-from driftline.observe.json_files import _opened, _packed, _range
+from driftline.observe.ranges import BOM, lines_between, opened, packed
 from driftline.source.csv_cut import LONGEST, Piece, Record, TooLongError, count_lines, pieces, records
-
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,8 @@ class Stretch:
 
     def pieces(self) -> Iterator[Piece]:
         """The records, in pieces. Raises OpenEndError where the stretch ends within a cell."""
-        with _opened(self.path) as (file, _):
-            text = _range(file, self.start, self.end)
+        with opened(self.path) as (file, _):
+            text = lines_between(file, self.start, self.end)
             yield from pieces(_behind(text, self.skip), self.line, whole=self.end is None)
 
     def at_line(self, line: int) -> Stretch:
@@ -80,7 +78,7 @@ class Stretch:
 def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
     """The rows of a file in stretches of about ``size`` bytes; in one, if it is compressed."""
     length = size_of(path)
-    whole = _packed(path) or header.size > size or not header.feeds
+    whole = packed(path) or header.size > size or not header.feeds
     count = 1 if whole else max(1, length // size)
     bounds = [length * i // count for i in range(count + 1)]
     parts = [Stretch(path, start, end, end - start) for start, end in pairwise(bounds)]
@@ -91,7 +89,7 @@ def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
 
 def size_of(path: str) -> int:
     """Bytes on disk."""
-    with _opened(path) as (_, length):
+    with opened(path) as (_, length):
         return length
 
 
@@ -105,10 +103,10 @@ def header_of(path: str) -> Header | None:
 
     Raises DataError where it cannot be read, UsageError where two columns have one name.
     """
-    with _opened(path) as (file, _):
-        blocks = _range(file, 0, None)
+    with opened(path) as (file, _):
+        blocks = lines_between(file, 0, None)
         first = next(blocks, b"")
-        size = len(_BOM) if first.startswith(_BOM) else 0
+        size = len(BOM) if first.startswith(BOM) else 0
         try:
             for piece in pieces(chain([first[size:]], blocks)):
                 for record in records(piece.text, piece.line):

@@ -1,0 +1,75 @@
+"""Files of text, plain or packed, read in ranges of whole lines."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from driftline.errors import DataError
+
+BLOCK = 4 * 2**20  # bytes read at once
+BOM = b"\xef\xbb\xbf"
+
+
+def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
+    """The text of the lines that start in a range of bytes of a file, to its end where ``end`` is None."""
+    at, inside = start, True
+    if start:
+        # The line under way belongs to the range before, unless it ends right here.
+        at, inside = start - 1, False
+        file.seek(at)
+    while data := file.read(BLOCK):
+        here, at = at, at + len(data)
+        if not inside:
+            cut = data.find(b"\n") + 1
+            if not cut:
+                continue
+            data, here, inside = data[cut:], here + cut, True
+            if end is not None and here >= end:
+                return
+        stop = -1 if end is None else data.find(b"\n", max(end - 1 - here, 0))
+        if stop >= 0:
+            yield data[: stop + 1]
+            return
+        yield data
+
+
+@contextmanager
+def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
+    """A local file, or one that pyarrow knows by its URI, decompressed where its name says so, and its size as it lies there.
+
+    Raises DataError, while it is read, for a compressed file that is cut off or broken.
+    """
+    with _raw(path) as (file, length):
+        if not packed(path):
+            yield file, length
+            return
+        try:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield unpacked, length  # type: ignore[misc]
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(
+                f"{path}: broken gzip: {error}", hint="the file is cut off or damaged: copy it again"
+            ) from error
+
+
+@contextmanager
+def _raw(path: str) -> Iterator[tuple[Any, int]]:
+    if "://" not in path:
+        with Path(path).open("rb", buffering=0) as file:
+            yield file, Path(path).stat().st_size
+        return
+    from pyarrow.fs import FileSystem
+
+    system, inner = FileSystem.from_uri(path)
+    with system.open_input_file(inner) as file:
+        yield file, file.size()
+
+
+def packed(path: str) -> bool:
+    """Whether a file of this name is compressed."""
+    return path.endswith((".gz", ".gzip"))
