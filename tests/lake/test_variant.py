@@ -45,3 +45,19 @@ def test_values_go_in_exactly(lake: Lake, table_name: str, tmp_path: Path) -> No
     texts = lake.spark.createDataFrame([('{"id": 9, "v": {"b": [true]}}',)], "text string")
     table.ingest(texts, json_column="text")
     assert lake.sql(f"select to_json(v) from lake.{table_name} where id = 9").head()[0] == '{"b":[true]}'
+
+
+def test_variants_of_a_dataframe_go_in_as_they_are(lake: Lake, table_name: str) -> None:
+    lake.sql("create namespace if not exists lake.t")
+    lake.sql(
+        f"create table lake.{table_name} (id bigint, v variant, s struct<v: variant>) using iceberg "
+        "tblproperties ('format-version' = '3')"
+    )
+    frame = lake.spark.sql(
+        """select id, parse_json(text) as v, struct(parse_json(text) as v) as s
+        from values (1L, '{"a": [1.50]}'), (2L, null) as t(id, text)"""
+    )
+    done = lake.table(table_name).ingest(frame)
+    assert (done.rows_written, list(done.changes)) == (2, [])
+    rows = lake.sql(f"select to_json(v), to_json(s.v) from lake.{table_name} order by id").collect()
+    assert [tuple(row) for row in rows] == [('{"a":[1.5]}', '{"a":[1.5]}'), (None, None)]

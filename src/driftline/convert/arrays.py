@@ -84,7 +84,7 @@ class ArrowValues:
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         if target == VARIANT:
-            return reduce(_first_of, [variants_of(leaves.to_pylist()) for _, leaves in self._leaves])
+            return reduce(_first_of, [_as_variants(*column) for column in self._leaves])
         taken = [self._primitives(*column, target, column_route) for column in self._leaves]
         return pc.coalesce(*taken) if len(taken) > 1 else taken[0]
 
@@ -132,6 +132,8 @@ class ArrowValues:
         return scattered(len(leaves), parts, arrow_type(target))
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        if not self._dim and self._leaves[0][0] == VARIANT:
+            return self._leaves[0][1], self._valid
         whole = [column.to_pylist() for column in self._columns]
         values = whole[0] if len(whole) == 1 else [reduce(_merged, same) for same in zip(*whole, strict=True)]
         array = variants_of(values)
@@ -198,6 +200,10 @@ class ArrowValues:
                     value: object = leaves[int(lost[0])].as_py()
                     return value
         return None
+
+
+def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
+    return leaves if source == VARIANT else variants_of(leaves.to_pylist())
 
 
 class MixedValues:

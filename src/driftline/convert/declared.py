@@ -31,6 +31,7 @@ from driftline.core.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     UUID,
+    VARIANT,
     Field,
     List,
     Map,
@@ -75,22 +76,12 @@ class Declared:
 
     def __init__(self, schema: pa.Schema) -> None:
         _all_different(schema, ())
-        self._columns = [[*_readings(f.type, (f.name,))] for f in schema]
-        self.struct = Struct(
-            tuple(
-                reading.field(f.name)
-                for f, some in zip(schema, self._columns, strict=True)
-                for reading in some
-            )
-        )
+        self._readings = [(n, f.name, r) for n, f in enumerate(schema) for r in _readings(f.type, (f.name,))]
+        self.struct = Struct(tuple(reading.field(name) for _, name, reading in self._readings))
 
     def read(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """The ``columns`` of the schema as those of the struct."""
-        arrays = [
-            reading.read(column)
-            for column, some in zip(columns, self._columns, strict=True)
-            for reading in some
-        ]
+        arrays = [reading.read(columns[number]) for number, _, reading in self._readings]
         return pa.RecordBatch.from_arrays(arrays, [f.name for f in self.struct.fields])
 
 
@@ -117,7 +108,7 @@ def _readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
     elif pa.types.is_run_end_encoded(type_):
         yield from _after(pc.run_end_decode, _readings(type_.value_type, path))
     elif pa.types.is_struct(type_):
-        yield _of_struct(type_, path)
+        yield Reading(VARIANT, _variants) if _is_variant(type_) else _of_struct(type_, path)
     elif pa.types.is_map(type_):
         yield from _of_map(type_, path)
     elif _is_list(type_):
@@ -125,6 +116,18 @@ def _readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
             yield Reading(List(type_of), partial(_relisted, read=read), beyond)
     else:
         yield from _of_leaf(type_, path)
+
+
+def _is_variant(type_: pa.StructType) -> bool:
+    """Whether Spark marks the struct as one of its VARIANTs."""
+    return any((f.metadata or {}).get(b"variant") == b"true" for f in type_)
+
+
+def _variants(values: pa.Array) -> pa.Array:
+    fields = list(arrow_type(VARIANT))
+    return pa.StructArray.from_arrays(
+        [values.field(f.name) for f in fields], fields=fields, mask=values.is_null()
+    )
 
 
 def _after(decode: Read, readings: Iterable[Reading]) -> Iterator[Reading]:
@@ -227,12 +230,8 @@ _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (
     (pa.types.is_float64, DOUBLE),
     (pa.types.is_floating, FLOAT),
     (pa.types.is_date, DATE),
-    (pa.types.is_string, STRING),
-    (pa.types.is_large_string, STRING),
-    (pa.types.is_string_view, STRING),
-    (pa.types.is_binary, BINARY),
-    (pa.types.is_large_binary, BINARY),
-    (pa.types.is_binary_view, BINARY),
+    (lambda t: t in (pa.string(), pa.large_string(), pa.string_view()), STRING),
+    (lambda t: t in (pa.binary(), pa.large_binary(), pa.binary_view()), BINARY),
     (pa.types.is_fixed_size_binary, BINARY),
 )
 

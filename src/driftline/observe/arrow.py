@@ -15,7 +15,7 @@ from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import flattened
 from driftline.core.routes import facet_of
 from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
-from driftline.core.types import STRING, Map, Primitive, Struct, Type, peel
+from driftline.core.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
 from driftline.observe.numbers import EXACT
 from driftline.observe.observation import Observation, Tally
 from driftline.observe.sample import sample
@@ -133,7 +133,7 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: Expect)
 
 def _mark(leaves: pa.Array, type_: Primitive, seen: Seen) -> None:
     """Marks what of a type's values other columns may not hold exactly."""
-    if not seen.sample:
+    if not seen.sample and type_ != VARIANT:
         seen.sample = sample(_text(leaves.slice(0, 1), type_))
     match type_.name:
         case "int" | "long":

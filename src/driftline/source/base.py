@@ -11,7 +11,7 @@ from driftline.core.types import Schema, Struct
 from driftline.observe.observation import Observation
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from driftline.write import RowTasks
 
@@ -20,16 +20,6 @@ REJECTED = (
     "raw string, raw_bytes binary, reason string, path string, table_type string, incoming_type string, "
     "source string, line bigint, topic string, partition int, offset bigint"
 )
-
-
-def rejected_columns(**known: Column) -> list[Column]:
-    """The columns of `REJECTED`, null where nothing is ``known``."""
-    from pyspark.sql import functions as F
-
-    return [
-        known.get(column, F.lit(None)).cast(type_).alias(column)
-        for column, type_ in (pair.split() for pair in REJECTED.split(", "))
-    ]
 
 
 class Source(Protocol):
