@@ -33,6 +33,8 @@ _OF_JAVA = (
     "row-group-check-max-record-count",
 )  # how Java's writer counts
 
+_LEVEL = {"zstd": 3}  # where a table names none: as Iceberg's own writer does; pyarrow's would be 1
+
 
 @dataclass(frozen=True)
 class FileSettings:
@@ -139,7 +141,7 @@ class _Writer:
             self._file,
             arrow_schema(plan.schema.struct),
             compression=settings.codec,
-            compression_level=settings.level,
+            compression_level=_LEVEL.get(settings.codec) if settings.level is None else settings.level,
             data_page_size=settings.page,
             dictionary_pagesize_limit=settings.dictionary,
             store_decimal_as_integer=True,
