@@ -38,6 +38,7 @@ class Context:
     """Runs each task twice, as where the first attempt was lost after its work; keeps what the last one tells."""
 
     defaultParallelism = 2  # noqa: N815  pyspark's name
+    master = "spark://many"
 
     def __init__(self) -> None:
         self.late: list[Callable[[], Any]] = []

@@ -149,16 +149,16 @@ def test_an_append_that_was_prepared_before(table: Table, spark: SparkSession, t
     """R94: a batch between planning and commit goes in, planned anew."""
     from driftline.formats.iceberg import Transaction
 
-    append, pending = Transaction.append, ["RENAME name TO label"]
+    write, pending = Transaction.write, ["RENAME name TO label"]
 
-    def interrupted(self: Any, *args: Any) -> int:
-        written = append(self, *args)
+    def interrupted(self: Any, *args: Any) -> int | None:
+        written = write(self, *args)
         if pending:
             alter(table, pending.pop())
         return written
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transaction, "append", interrupted)
+        patch.setattr(Transaction, "write", interrupted)
         table.ingest(lines(tmp_path, '{"id": 2, "name": "b"}'))
     assert sorted(map(tuple, table.read().select("id", "label").collect())) == [(1, "a"), (2, "b")]
 

@@ -136,7 +136,7 @@ def test_two_captures_into_one_table(
     """What another capture adds meanwhile costs a commit more, and no planning or writing."""
     bring(table, tmp_path, 0, '{"id": 0}')
     planned = counted(monkeypatch, driftline.accept, "plan")
-    written = counted(monkeypatch, Transaction, "append")
+    written = counted(monkeypatch, Transaction, "write")
     bring(
         table,
         tmp_path,

@@ -138,14 +138,14 @@ def test_a_change_by_someone_else_meanwhile_is_planned_anew(
     catalog = lake.ducklake
     table.ingest(lines(tmp_path, {"a": 1}))
     meanwhile = ["ALTER TABLE lk.shop.orders RENAME a TO renamed"]
-    append = DuckLakeTransaction.append
+    write = DuckLakeTransaction.write
 
     def interrupted(self: DuckLakeTransaction, *args: Any) -> int:
         if meanwhile:
             run(catalog, meanwhile.pop())
-        return append(self, *args)
+        return write(self, *args)
 
-    monkeypatch.setattr(DuckLakeTransaction, "append", interrupted)
+    monkeypatch.setattr(DuckLakeTransaction, "write", interrupted)
     assert table.ingest(lines(tmp_path, {"a": 2, "c": True})).rows_written == 1
     assert [f.name for f in table.state().schema.struct.fields] == ["renamed", "a", "c"]
     assert len(same(table.format, tmp_path)) == 2
@@ -158,14 +158,14 @@ def test_rows_by_someone_else_meanwhile_are_no_conflict(
     catalog = lake.ducklake
     table.ingest(lines(tmp_path, {"a": 1}))
     calls: list[int] = []
-    append = DuckLakeTransaction.append
+    write = DuckLakeTransaction.write
 
     def interrupted(self: DuckLakeTransaction, *args: Any) -> int:
         calls.append(1)
         run(catalog, "INSERT INTO lk.shop.orders SELECT * FROM range(100)")
-        return append(self, *args)
+        return write(self, *args)
 
-    monkeypatch.setattr(DuckLakeTransaction, "append", interrupted)
+    monkeypatch.setattr(DuckLakeTransaction, "write", interrupted)
     table.ingest(lines(tmp_path, {"a": 2, "c": True}))
     assert calls == [1]
     assert len(same(table.format, tmp_path)) == 102

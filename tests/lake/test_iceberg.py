@@ -107,14 +107,14 @@ def test_a_change_by_someone_else_meanwhile_is_planned_anew(
         f"alter table {table.format.full_name} add column b string",
         f"alter table {table.format.full_name} rename column a to renamed",
     ]
-    append = Transaction.append
+    write = Transaction.write
 
-    def interrupted(self: Transaction, *args: Any) -> int:
+    def interrupted(self: Transaction, *args: Any) -> int | None:
         if meanwhile:
             lake.sql(meanwhile.pop())
-        return append(self, *args)
+        return write(self, *args)
 
-    monkeypatch.setattr(Transaction, "append", interrupted)
+    monkeypatch.setattr(Transaction, "write", interrupted)
     result = table.ingest(lines(tmp_path, '{"a": 2, "b": "x", "c": true}'))
     assert result.rows_written == 1 and not meanwhile
     assert [f.name for f in table.state().schema.struct.fields] == ["renamed", "b", "a", "c"]

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,13 @@ def busy(patch: pytest.MonkeyPatch, times: int, act: Callable[[int], None] = lam
 
 def written(patch: pytest.MonkeyPatch) -> list[None]:
     calls: list[None] = []
-    for kind in KINDS:
+    for kind, name in product(KINDS, ("append", "write")):  # rows of a frame, and of tasks
 
-        def append(self: Any, *args: Any, append: Callable[..., int] = kind.append) -> int:
+        def counted(self: Any, *args: Any, method: Callable[..., Any] = kind.__dict__[name]) -> Any:
             calls.append(None)
-            return append(self, *args)
+            return method(self, *args)
 
-        patch.setattr(kind, "append", append)
+        patch.setattr(kind, name, counted)
     return calls
 
 

@@ -22,13 +22,14 @@ from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
 from driftline.source.json_tasks import JsonTasks, ObservedSplits, Share
 from driftline.source.rejects import Origin, Reject
 from driftline.source.shares import dealt
+from driftline.write import is_small
 from driftline.write.frame import frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_SMALL = 8 * 2**20  # bytes that are observed faster here than by starting a Python worker
+_SMALL = 4 * 2**20  # bytes of which a split is at least
 # Bytes of the first split that a guess is made of, where the order of the columns is decided; and of so many others.
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
 
@@ -61,7 +62,7 @@ class JsonFiles:
         self._ask(schema, settings)
         seen = _likely(schema, settings) if self._size else None
         if seen is None:
-            if _here(self.spark, self._size) or any(split.whole for split in self.splits):
+            if is_small(self.spark.sparkContext, self._size) or any(split.whole for split in self.splits):
                 return None
             some = self.splits[:: max(1, len(self.splits) // _HEADS)]
             heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(some)]
@@ -117,15 +118,17 @@ class JsonFiles:
         # At least two splits a core, where the files can be cut so.
         splits = [split for file in self.files for split in splits_of(file)]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
-        self.splits = [part for split in splits for part in split.cut(max(share, _SMALL // 2, 1))]
+        self.splits = [part for split in splits for part in split.cut(max(share, _SMALL))]
 
     def _shares(self) -> list[Share]:
-        tasks = 1 if _here(self.spark, self._size) else self.spark.sparkContext.defaultParallelism
+        tasks = (
+            1 if is_small(self.spark.sparkContext, self._size) else self.spark.sparkContext.defaultParallelism
+        )
         return _shared(self.splits, tasks)
 
     def _observed(self, splits: Sequence[Split], settings: Settings) -> list[Observation]:
         observe = partial(observe_split, self.known, settings, self.judge)
-        if _here(self.spark, sum(split.length for split in splits)):
+        if is_small(self.spark.sparkContext, sum(split.length for split in splits)):
             return [observe(split) for split in splits]
         # One task a core, because starting a Python task costs as much as ten megabytes.
         sc = self.spark.sparkContext
@@ -159,11 +162,6 @@ def _likely(schema: Schema, settings: Settings) -> Observation | None:
     if _last is None or not schema.struct.fields or (schema, settings) != _last[:2]:
         return None
     return None if _last[2].tally.malformed else _last[2]
-
-
-def _here(spark: SparkSession, size: int) -> bool:
-    """Whether observing in this process is as good as in a task: little text, and the files are on this machine."""
-    return size <= _SMALL and str(spark.sparkContext.master).startswith("local")
 
 
 def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:

@@ -3,7 +3,7 @@
 from driftline.write.dealing import Dealing
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, WrittenFile, write_files
-from driftline.write.tasks import STAGED, WRITTEN, RowTasks, local, write_in_tasks
+from driftline.write.tasks import STAGED, WRITTEN, RowTasks, is_small, local, write_in_tasks
 
 __all__ = [
     "STAGED",
@@ -14,6 +14,7 @@ __all__ = [
     "Key",
     "RowTasks",
     "WrittenFile",
+    "is_small",
     "local",
     "write_files",
     "write_in_tasks",

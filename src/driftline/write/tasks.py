@@ -11,9 +11,10 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from shutil import move, rmtree
+from traceback import format_exc
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from driftline.errors import SetupError
+from driftline.errors import DriftlineError, SetupError
 from driftline.write.dealing import Dealing, Part, Slice
 from driftline.write.parquet import FilePlan, WrittenFile, write_files
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 T = TypeVar("T")
+
+_SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
 
 # What tasks write, by its path: as a file of a table, and in the folder of a batch.
 WRITTEN = re.compile(r"/([01]+-)?\d{5}-\d+-[0-9a-f]{32}-\d{5}\.parquet$")
@@ -52,13 +55,19 @@ def write_in_tasks(
     """
     with _folder(local(staging)) as folder:
         numbers, dealing = range(len(tasks.sizes)), plan.dealing
-        if not (dealing.partition or dealing.sort):
-            return _placed(_run(context, partial(_write, tasks, plan, folder), numbers), place)
-        if len(numbers) == 1:
-            return _placed(_run(context, partial(_write_alone, tasks, plan, folder), numbers), place)
+        write = _write_alone if dealing.partition or dealing.sort else _write
+        if len(numbers) == 1 and is_small(context, sum(tasks.sizes)):
+            return _placed(_here(partial(write, tasks, plan, folder)), place)
+        if len(numbers) == 1 or write is _write:
+            return _placed(_run(context, partial(write, tasks, plan, folder), numbers), place)
         slices = _run(context, partial(_deal, tasks, dealing, folder), numbers)
         shares = enumerate(dealing.parts(slices, context.defaultParallelism))
         return _placed(_run(context, partial(_write_parts, plan, folder), list(shares)), place)
+
+
+def is_small(context: SparkContext, size: int) -> bool:
+    """Whether so many bytes are read sooner in this process than by a task, and the files are on this machine."""
+    return size <= _SMALL and str(context.master).startswith("local")
 
 
 def local(path: str) -> Path:
@@ -96,6 +105,18 @@ def _run(context: SparkContext, work: Callable[[Any], list[T]], shares: Sequence
     """What the tasks return, one for each share."""
     found = context.parallelize(shares, len(shares)).map(work).collect() if shares else []
     return [one for part in found for one in part]
+
+
+def _here(write: Callable[[int], list[WrittenFile]]) -> list[WrittenFile]:
+    """The only task, in this process. What fails is told as it would be by a task."""
+    from pyspark.errors import PythonException
+
+    try:
+        return write(0)
+    except (DriftlineError, OSError):
+        raise
+    except Exception as error:
+        raise PythonException(format_exc()) from error
 
 
 def _write(tasks: RowTasks, plan: FilePlan, folder: Path, task: int) -> list[WrittenFile]:
@@ -136,11 +157,12 @@ def _attempt(folder: Path) -> int:
     import pyarrow as pa
     from pyspark import TaskContext
 
-    pa.set_cpu_count(1)
+    context = TaskContext.get()
+    if context is not None:
+        pa.set_cpu_count(1)
     if not folder.is_dir():
         raise SetupError(
             f"a task on {socket.gethostname()} does not see the folder {folder}",
             hint="the table's location must be one that all workers share",
         )
-    context = TaskContext.get()
     return context.taskAttemptId() if context is not None else 0
