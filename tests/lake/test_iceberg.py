@@ -169,11 +169,14 @@ def test_a_catalog_that_is_none(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_value_that_no_column_takes_fails_the_batch(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Should observing and routing ever disagree on a value, the batch fails rather than lose it."""
-    from driftline.route import columns
+    """Should observing and converting ever disagree on a value, the batch fails rather than lose it."""
+    from driftline.convert import objects
 
-    monkeypatch.setattr(columns, "_kinds", lambda *_: "")
-    for record in ('{"a": 12345678901234567890.5}', '{"o": {"a": 1.50, "b": 1}}\n{"o": {"a": "x"}}'):
-        with pytest.raises(DataError, match="no column takes a value of the field a"):
+    monkeypatch.setattr(objects, "takes_number", lambda *_: False)
+    for field, record in (
+        ("a", '{"a": 1}\n{"a": "x"}'),
+        (r"o\.a", '{"o": {"a": 1.50, "b": true}}\n{"o": {"a": "x"}}'),
+    ):
+        with pytest.raises(DataError, match=f"no column takes a value of the field {field}"):
             table.ingest(lines(tmp_path, record))
     assert not table.format.load().exists

@@ -16,6 +16,7 @@ from driftline.errors import DataError
 from driftline.observe import json_files, ranges
 from driftline.source import json as json_source
 from driftline.source.json import JsonFiles
+from driftline.write import tasks
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
 LATE: dict[str, list[Any]] = {
@@ -60,7 +61,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Sizes for small data; given up to how many bytes files are observed first."""
 
     def sized(few: int) -> None:
-        monkeypatch.setattr(json_source, "_SMALL", few)
+        for module in (json_source, tasks):
+            monkeypatch.setattr(module, "_SMALL", few)
 
     monkeypatch.setattr(json_source, "_FIRST", 1000)
     monkeypatch.setattr(json_source, "_HEAD", 100)
