@@ -26,7 +26,6 @@ from driftline.formats.iceberg.unread import (
     fillable,
     left_out,
     taken_files,
-    telling,
     with_schema,
 )
 from driftline.formats.iceberg.upkeep import upkeep
@@ -249,15 +248,11 @@ class Transaction:
         """Deletes the files that were written, unless they are the table's, or may be."""
         if not self._ours:
             return
-        table, base = self._java.table(), None if self.base is None else self.base.snapshot
-        paths = [str(file.location()) for file in self._written]
-        with suppress(Py4JJavaError):
-            paths += telling(table) if self.snapshot != base else []
-        for path in paths:
-            with suppress(
-                Py4JJavaError
-            ):  # what cannot be deleted is an orphan: Iceberg's own clean-up removes it
-                table.io().deleteFile(path)
+        # Manifests stay, as orphans: after a conflict the transaction's latest snapshot may be another writer's.
+        io = self._java.table().io()
+        for file in self._written:
+            with suppress(Py4JJavaError):  # what cannot be deleted is an orphan, too
+                io.deleteFile(str(file.location()))
 
     def upkeep(self) -> None:
         """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
