@@ -9,6 +9,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from driftline.formats.base import Orphan
 from driftline.formats.leftovers import bare, delete, listed
 from driftline.write import STAGED, WRITTEN
@@ -20,7 +23,10 @@ _PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.
 
 
 def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[Orphan]:
-    """Deletes the files that no snapshot has, last changed more than ``older_than`` seconds ago; returns them."""
+    """Deletes the files that no snapshot has, last changed more than ``older_than`` seconds ago; returns them.
+
+    Folders of tables that cannot be read are left as they are.
+    """
     spark, before = catalog.spark, time.time() - older_than
     owners: dict[str, list[str]] = {}
     for name in catalog.tables():
@@ -33,7 +39,10 @@ def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[
     for folder, names in owners.items():
         # Listed first: what is committed after that is younger than any file of the list.
         written = [f for f in listed(spark, folder, before) if WRITTEN.search(f.path)]
-        known = set(_known(catalog, names)) if written else set()
+        try:
+            known = set(_known(catalog, names)) if written else set()
+        except (PySparkException, Py4JError):  # a table that cannot be read may have any of them
+            continue
         found |= {bare(f.path): f for f in written if bare(f.path) not in known}
     orphans = [found[path] for path in sorted(found)]
     if not dry_run:
@@ -53,5 +62,5 @@ def _folders(table: Any) -> Iterator[str]:
 def _known(catalog: IcebergCatalog, tables: Sequence[str]) -> Iterator[str]:
     """The data files that the tables have, in any snapshot."""
     for name in tables:
-        for row in catalog.spark.table(f"{catalog.sql_name(name)}.all_files").select("file_path").collect():
+        for row in catalog.table(name).metadata_table("all_files").select("file_path").collect():
             yield bare(row[0])

@@ -26,6 +26,7 @@ from driftline.formats.iceberg.unread import (
     fillable,
     left_out,
     taken_files,
+    telling,
     with_schema,
 )
 from driftline.formats.iceberg.upkeep import upkeep
@@ -61,6 +62,7 @@ class Transaction:
         self._properties: dict[str, str] = {}  # and as they were set
         self._summary: Mapping[str, str] = {}
         self._written: list[Any] = []
+        self._made: int | None = None  # the snapshot of this transaction's own, by its id
         self._replaced = False
         self._ours = True  # the files belong to nobody else yet
         if self._pinned:
@@ -133,6 +135,7 @@ class Transaction:
         for key, value in self._summary.items():
             append.set(key, value)
         append.commit()
+        self._made = self.snapshot
 
     def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int | None:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants that; returns how many
@@ -171,7 +174,7 @@ class Transaction:
             return 0
         table = self._java.table()
         snapshot = table.currentSnapshot()
-        self._summary = summary
+        self._summary, self._made = summary, int(snapshot.snapshotId())
         self._written += items(snapshot.addedDataFiles(table.io()))
         return int(snapshot.summary().get("added-records") or 0)
 
@@ -248,11 +251,15 @@ class Transaction:
         """Deletes the files that were written, unless they are the table's, or may be."""
         if not self._ours:
             return
-        # Manifests stay, as orphans: after a conflict the transaction's latest snapshot may be another writer's.
-        io = self._java.table().io()
-        for file in self._written:
-            with suppress(Py4JJavaError):  # what cannot be deleted is an orphan, too
-                io.deleteFile(str(file.location()))
+        table = self._java.table()
+        paths = [str(file.location()) for file in self._written]
+        # After a conflict the transaction's latest snapshot may be another writer's: its files are not ours.
+        if self._made is not None and self.snapshot == self._made:
+            with suppress(Py4JJavaError):
+                paths += telling(table)
+        for path in paths:
+            with suppress(Py4JJavaError):  # what cannot be deleted is an orphan
+                table.io().deleteFile(path)
 
     def upkeep(self) -> None:
         """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
