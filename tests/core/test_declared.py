@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from driftline.convert import Converter
-from driftline.convert.declared import Declared
+from driftline.convert.declared import Declared, entries_of
 from driftline.core.plan import plan
 from driftline.core.routes import Settings
 from driftline.core.types import Schema
@@ -183,3 +183,12 @@ def test_files_of_several_schemas_make_one_table() -> None:
         first, second = rows.to_pylist()
         assert str(BROUGHT[array.type]) in str(list(first.values())), first
         assert set(second.values()) == {None}
+
+
+def test_a_map_with_a_null_for_a_struct_of_fields_that_are_never_null() -> None:
+    struct = pa.struct([pa.field("z", pa.int32(), nullable=False)])
+    maps = pa.array([[("a", {"z": 1}), ("b", None)], None], pa.map_(pa.string(), struct))
+    assert entries_of(maps).to_pylist() == [
+        [{"key": "a", "value": {"z": 1}}, {"key": "b", "value": None}],
+        None,
+    ]

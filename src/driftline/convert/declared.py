@@ -94,7 +94,22 @@ def _all_different(fields: Iterable[pa.Field], path: Path) -> None:
 
 def entries_of(maps: pa.Array) -> pa.Array:
     """Maps as lists of structs, of a key and a value each."""
-    return maps.cast(pa.list_(pa.struct([maps.type.key_field, maps.type.item_field])))
+    # Below a null struct a field that is never null has one: such a type cannot be cast to itself.
+    key, item = (_nullable(type_) for type_ in (maps.type.key_type, maps.type.item_type))
+    return maps.cast(pa.list_(pa.struct([pa.field("key", key), pa.field("value", item)])))
+
+
+def _nullable(type_: pa.DataType) -> pa.DataType:
+    """The type with fields that may be null, at any depth."""
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(f.name, _nullable(f.type)) for f in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(_nullable(type_.value_type))
+    if pa.types.is_large_list(type_):
+        return pa.large_list(_nullable(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(_nullable(type_.key_type), _nullable(type_.item_type))
+    return type_
 
 
 def _readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
