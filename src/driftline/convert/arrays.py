@@ -255,11 +255,11 @@ class MixedValues:
         return None
 
 
-def _first_of(one: pa.Array, other: pa.Array) -> pa.Array:
-    """The values of one, or those of the other where it has none."""
-    from_one = one.is_valid().to_numpy(zero_copy_only=False)
-    places = np.arange(len(one))
-    return pa.concat_arrays([one, other]).take(pa.array(np.where(from_one, places, places + len(one))))
+def _first_of(values: pa.Array, fallback: pa.Array) -> pa.Array:
+    """The values, or those of the fallback where there is none."""
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    places = np.arange(len(values))
+    return pa.concat_arrays([values, fallback]).take(pa.array(np.where(valid, places, places + len(values))))
 
 
 def _one_after_another(parts: Sequence[ArrowRecords], json: bool, dates: str) -> ArrowRecords:
@@ -278,11 +278,11 @@ def _one_after_another(parts: Sequence[ArrowRecords], json: bool, dates: str) ->
     return ArrowRecords(arrays, Struct(tuple(fields)), total, json, dates)
 
 
-def _merged(one: object, other: object) -> object:
+def _merged(value: object, fallback: object) -> object:
     """A value out of two columns with the same lists, of which each leaf is in one."""
-    if isinstance(one, list) and isinstance(other, list):
-        return [_merged(*pair) for pair in zip(one, other, strict=True)]
-    return other if one is None else one
+    if isinstance(value, list) and isinstance(fallback, list):
+        return [_merged(*pair) for pair in zip(value, fallback, strict=True)]
+    return fallback if value is None else value
 
 
 def _leaves_in(value: object, dim: int) -> Iterator[object]:

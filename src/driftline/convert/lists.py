@@ -200,10 +200,10 @@ def numbered(lists: pa.Array, valid: NDArray[np.bool_]) -> Shredded:
     return out
 
 
-def same_lists(one: pa.Array, other: pa.Array) -> bool:
+def same_lists(left: pa.Array, right: pa.Array) -> bool:
     """Whether two arrays have the same lists, whatever is in them."""
-    while pa.types.is_list(one.type) and pa.types.is_list(other.type):
-        if not one.value_lengths().equals(other.value_lengths()):
+    while pa.types.is_list(left.type) and pa.types.is_list(right.type):
+        if not left.value_lengths().equals(right.value_lengths()):
             return False
-        one, other = one.flatten(), other.flatten()
-    return not (pa.types.is_list(one.type) or pa.types.is_list(other.type))
+        left, right = left.flatten(), right.flatten()
+    return not (pa.types.is_list(left.type) or pa.types.is_list(right.type))

@@ -32,14 +32,15 @@ def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dic
     return records
 
 
-def _merged(one: Any, other: Any) -> Any:
-    if isinstance(one, list) and isinstance(other, list):
+def _merged(value: Any, later: Any) -> Any:
+    """A value of two columns of one key; ``later``: that of the second one."""
+    if isinstance(value, list) and isinstance(later, list):
         return [
-            b if a is None else a if b is None else _merged(a, b) for a, b in zip(one, other, strict=True)
+            b if a is None else a if b is None else _merged(a, b) for a, b in zip(value, later, strict=True)
         ]
-    if isinstance(one, dict) and isinstance(other, dict):
-        return {key: value if other.get(key) is None else other[key] for key, value in one.items()}
-    return one
+    if isinstance(value, dict) and isinstance(later, dict):
+        return {key: item if later.get(key) is None else later[key] for key, item in value.items()}
+    return value
 
 
 def _values(array: pa.Array, type_: Type) -> list[Any]:

@@ -28,9 +28,10 @@ class _InexactError(ValueError):
 
 def variants(values: Iterable[object]) -> pa.Array:
     """Each value as a VARIANT; null where it is None, or not exact as one."""
-    made = [None if value is None else _variant(value) for value in values]
+    pairs = (None if value is None else _variant(value) for value in values)
+    names = ("value", "metadata")
     return pa.array(
-        [None if one is None else {"value": one[0], "metadata": one[1]} for one in made], arrow_type(VARIANT)
+        [None if pair is None else dict(zip(names, pair, strict=True)) for pair in pairs], arrow_type(VARIANT)
     )
 
 

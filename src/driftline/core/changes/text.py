@@ -182,11 +182,13 @@ def sort_term(term: SortTerm) -> str:
     return f"{_ref(term.term)}{direction(term)}"
 
 
-def direction(of: SortTerm | SortKey) -> str:
-    """What stands behind a sort key."""
-    way = " desc" if of.descending else ""
-    usual = of.nulls_first is not of.descending
-    return way if usual else f"{way} nulls {'first' if of.nulls_first else 'last'}"
+def direction(key: SortTerm | SortKey) -> str:
+    """What stands behind a sort key: its order, and where nulls are unless that is usual."""
+    order = " desc" if key.descending else ""
+    nulls = (
+        "" if key.nulls_first is not key.descending else f" nulls {'first' if key.nulls_first else 'last'}"
+    )
+    return order + nulls
 
 
 def _term(term: Term) -> str:
