@@ -12,7 +12,7 @@ from driftline import quarantine
 from driftline.errors import DataError
 from driftline.lake import Lake, Table
 from driftline.source import csv as csv_source
-from driftline.source import csv_look
+from driftline.write import tasks
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_files_without_rows(table: Table, tmp_path: Path) -> None:
 def test_a_file_in_many_stretches(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is read by a task that knows nothing of what stands before."""
     monkeypatch.setattr(csv_source, "_STRETCH", (1000, 1000))
-    monkeypatch.setattr(csv_look, "_SMALL", 0)
+    monkeypatch.setattr(tasks, "_SMALL", 0)
     lines = ["id,text", *(f'{i},"with, comma"' for i in range(500)), "short"]
     file = csv(tmp_path, "\n".join(lines))
     result = table.ingest(file)
@@ -187,8 +187,8 @@ def test_a_file_in_many_stretches(table: Table, tmp_path: Path, monkeypatch: pyt
 def test_what_cannot_be_read_is_one_sentence(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for small in (csv_look._SMALL, 0):  # where the driver is, and in a task
-        monkeypatch.setattr(csv_look, "_SMALL", small)
+    for small in (tasks._SMALL, 0):  # where the driver is, and in a task
+        monkeypatch.setattr(tasks, "_SMALL", small)
         (tmp_path / "in.csv.gz").write_bytes(
             gzip.compress(b"a\n" + os.urandom(3 * 2**20).hex().encode())[:-20]
         )

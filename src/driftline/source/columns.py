@@ -19,6 +19,7 @@ from driftline.observe.walk import Expect, expect
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import Rows, RowsObserver, Terms, rejected_rows, together
 from driftline.source.shares import dealt
+from driftline.write import is_small
 from driftline.write.frame import frame
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-_SMALL = 8 * 2**20  # bytes that are observed faster here than by starting a Python worker
 _HEADS = 32  # readers of which the first rows are looked at for a guess
 
 
@@ -246,7 +246,7 @@ class ColumnFiles:
 
     def _observed(self, work: Work) -> list[Seen]:
         sizes, context = [part.size for part in work.parts], self.spark.sparkContext
-        if sum(sizes) <= _SMALL and str(context.master).startswith("local"):
+        if is_small(context, sum(sizes)):
             return [work.observed(range(len(sizes)))]
         shares = dealt(sizes, context.defaultParallelism)
         return context.parallelize(shares, len(shares)).map(work.observed).collect()

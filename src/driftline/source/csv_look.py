@@ -12,6 +12,7 @@ from driftline.source.csv_cells import columns
 from driftline.source.csv_cut import OpenEndError, TooLongError, count_lines
 from driftline.source.csv_files import Header, Stretch, Wrong, whole
 from driftline.source.shares import dealt
+from driftline.write import is_small
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 Test: TypeAlias = "Callable[[pa.Array, Types], Types]"  # of a column's texts, for some types
 Work: TypeAlias = tuple[Stretch, Sequence[Types]]
-
-_SMALL = 8 * 2**20  # bytes that are looked at faster here than by starting a Python worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> l
 def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[Look]:
     """A look at each of some stretches, in order: here if there is little to read, else in tasks."""
     sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
-    if sum(sizes) <= _SMALL and str(context.master).startswith("local"):
+    if is_small(context, sum(sizes)):
         return [look(stretch, types, test) for stretch, types in work]
     shares = [
         [(number, *work[number]) for number in share] for share in dealt(sizes, context.defaultParallelism)
