@@ -33,24 +33,24 @@ def accepted(
     """
     schemas: list[Schema] = []
     conflicts: list[Conflict] = []
-    kept: frozenset[Path] = frozenset()
+    not_rewritten: frozenset[Path] = frozenset()
     refused, blamed = -1, 0
     for _ in range(ROUNDS):
         progress("observing")
         seen = source.observe(schema, settings)
         seen = replace(seen, shape=without_excluded(seen.shape, settings.contract))
         progress("planning")
-        planned = planned_for(schema, seen.shape, settings, kept)
-        while more := frozenset(lossy(planned)) - kept:
-            kept |= more
-            planned = plan(schema, seen.shape, settings, kept)
+        planned = planned_for(schema, seen.shape, settings, not_rewritten)
+        while more := frozenset(lossy(planned)) - not_rewritten:
+            not_rewritten |= more
+            planned = plan(schema, seen.shape, settings, not_rewritten)
         if settings.on_conflict == "fail":
             _fail(seen, planned)
         if not planned.conflicts:
             return seen, replace(planned, conflicts=tuple(conflicts))
         if refused == seen.tally.malformed:
             # No record is to blame alone: the table, as it becomes, takes each.
-            again = plan(planned.schema, seen.shape, settings, kept)
+            again = plan(planned.schema, seen.shape, settings, not_rewritten)
             if not (again.conflicts or again.changes):
                 return seen, replace(planned, route=again.route, conflicts=tuple(conflicts[:-blamed]))
         refused = seen.tally.malformed
@@ -58,7 +58,7 @@ def accepted(
         schemas.append(planned.schema)
         conflicts += planned.conflicts
         blamed = len(planned.conflicts)
-        source.refuse(Judge(tuple(schemas), settings, kept), planned.conflicts)
+        source.refuse(Judge(tuple(schemas), settings, not_rewritten), planned.conflicts)
     raise DataError(
         f"{dotted(conflicts[-1].path)}: what is left of the batch still does not fit: {conflicts[-1].why}",
         "ingest the batch in smaller parts",
@@ -70,11 +70,11 @@ _last: tuple[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] | None
 
 
 def planned_for(
-    schema: Schema, shape: RecordShape, settings: Settings, kept: frozenset[Path] = frozenset()
+    schema: Schema, shape: RecordShape, settings: Settings, not_rewritten: frozenset[Path] = frozenset()
 ) -> Plan:
     """`plan`, of which the last is remembered."""
     global _last  # noqa: PLW0603  kept from batch to batch
-    last, asked = _last, (schema, shape, settings, kept)
+    last, asked = _last, (schema, shape, settings, not_rewritten)
     if last is None or last[0] != asked:
         last = _last = asked, plan(*asked)
     return last[1]

@@ -19,13 +19,13 @@ class Judge:
 
     schemas: Sequence[Schema]
     settings: Settings
-    kept: frozenset[Path] = frozenset()
+    not_rewritten: frozenset[Path] = frozenset()
 
     def conflict(self, shape: RecordShape) -> Conflict | None:
         """Why a record of this shape is not accepted; None if it is."""
         shape = without_excluded(shape, self.settings.contract)
         for schema in self.schemas:
-            planned = plan(schema, shape, self.settings, self.kept)
+            planned = plan(schema, shape, self.settings, self.not_rewritten)
             if planned.conflicts:
                 return planned.conflicts[0]
             for change in planned.changes:

@@ -16,11 +16,14 @@ from driftline.core.types import Path, Schema, Struct, leaves, peel
 
 @no_search()
 def plan(
-    schema: Schema, shape: RecordShape, settings: Settings | None = None, kept: frozenset[Path] = frozenset()
+    schema: Schema,
+    shape: RecordShape,
+    settings: Settings | None = None,
+    not_rewritten: frozenset[Path] = frozenset(),
 ) -> Plan:
     """What must change in ``schema`` for a batch of ``shape``, and how each field is routed.
 
-    ``kept``: columns that are not rewritten, though the settings allow it. What a policy refuses is among the plan's ``conflicts``. Fields that would give the table more than
+    ``not_rewritten``: columns that are not rewritten, though the settings allow it. What a policy refuses is among the plan's ``conflicts``. Fields that would give the table more than
     ``max_columns`` are refused, too, from the one on that was seen last.
 
     >>> from driftline.core.shape import Facet, FieldShape, Place, Seen
@@ -32,7 +35,7 @@ def plan(
     settings = settings or Settings()
     refused: frozenset[tuple[Path, Facet]] = frozenset()
     while True:
-        planner = Planner(settings, schema, refused, kept)
+        planner = Planner(settings, schema, refused, not_rewritten)
         made = _planned(planner, shape)
         more = _beyond(made, planner) - refused
         if not more:

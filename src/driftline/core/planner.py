@@ -55,13 +55,13 @@ class Record:
 
 @dataclass(slots=True)
 class Planner:
-    """``refused``: types of fields that get no new column; ``kept``: columns that are not rewritten. What it finds is in
+    """``refused``: types of fields that get no new column; ``not_rewritten``: columns that are not rewritten. What it finds is in
     the lists; ``last``: the type of each field that was seen last, of those not refused."""
 
     settings: Settings
     schema: Schema
     refused: frozenset[tuple[Path, Facet]] = frozenset()
-    kept: frozenset[Path] = frozenset()
+    not_rewritten: frozenset[Path] = frozenset()
     changes: list[Change] = field(default_factory=list)
     converted: list[Conversion] = field(default_factory=list)
     untyped: set[Path] = field(default_factory=set)
@@ -212,7 +212,7 @@ class Planner:
             why = "names that begin with _ are for the table's first batch"
             return Decision((), refused=[Refusal(facet, why) for facet in facets])
         # A list or map that is kept is kept with what is inside it.
-        kept = any(path[: len(k)] == k for path in paths for k in self.kept)
+        kept = any(path[: len(k)] == k for path in paths for k in self.not_rewritten)
         return widen.decide(columns, pinned, facets, rewrite=self.settings.allow_rewrite, kept=kept)
 
     def refuse(self, slot: Slot, refusal: Refusal, columns: Sequence[Facet], keys: Path) -> None:
@@ -256,8 +256,8 @@ class Planner:
                 dims.setdefault(column.base, column.dim)
         for base in sorted(dims, key=lambda b: (dims[b], str(b))):
             seen = FieldShape(slot.shape.place)
-            for facet, kept in slot.shape.facets.items():
-                seen = seen.merge(kept.value) if facet.base == base and kept.value else seen
+            for facet, facet_seen in slot.shape.facets.items():
+                seen = seen.merge(facet_seen.value) if facet.base == base and facet_seen.value else seen
             mine = [i for i, c in enumerate(columns) if c.base == base and c.dim >= dims[base]]
             inner = [value_of(slot.types[i]) for i in mine]
             at = [(*inside(paths[i], slot.types[i]), "value") for i in mine]
