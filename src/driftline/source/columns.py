@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from pyspark.accumulators import AccumulatorParam
-
 from driftline.convert import Converter
 from driftline.core.judge import Judge
 from driftline.core.routes import Conflict, Plan, Settings, lean
@@ -18,7 +16,7 @@ from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import Rows, RowsObserver, Terms, rejected_rows, together
-from driftline.source.shares import dealt
+from driftline.source.shares import ByNumber, dealt
 from driftline.write import is_small
 from driftline.write.frame import frame
 
@@ -119,18 +117,6 @@ class Observers:
         return {place: observer.result() for place, observer in self._by_reader.items()}
 
 
-class ObservedTasks(AccumulatorParam[dict[int, Seen]]):
-    """What tasks observed, by task: one that runs twice tells the same."""
-
-    def zero(self, value: dict[int, Seen]) -> dict[int, Seen]:
-        return {}
-
-    def addInPlace(  # noqa: N802  pyspark's name
-        self, value1: dict[int, Seen], value2: dict[int, Seen]
-    ) -> dict[int, Seen]:
-        return {**value1, **value2}
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnTasks:
     """Tasks that make rows of the table, and tell in ``observed`` what the rows were.
@@ -210,7 +196,7 @@ class ColumnFiles:
             shares,
             [sum(work.parts[number].size for number in share) for share in shares],
             Converter(struct, lean(plan.route), settings),
-            context.accumulator({}, ObservedTasks()),
+            context.accumulator({}, ByNumber()),
         )
         return self.begun
 

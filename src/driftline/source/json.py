@@ -19,9 +19,9 @@ from driftline.observe.walk import Expect, expect
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
 from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
-from driftline.source.json_tasks import JsonTasks, ObservedSplits, Share
+from driftline.source.json_tasks import JsonTasks, Share
 from driftline.source.rejects import Origin, Reject
-from driftline.source.shares import dealt
+from driftline.source.shares import ByNumber, dealt
 from driftline.write import is_small
 from driftline.write.frame import frame
 
@@ -80,7 +80,7 @@ class JsonFiles:
         shares = self._shares()
         sizes = [sum(split.length for _, split in share) for share in shares]
         shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
-        self.go = JsonTasks(shares, sizes, make, self.seen, context.accumulator({}, ObservedSplits()))
+        self.go = JsonTasks(shares, sizes, make, self.seen, context.accumulator({}, ByNumber()))
         return self.go
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:

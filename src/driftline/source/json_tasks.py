@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.accumulators import AccumulatorParam
-
 from driftline.observe.json_files import Split, blocks
 from driftline.observe.observation import Observation
 from driftline.source.json_rows import JsonRows
@@ -17,18 +15,6 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
 
 Share = Sequence[tuple[int, Split]]  # splits for one task, each with its number
-
-
-class ObservedSplits(AccumulatorParam[dict[int, Observation]]):
-    """What tasks observed, by split: a task that runs twice tells the same."""
-
-    def zero(self, value: dict[int, Observation]) -> dict[int, Observation]:
-        return {}
-
-    def addInPlace(  # noqa: N802  pyspark's name
-        self, value1: dict[int, Observation], value2: dict[int, Observation]
-    ) -> dict[int, Observation]:
-        return {**value1, **value2}
 
 
 @dataclass(frozen=True, slots=True)
