@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from driftline import Lake
-from driftline.core.types import LONG, Field, Schema, Struct
+from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.formats.ducklake import Catalog
 from driftline.formats.ducklake.commit import commit
 from driftline.formats.ducklake.files import ColumnStats, DataFile

@@ -20,12 +20,12 @@ from events import write
 from ingest import plain_spark
 
 from driftline import Lake
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.types import Schema
-from driftline.engine import configured
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
 from driftline.observe.json_files import Split, blocks, observe_split
 from driftline.observe.walk import expect
+from driftline.runtime.spark_conf import configured
 from driftline.source.json import JsonFiles
 from driftline.source.json_tasks import JsonTasks
 from driftline.write import FilePlan, FileSettings, write_in_tasks

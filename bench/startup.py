@@ -22,8 +22,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from driftline.java import find_java, launcher_home
-from driftline.session import PACKAGES, cache_folder, find_jars, prepare_environment
+from driftline.runtime.java import find_java, launcher_home
+from driftline.runtime.session import PACKAGES, cache_folder, find_jars, prepare_environment
 
 PYICEBERG = Path(__file__).parent / ".venv" / "bin" / "python"
 PLAIN = """
@@ -99,7 +99,7 @@ def main() -> None:
     prepare_environment()
     find_jars()
     subprocess.run(
-        [sys.executable, "-m", "driftline.archive"],
+        [sys.executable, "-m", "driftline.runtime.class_data"],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

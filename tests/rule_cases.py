@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from driftline.core.naming import marked_key
-from driftline.core.schema_json import type_name
-from driftline.core.types import Map, Struct, Type, peel
+from driftline.core.schema.naming import marked_key
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Map, Struct, Type, peel
 
 RULES = Path(__file__).parent / "rules"
 SECTIONS = ("batch:", "schema:", "rows:", "untyped:", "converted:", "quarantine:")

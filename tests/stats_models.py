@@ -1,7 +1,7 @@
 """Statistics made up for tests of what shows them."""
 
-from driftline.core.statistics import Batch, Numbers, Seen
-from driftline.core.types import LONG, STRING, Field, List, Struct, Type
+from driftline.core.columns.statistics import Batch, Numbers, Seen
+from driftline.core.schema.types import LONG, STRING, Field, List, Struct, Type
 from driftline.stats.model import Column, Drifted, Event, Part, Stats, Step, Waiting
 
 AT = 1_772_438_400_000  # 2026-03-02 08:00 UTC

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from driftline.session import PACKAGES, open_session
+from driftline.runtime.session import PACKAGES, open_session
 
 from . import Table
 

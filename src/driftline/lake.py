@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftline import ingest as road
-from driftline.core.contract import epoch_units
-from driftline.core.exclude import excluded_paths
-from driftline.core.naming import is_metadata
-from driftline.core.schema_json import to_json
-from driftline.core.types import Schema, Struct, dotted
+from driftline.core.planning.contract import epoch_units
+from driftline.core.planning.exclude import excluded_paths
+from driftline.core.schema.naming import is_metadata
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.types import Schema, Struct, dotted
 from driftline.errors import DriftlineError, no_table
 from driftline.formats.base import State
 from driftline.formats.open import ducklake as open_ducklake
 from driftline.formats.open import ducklake_database, iceberg
-from driftline.notice import Notice
-from driftline.report.result import Result
+from driftline.ingest import pipeline
+from driftline.ingest.result import Result
+from driftline.report.notice import Notice
 from driftline.settings import from_properties
 from driftline.source import opened
 from driftline.source.pipes import spooled
@@ -27,19 +27,19 @@ from driftline.source.pipes import spooled
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.alter import Altered, Request
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.core.changes import TableChange
     from driftline.formats.base import Orphan
     from driftline.formats.open import DuckLakeCatalog
-    from driftline.history import History
-    from driftline.layout import Layout
-    from driftline.replay import Quarantine, Replay
-    from driftline.resolve import Resolved
+    from driftline.operations.alter import Altered, Request
+    from driftline.operations.history import History
+    from driftline.operations.layout import Layout
+    from driftline.operations.replay import Quarantine, Replay
+    from driftline.operations.resolve import Resolved
+    from driftline.operations.undo import Undone
+    from driftline.operations.view import View
     from driftline.stats import Stats
-    from driftline.undo import Undone
     from driftline.verify import Verdict
-    from driftline.view import View
 
 DEFAULT = "lake"
 
@@ -68,7 +68,7 @@ class Lake:
         ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``, either with ``:PATH``, or
         ``postgres:`` and what libpq takes. Raises SetupError where Java, the jars or the folder are not to be had.
         """
-        from driftline.session import open_session
+        from driftline.runtime.session import open_session
 
         if ducklake is not None:
             database = ducklake_database(ducklake, Path(path))
@@ -99,7 +99,7 @@ class Lake:
 
         ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
         """
-        from driftline.alter import Altered, Request, local_name
+        from driftline.operations.alter import Altered, Request, local_name
 
         request = Request.of_sql(sql)
         table = self.table(local_name(request.table, self.catalog))
@@ -109,7 +109,7 @@ class Lake:
 
     def query(self, sql: str) -> DataFrame:
         """Runs SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""
-        from driftline.reading import must_read
+        from driftline.runtime.read_only import must_read
 
         must_read(self.spark, sql, self.format.writes)
         return self.sql(sql)
@@ -157,7 +157,9 @@ class Table:
         batch changed the schema or left records in quarantine. Raises UsageError, DataError; the table is then as it was.
         """
         with opened(self.lake.spark, data, format=format, json_column=json_column, strings=strings) as source:
-            result = road.ingest(self.format, source, settings=settings, dry_run=dry_run, progress=progress)
+            result = pipeline.ingest(
+                self.format, source, settings=settings, dry_run=dry_run, progress=progress
+            )
         if on_change and not dry_run:
             Notice(on_change).send(result)
         return result
@@ -167,7 +169,7 @@ class Table:
 
         ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
         """
-        from driftline.alter import Request
+        from driftline.operations.alter import Request
 
         return _altered(self, Request.of_changes(changes), upgrade=upgrade)
 
@@ -211,13 +213,13 @@ class Table:
 
     def history(self) -> History:
         """What happened to the table's schema, partitioning and sort order, and by whom. Raises UsageError."""
-        from driftline.history import history
+        from driftline.operations.history import history
 
         return history(self.format)
 
     def layout(self) -> Layout:
         """Which files follow which partitioning. Raises UsageError."""
-        from driftline.layout import layout
+        from driftline.operations.layout import layout
 
         return layout(self.format)
 
@@ -226,7 +228,7 @@ class Table:
 
         ``yes``: also where that hides values. Raises UsageError, DataError with the reason.
         """
-        from driftline.undo import undo
+        from driftline.operations.undo import undo
 
         return undo(self.format, to=to, yes=yes)
 
@@ -238,7 +240,7 @@ class Table:
         ``name``: of the view, by default the table's with ``_settled`` behind it. ``types``: of single fields, by path;
         by default the widest of their columns. ``make`` False: only says how. Raises UsageError, DataError.
         """
-        from driftline.view import view
+        from driftline.operations.view import view
 
         return view(self, view_name=name, types=types, make=make)
 
@@ -256,20 +258,20 @@ class Table:
         A value converts exactly or not at all; what does not stays in a column beside it, or goes with ``drop_rest``.
         ``dry_run``: only says how many would. Raises UsageError, DataError.
         """
-        from driftline.resolve import resolve
+        from driftline.operations.resolve import resolve
 
         done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
         return done if dry_run else replace(done, notes=(*done.notes, *_view_note(self)))
 
     def quarantine(self) -> Quarantine:
         """What could not be accepted and waits, by reason. Raises UsageError where there is no such table."""
-        from driftline.replay import listed
+        from driftline.operations.replay import listed
 
         return listed(self.format)
 
     def export_quarantine(self, file: str | os.PathLike[str]) -> int:
         """Writes what waits in quarantine as JSON lines, each record with its reason; returns how many."""
-        from driftline.replay import export
+        from driftline.operations.replay import export
 
         return export(self.format, Path(file))
 
@@ -280,7 +282,7 @@ class Table:
         progress: Callable[[str], None] = lambda _: None,
     ) -> Replay:
         """Sends what waits in quarantine through again, each record once, as the table and its settings are now."""
-        from driftline.replay import replay
+        from driftline.operations.replay import replay
 
         return replay(self.format, settings=settings, progress=progress)
 
@@ -313,7 +315,7 @@ class Table:
         ``exactly``: and whether nothing else is there, so that no record was doubled.
         ``format``: json, csv, parquet, avro or orc. Raises UsageError where there is no such table.
         """
-        from driftline.replay import waiting
+        from driftline.operations.replay import waiting
         from driftline.verify import verify
 
         state = self.state()
@@ -340,8 +342,8 @@ class Table:
 
 def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
     """The table altered; its view follows where it gets another name."""
-    from driftline.alter import alter
-    from driftline.view import moved
+    from driftline.operations.alter import alter
+    from driftline.operations.view import moved
 
     done = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
     if done.table == table.name:
@@ -355,7 +357,7 @@ def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
 
 def _view_note(table: Table) -> tuple[str, ...]:
     """The table's view follows it, where there is one; what there is to say of that."""
-    from driftline.view import remade
+    from driftline.operations.view import remade
 
     try:
         made = remade(table)

@@ -6,12 +6,12 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from driftline.core.contract import MAPS, POLICIES, contract, parse_path
-from driftline.core.conversions import EPOCH_DIGITS
-from driftline.core.naming import MARK
-from driftline.core.routes import Settings
-from driftline.core.type_text import parse_type
-from driftline.core.types import Path
+from driftline.core.planning.contract import MAPS, POLICIES, contract, parse_path
+from driftline.core.planning.conversions import EPOCH_DIGITS
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.naming import MARK
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Path
 from driftline.errors import UsageError
 
 PREFIX = "driftline."

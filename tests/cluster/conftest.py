@@ -14,9 +14,9 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from driftline.java import QUICK
 from driftline.lake import Lake
-from driftline.session import find_jars
+from driftline.runtime.java import QUICK
+from driftline.runtime.session import find_jars
 from servers.cluster import Cluster
 from servers.rest import Rest
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark import cloudpickle
 
 from driftline.convert import arrow_schema
-from driftline.core.types import Schema
+from driftline.core.schema.types import Schema
 from driftline.lake import Lake
 
 # Executors have not the folder in which the tests' own modules lie.

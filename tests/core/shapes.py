@@ -17,11 +17,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from driftline.core.naming import mark, marked_key
-from driftline.core.plan import plan
-from driftline.core.routes import Plan, Settings
-from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
-from driftline.core.types import (
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.schema.naming import mark, marked_key
+from driftline.core.schema.types import (
     Field,
     List,
     Map,

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from driftline.accept import accepted
-from driftline.core.contract import contract
-from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Settings
-from driftline.core.schema_json import to_json
-from driftline.core.types import Schema, Struct
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.contract import contract
+from driftline.core.planning.routes import Conflict, Settings
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.types import Schema, Struct
+from driftline.ingest.accept import accepted
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.walk import expect

@@ -10,8 +10,8 @@ import pytest
 
 from driftline.core.changes.defaults import default_json, literal_of
 from driftline.core.changes.values import Literal
-from driftline.core.schema_json import from_json, to_json
-from driftline.core.types import (
+from driftline.core.schema.schema_json import from_json, to_json
+from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
     DATE,

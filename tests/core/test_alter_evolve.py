@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.shapes import schema
+from driftline.core.changelog.restoring import restoration
 from driftline.core.changes import (
     AddColumn,
     AddPartitionField,
@@ -35,9 +36,9 @@ from driftline.core.changes import (
     stages,
 )
 from driftline.core.changes.evolve import evolved as evolved_with
-from driftline.core.definition import Definition
-from driftline.core.naming import caseless, marked_key
-from driftline.core.types import (
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.naming import caseless, marked_key
+from driftline.core.schema.types import (
     DOUBLE,
     INT,
     LONG,
@@ -53,7 +54,6 @@ from driftline.core.types import (
     children,
     decimal,
 )
-from driftline.core.undo import restoration
 
 START = schema(
     "a: int!required, b: float!required, s: {x: int!required, y: string, t: {u: decimal(5, 2)}}!required, "

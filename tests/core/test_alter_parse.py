@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.alter.parse import parse
 from driftline.core.changes import (
     AddColumn,
     AddPartitionField,
@@ -36,11 +35,12 @@ from driftline.core.changes import (
     UnsetProperties,
     WidenColumn,
 )
-from driftline.core.layout import Transform
-from driftline.core.schema_json import type_name
-from driftline.core.types import DOUBLE, INT, LONG, STRING, Field, List, Primitive, Struct, decimal
-from driftline.core.words import tokens
+from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Field, List, Primitive, Struct, decimal
+from driftline.core.schema.words import tokens
 from driftline.errors import UsageError
+from driftline.operations.alter.parse import parse
 
 
 def changes(action: str) -> list[object]:

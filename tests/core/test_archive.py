@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from driftline import archive
-from driftline.archive import Archive
-from driftline.java import Java
+from driftline.runtime import class_data
+from driftline.runtime.class_data import Archive
+from driftline.runtime.java import Java
 
 
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Java, list[Path], Path]:
     """A cache, a Java 17, a jar and a Spark with another."""
-    for name in archive._FOLDERS:
+    for name in class_data._FOLDERS:
         monkeypatch.delenv(name, raising=False)
     base = tmp_path / "java" / "lib" / "server" / "classes.jsa"
     jar, spark = tmp_path / "cache" / "jars" / "a.jar", tmp_path / "spark"
@@ -42,12 +42,12 @@ def made(draft: Path, lake: Path) -> bool:
 
 def test_made_once_and_used_from_then_on(one, monkeypatch):
     assert (one.options(), one.wanted()) == ("", True)
-    monkeypatch.setattr(archive, "_run", made)
+    monkeypatch.setattr(class_data, "_run", made)
     one.make()
     file = one.folder / f"{one.key}-7.jsa"
     assert f'"-XX:SharedArchiveFile={file}"' in one.options()
     assert not one.wanted()
-    monkeypatch.setattr(archive, "_run", lambda *_: pytest.fail("made twice"))
+    monkeypatch.setattr(class_data, "_run", lambda *_: pytest.fail("made twice"))
     one.make()
     assert {f.name for f in one.folder.iterdir()} == {file.name, "lock"}
 
@@ -57,13 +57,13 @@ def test_a_file_of_another_size_is_not_used_and_is_made_anew(one, monkeypatch, t
     one.folder.mkdir()
     (one.folder / f"{one.key}-7.jsa").write_text(text)
     assert (one.options(), one.wanted()) == ("", True)
-    monkeypatch.setattr(archive, "_run", made)
+    monkeypatch.setattr(class_data, "_run", made)
     one.make()
     assert one.file().read_text() == "classes"
 
 
 def test_of_two_at_a_time_one_makes_it(one, monkeypatch):
-    monkeypatch.setattr(archive, "_run", lambda *_: pytest.fail("two at a time"))
+    monkeypatch.setattr(class_data, "_run", lambda *_: pytest.fail("two at a time"))
     one.folder.mkdir()
     with (one.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -77,12 +77,12 @@ def test_what_failed_is_tried_again_the_next_day(one, monkeypatch):
         return False
 
     assert one.wanted()
-    monkeypatch.setattr(archive, "_run", fails)
+    monkeypatch.setattr(class_data, "_run", fails)
     one.make()
     assert not one.wanted()
     failed = one.folder / f"{one.key}.failed"
     assert {f.name for f in one.folder.iterdir()} == {"lock", failed.name}
-    os.utime(failed, (time.time() - 2 * archive.DAY,) * 2)
+    os.utime(failed, (time.time() - 2 * class_data.DAY,) * 2)
     assert one.wanted()
 
 
@@ -92,14 +92,14 @@ def test_it_goes_when_it_was_long_unused(one, monkeypatch):
     for file in (old, young, one.folder / "dead.draft"):
         file.write_text("abc")
     (one.folder / "lake").mkdir()
-    os.utime(old, (time.time() - archive.UNUSED - 9,) * 2)
-    monkeypatch.setattr(archive, "_run", made)
+    os.utime(old, (time.time() - class_data.UNUSED - 9,) * 2)
+    monkeypatch.setattr(class_data, "_run", made)
     one.make()
     assert {f.name for f in one.folder.iterdir()} == {young.name, one.file().name, "lock"}
 
 
 def test_a_full_disk_is_left_alone(one, monkeypatch):
-    monkeypatch.setattr(archive, "SPACE", 2**80)
+    monkeypatch.setattr(class_data, "SPACE", 2**80)
     assert not one.wanted()
 
 
@@ -125,10 +125,10 @@ def test_where_java_takes_none(parts, monkeypatch):
 
 def test_only_what_was_missed_is_made_soon(parts, one, monkeypatch):
     started: list[dict[str, object]] = []
-    monkeypatch.setattr(archive, "_missing", [])
-    monkeypatch.setattr(archive.subprocess, "Popen", lambda argv, **more: started.append(more))
-    archive.make_soon()
+    monkeypatch.setattr(class_data, "_missing", [])
+    monkeypatch.setattr(class_data.subprocess, "Popen", lambda argv, **more: started.append(more))
+    class_data.make_soon()
     assert started == []
-    assert archive.options(*parts) == ""
-    archive.make_soon()
+    assert class_data.options(*parts) == ""
+    class_data.make_soon()
     assert [(s["cwd"], s["env"]["JAVA_HOME"]) for s in started] == [(one.folder, str(parts[1].home))]

@@ -16,9 +16,9 @@ import pytest
 from fastavro import _write_py
 
 from driftline.convert import Converter
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.types import Schema
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.observe.walk import expect
 from driftline.source.avro import AvroReader, avro_readers

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core import changelog, record
-from driftline.core.changelog import Ids, Step
+from driftline.core.changelog import last_changes, record
+from driftline.core.changelog.last_changes import Ids, Step
 from driftline.core.changes import AddColumn, Reason
-from driftline.core.types import STRING, Field
+from driftline.core.schema.types import STRING, Field
 
 
 def step(n: int) -> Step:
@@ -19,13 +19,13 @@ def step(n: int) -> Step:
 
 
 def noted(told: dict[str, str], n: int, before: dict[str, str]) -> dict[str, str]:
-    return before | changelog.noted(told, step(n), before, before)
+    return before | last_changes.noted(told, step(n), before, before)
 
 
 def test_changes_are_told_in_their_order() -> None:
     properties = noted(record.of_batch("b1", [added("a")]), 0, {})
     properties = noted(record.of_statements("ALTER …"), 1, properties)
-    first, last = changelog.read(properties)
+    first, last = last_changes.read(properties)
     assert (first.step, last.step) == (step(0), step(1))
     assert (first.record.by, first.record.batch, first.record.rules[0].path) == ("batch", "b1", "a")
     assert (last.record.by, last.record.text) == ("alter", "ALTER …")
@@ -34,8 +34,8 @@ def test_changes_are_told_in_their_order() -> None:
 
 def test_what_changes_no_definition_is_not_among_them() -> None:
     told = record.of_statements("SET TBLPROPERTIES …")
-    assert changelog.noted(told, Step(Ids(1, 0, 0), Ids(1, 0, 0), 7), {}, {"x": "y"}) == {}
-    assert changelog.noted({}, step(1), {}, {}) == {}
+    assert last_changes.noted(told, Step(Ids(1, 0, 0), Ids(1, 0, 0), 7), {}, {"x": "y"}) == {}
+    assert last_changes.noted({}, step(1), {}, {}) == {}
 
 
 @settings(deadline=None, max_examples=20)
@@ -49,27 +49,27 @@ def test_it_is_bounded(given: list[list[str] | str]) -> None:
         told = (
             record.of_statements(one) if isinstance(one, str) else record.of_batch(f"b{n}", map(added, one))
         )
-        made = changelog.noted(told, step(n), properties, properties)
+        made = last_changes.noted(told, step(n), properties, properties)
         properties |= made
-        assert len(properties.get(changelog.PROPERTY, "")) <= changelog.LIMIT
+        assert len(properties.get(last_changes.PROPERTY, "")) <= last_changes.LIMIT
         if made:
-            newest = changelog.read(properties)[-1]
+            newest = last_changes.read(properties)[-1]
             assert newest.record == record.read(told, {}), "the last change is told as it was"
-    kept = changelog.read(properties)
-    assert len(kept) <= changelog.CHANGES
+    kept = last_changes.read(properties)
+    assert len(kept) <= last_changes.CHANGES
     assert [c.step.after.schema for c in kept] == sorted(c.step.after.schema for c in kept)
 
 
 def test_older_changes_are_shortened() -> None:
     properties = noted(record.of_batch("b", [added(f"column{i}") for i in range(100)]), 0, {})
-    assert len(properties[changelog.PROPERTY]) > changelog.SHORT
+    assert len(properties[last_changes.PROPERTY]) > last_changes.SHORT
     properties = noted(record.of_statements("x" * 900), 1, properties)
     properties = noted(record.of_statements("y"), 2, properties)
-    first, second, _ = changelog.read(properties)
+    first, second, _ = last_changes.read(properties)
     assert first.record.left_out + len(first.record.rules) == 100
     assert 0 < len(first.record.rules) < 100
     assert second.record.text.endswith("…")
-    assert len(properties[changelog.PROPERTY]) < 2 * changelog.SHORT + 200
+    assert len(properties[last_changes.PROPERTY]) < 2 * last_changes.SHORT + 200
 
 
 def test_which_schema_files_were_written_with() -> None:
@@ -77,46 +77,46 @@ def test_which_schema_files_were_written_with() -> None:
     properties: dict[str, str] = {}
     for before, after, sequence in steps:
         one = Step(None if before is None else Ids(before, 0, 0), Ids(after, 0, 0), None, sequence)
-        properties |= changelog.noted(record.of_statements("x"), one, properties, properties)
-    changes = changelog.read(properties)
-    assert changelog.written_with(changes, 0) == [(1, 0), (4, None), (9, 3), (9, 0)]
-    assert changelog.written_with(changes, 7)[-1] == (9, None)
-    assert changelog.written_with((), 7) == []
+        properties |= last_changes.noted(record.of_statements("x"), one, properties, properties)
+    changes = last_changes.read(properties)
+    assert last_changes.written_with(changes, 0) == [(1, 0), (4, None), (9, 3), (9, 0)]
+    assert last_changes.written_with(changes, 7)[-1] == (9, None)
+    assert last_changes.written_with((), 7) == []
 
 
 def test_properties_that_a_change_took_along() -> None:
     before = {"driftline.hints.a": "long", "write.distribution-mode": "hash", "owner": "me", "secret": "x"}
     after = {"driftline.hints.a": "string", "driftline.resolved.a": "string", "owner": "you"}
-    made = changelog.noted(record.of_resolve("a"), step(3), before, after)
-    (change,) = changelog.read(made)
+    made = last_changes.noted(record.of_resolve("a"), step(3), before, after)
+    (change,) = last_changes.read(made)
     assert change.properties_before(after) == {
         "driftline.hints.a": "long",
         "write.distribution-mode": "hash",
         "owner": "you",
     }
-    assert "me" not in made[changelog.PROPERTY] and "secret" not in made[changelog.PROPERTY]
+    assert "me" not in made[last_changes.PROPERTY] and "secret" not in made[last_changes.PROPERTY]
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "7", "[7]", "[{}]", '[{"at": 1, "from": [1], "to": null}]', '{"at": 1}', "[[]]"]
 )
 def test_a_property_that_somebody_spoilt(text: str) -> None:
-    spoilt = {changelog.PROPERTY: text}
-    assert changelog.read(spoilt) == ()
-    assert changelog.who(spoilt, {}) is None
-    (change,) = changelog.read(noted(record.of_statements("x"), 4, spoilt))
+    spoilt = {last_changes.PROPERTY: text}
+    assert last_changes.read(spoilt) == ()
+    assert last_changes.who(spoilt, {}) is None
+    (change,) = last_changes.read(noted(record.of_statements("x"), 4, spoilt))
     assert change.step == step(4)
 
 
 def test_who_made_a_version() -> None:
     one = noted(record.of_statements("x"), 1, {})
     two = noted(record.of_statements("x"), 2, one)
-    assert changelog.who(two, one).by == "alter"  # type: ignore[union-attr]
-    assert changelog.who(one, one) is None, "somebody else's, who leaves the property as it is"
-    assert changelog.who(one | {record.BATCH: "b2"}, one) == record.Record("batch", batch="b2")
+    assert last_changes.who(two, one).by == "alter"  # type: ignore[union-attr]
+    assert last_changes.who(one, one) is None, "somebody else's, who leaves the property as it is"
+    assert last_changes.who(one | {record.BATCH: "b2"}, one) == record.Record("batch", batch="b2")
     older = one | record.of_undo("by an older release")
-    assert changelog.who(older, one).by == "undo"  # type: ignore[union-attr]
-    assert json.loads(two[changelog.PROPERTY])[0]["from"] == [0, 0, 0]
+    assert last_changes.who(older, one).by == "undo"  # type: ignore[union-attr]
+    assert json.loads(two[last_changes.PROPERTY])[0]["from"] == [0, 0, 0]
 
 
 def added(name: str) -> AddColumn:

@@ -19,8 +19,8 @@ from driftline.core.changes import (
     to_dict,
     told,
 )
-from driftline.core.shape import Place
-from driftline.core.types import DATE, DOUBLE, LONG, STRING, Field, List
+from driftline.core.planning.shape import Place
+from driftline.core.schema.types import DATE, DOUBLE, LONG, STRING, Field, List
 
 
 def new(text: str) -> Field:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import changes, conflicts, drift, same, show
-from driftline.core.contract import contract, parse_path
-from driftline.core.routes import Settings
-from driftline.core.type_text import parse_type
+from driftline.core.planning.contract import contract, parse_path
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.type_text import parse_type
 from driftline.errors import UsageError
 from driftline.settings import as_properties, from_properties
 

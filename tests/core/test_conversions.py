@@ -7,10 +7,10 @@ from itertools import permutations
 import pytest
 
 from core.shapes import batch, primitive
-from driftline.core.conversions import ROUTES_TOO, exact, fits, join, widens_in_place
-from driftline.core.policies import preserve
-from driftline.core.shape import Facet, Place, Seen
-from driftline.core.types import Primitive
+from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place
+from driftline.core.planning.policies import preserve
+from driftline.core.planning.shape import Facet, Place, Seen
+from driftline.core.schema.types import Primitive
 
 SHORT = {
     "bool": "boolean",

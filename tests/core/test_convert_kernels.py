@@ -12,10 +12,10 @@ import pytest
 
 from driftline.convert.kernels import convert, converts
 from driftline.convert.types import arrow_type
-from driftline.core.conversions import FITS, ROUTES_TOO
-from driftline.core.policies.widen import MATRIX
-from driftline.core.type_text import parse_type
-from driftline.core.types import Primitive
+from driftline.core.planning.conversions import FITS, ROUTES_TOO
+from driftline.core.planning.policies.widen import MATRIX
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Primitive
 
 D = Decimal
 NOON, NOON_UTC = datetime(2024, 1, 2, 12), datetime(2024, 1, 2, 12, tzinfo=UTC)

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from driftline.accept import accepted
 from driftline.convert import Converter, Lost, arrow_schema
 from driftline.core.changes import AddColumn, apply
-from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Plan, Settings, by_name
-from driftline.core.type_text import parse_type
-from driftline.core.types import Path, Schema, Struct
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.routes import Conflict, Plan, Settings, by_name
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Path, Schema, Struct
+from driftline.core.values.parse import Malformed, parse
+from driftline.ingest.accept import accepted
+from driftline.ingest.rewrite import rewrites
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.observe.parse import Malformed, parse
 from driftline.observe.walk import expect
-from driftline.rewrite import rewrites
 from driftline.settings import as_properties, from_properties
 from rule_cases import Case, cases, columns, text
 

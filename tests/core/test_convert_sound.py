@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from core.test_observe_sound import SCHEMAS, batches, observed
 from driftline.convert import Converter, arrow_schema, arrow_type
 from driftline.convert.usual import limited, usual_struct
-from driftline.core.plan import plan
-from driftline.core.routes import Plan, Settings
-from driftline.core.types import (
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Plan, Settings
+from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -36,9 +36,9 @@ from driftline.core.types import (
     Type,
     decimal,
 )
+from driftline.core.values.parse import Malformed, parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.parse import Malformed, parse
 from driftline.observe.walk import expect
 from driftline.verify.files import parse as parse_apart
 from driftline.verify.match import Record, differences

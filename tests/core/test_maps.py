@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import batch, drift
-from driftline.core.contract import contract
-from driftline.core.maps import as_map, entries_of
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.types import Schema
+from driftline.core.planning.contract import contract
+from driftline.core.planning.maps import as_map, entries_of
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
 from driftline.observe.walk import expect

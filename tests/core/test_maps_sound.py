@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from core.test_convert_sound import plain
 from driftline.convert import Converter
-from driftline.core.contract import contract
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.types import Map, Schema, Struct, peel
+from driftline.core.planning.contract import contract
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Map, Schema, Struct, peel
+from driftline.core.values.parse import parse
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.parse import parse
 from driftline.observe.walk import expect
 from driftline.verify.files import parse as parse_apart
 from driftline.verify.match import Record, differences

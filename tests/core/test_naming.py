@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.shapes import schema
-from driftline.core.naming import METADATA_NAMES, Names, caseless, mark, marked_key, safe, suffix
+from driftline.core.schema.naming import METADATA_NAMES, Names, caseless, mark, marked_key, safe, suffix
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from core.shapes import batch, schema
-from driftline.core.plan import plan
-from driftline.notice import Notice
+from driftline.core.planning.plan import plan
+from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
-from driftline.report.result import Result, result
+from driftline.report.notice import Notice
 
 
 def of(table: str, *, data: str, quarantined: int = 0) -> Result:

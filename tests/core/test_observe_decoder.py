@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.core.types import (
+from driftline.core.schema.types import (
     DATE,
     FLOAT,
     INT,
@@ -20,8 +20,8 @@ from driftline.core.types import (
     Type,
     decimal,
 )
+from driftline.core.values.parse import MAX_DEPTH, parse
 from driftline.observe.decoder import REFUSED, build
-from driftline.observe.parse import MAX_DEPTH, parse
 from driftline.observe.screen import doubtful
 from driftline.observe.walk import Walker, expect
 

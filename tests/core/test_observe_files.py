@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftline.core.routes import Settings
-from driftline.core.shape import Place
+from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import Place
 from driftline.errors import DataError
 from driftline.observe import ranges
 from driftline.observe.json_files import Split, blocks, is_document, observe_split, records_of, splits_of

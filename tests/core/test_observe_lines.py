@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.shape import Place, RecordShape
-from driftline.core.types import Schema
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import Place, RecordShape
+from driftline.core.schema.types import Schema
 from driftline.observe.json_lines import JsonObserver, reason
 from driftline.observe.observation import Bad, Observation, merge_observations
 from driftline.observe.walk import Expect

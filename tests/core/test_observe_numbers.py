@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from driftline.core.shape import NUMBER_TEXT
-from driftline.core.types import (
+from driftline.core.planning.shape import NUMBER_TEXT
+from driftline.core.schema.types import (
     BIG_DECIMAL,
     BIG_INTEGER,
     BOOLEAN,
@@ -24,7 +24,7 @@ from driftline.core.types import (
     Primitive,
     decimal,
 )
-from driftline.observe.numbers import base_of, declared_base, simple_fractions
+from driftline.core.values.numbers import base_of, declared_base, simple_fractions
 from driftline.observe.screen import HUGE, doubtful
 
 BASES = {

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core.contract import POLICIES, contract
-from driftline.core.naming import mark
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.schema_json import to_json
-from driftline.core.shape import RecordShape
-from driftline.core.types import (
+from driftline.core.planning.contract import POLICIES, contract
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.naming import mark
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -37,11 +37,11 @@ from driftline.core.types import (
     decimal,
     wrap,
 )
+from driftline.core.values.parse import Malformed, parse
 from driftline.observe import decoder, json_lines
 from driftline.observe.decoder import REFUSED, build
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.observe.parse import Malformed, parse
 from driftline.observe.screen import doubtful
 from driftline.observe.walk import Expect, Walker, expect, steady
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.core.naming import mark
-from driftline.core.shape import FieldShape, Place, RecordShape
-from driftline.core.types import (
+from driftline.core.planning.shape import FieldShape, Place, RecordShape
+from driftline.core.schema.naming import mark
+from driftline.core.schema.types import (
     DATE,
     DOUBLE,
     INT,
@@ -23,7 +23,7 @@ from driftline.core.types import (
     decimal,
     wrap,
 )
-from driftline.observe.parse import MAX_DEPTH, parse, reason
+from driftline.core.values.parse import MAX_DEPTH, parse, reason
 from driftline.observe.walk import Walker, expect
 
 

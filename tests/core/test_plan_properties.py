@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from core.shapes import changes, show
 from driftline.core.changes import AddColumn, RelaxColumn, WidenColumn
-from driftline.core.conversions import widens_in_place
-from driftline.core.naming import MAX_NAME_BYTES, METADATA_NAMES, caseless, marked_key
-from driftline.core.plan import plan
-from driftline.core.policies import preserve
-from driftline.core.routes import FieldRoute, Plan, RecordRoute
-from driftline.core.shape import (
+from driftline.core.planning.conversions import widens_in_place
+from driftline.core.planning.plan import plan
+from driftline.core.planning.policies import preserve
+from driftline.core.planning.routes import FieldRoute, Plan, RecordRoute
+from driftline.core.planning.shape import (
     NUMBER_TEXT,
     RECORD,
     Base,
@@ -27,7 +26,8 @@ from driftline.core.shape import (
     Seen,
     merge_all,
 )
-from driftline.core.types import (
+from driftline.core.schema.naming import MAX_NAME_BYTES, METADATA_NAMES, caseless, marked_key
+from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
     DATE,

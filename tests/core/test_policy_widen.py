@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import batch, changes, conflicts, drift, same, show
-from driftline.core.contract import contract
-from driftline.core.plan import plan
-from driftline.core.routes import Settings
-from driftline.core.types import Schema
+from driftline.core.planning.contract import contract
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
 
 WIDEN = Settings(contract=contract("widen"))
 REWRITE = Settings(contract=contract("widen"), allow_rewrite=True)
@@ -151,7 +151,7 @@ def test_a_rewrite_inside_a_list_or_map_is_one_of_the_column() -> None:
 
 
 def test_what_a_hint_names_is_never_widened() -> None:
-    from driftline.core.types import INT
+    from driftline.core.schema.types import INT
 
     pinned = Settings(contract=contract("widen", hints={("a",): INT}), allow_rewrite=True)
     planned = drift("a: long", before="a: int", settings=pinned)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.shapes import schema
-from driftline.core import record
+from driftline.core.changelog import record
+from driftline.core.changelog.entries import Version, entries
 from driftline.core.changes import AddColumn, Reason, RelaxColumn
-from driftline.core.definition import Definition
-from driftline.core.history import Version, entries
-from driftline.core.shape import Place
-from driftline.core.types import LONG, STRING, Field
+from driftline.core.planning.shape import Place
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.types import LONG, STRING, Field
 
 
 def added(name: str, rule: str, *, within: bool = False) -> AddColumn:

@@ -10,9 +10,9 @@ import pytest
 
 from driftline.convert.declared import Declared
 from driftline.convert.row_text import row_texts
-from driftline.core.routes import Conflict
-from driftline.core.shape import RECORD, Facet
-from driftline.core.types import DOUBLE, LONG, STRING, Path, Struct
+from driftline.core.planning.routes import Conflict
+from driftline.core.planning.shape import RECORD, Facet
+from driftline.core.schema.types import DOUBLE, LONG, STRING, Path, Struct
 from driftline.observe.refused import first_conflicts, having
 
 RECORDS = pa.list_(pa.struct({"x": pa.string(), "n": pa.int64()}))

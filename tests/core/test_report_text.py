@@ -5,12 +5,12 @@ import io
 from rich.console import Console
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
-from driftline.core.naming import mark
-from driftline.core.routes import Conflict, Conversion
-from driftline.core.shape import Facet, Place
-from driftline.core.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
+from driftline.core.planning.routes import Conflict, Conversion
+from driftline.core.planning.shape import Facet, Place
+from driftline.core.schema.naming import mark
+from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
+from driftline.ingest.result import Result
 from driftline.report import text
-from driftline.report.result import Result
 from driftline.verify import Mismatch, Verdict
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.record import BATCH
-from driftline.core.retention import (
+from driftline.core.changelog.record import BATCH
+from driftline.core.changelog.retention import (
     BEHIND,
     FEW,
     KEEP,

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from driftline import retry
 from driftline.cli import capture as cli
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.refit import extends, refits
-from driftline.core.types import INT, LONG, STRING, Field, List, Map, Schema, Struct
+from driftline.core.schema.types import INT, LONG, STRING, Field, List, Map, Schema, Struct
 from driftline.errors import DataError
-from driftline.retry import Retry
+from driftline.formats import retry
+from driftline.formats.retry import Retry
 
 
 class Clock:

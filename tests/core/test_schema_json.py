@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from core.shapes import schema, show
-from driftline.core.schema_json import from_json, to_json, type_name
+from driftline.core.schema.schema_json import from_json, to_json, type_name
 
 
 @pytest.mark.parametrize(

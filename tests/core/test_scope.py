@@ -7,7 +7,7 @@ import pytest
 
 from driftline.cli import scope
 from driftline.cli.scope import LITTLE, Scope, little
-from driftline.java import QUICK
+from driftline.runtime.java import QUICK
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from driftline.core.naming import mark
-from driftline.core.schema_json import outline
-from driftline.core.statistics import RECORDS, Batch, Count, Counts, Numbers, Seen, Snapshot
-from driftline.core.types import (
+from driftline.core.columns.statistics import RECORDS, Batch, Count, Counts, Numbers, Seen, Snapshot
+from driftline.core.schema.naming import mark
+from driftline.core.schema.schema_json import outline
+from driftline.core.schema.types import (
     DATE,
     DOUBLE,
     LONG,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftline.core.table_name import table_parts
+from driftline.core.schema.table_name import table_parts
 from driftline.errors import UsageError
 
 NONE = ["", "movies", "a.", ".b", "a..b", "a. ", "a.b\n", "a.\x00"]

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from core.shapes import schema
-from driftline.core.types import Schema
+from driftline.core.schema.types import Schema
 from driftline.verify.files import parse
 from driftline.verify.match import Difference, Record, differences
-from driftline.verify.meeting import Meeting, Slot, key
+from driftline.verify.matching_key import Meeting, Slot, key
 from driftline.verify.values import Cell, Misquoted, Pairs, Reading, Single, single
 
 D = Decimal

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from driftline.core.layout import Transform
-from driftline.core.types import DOUBLE, LONG, STRING
+from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.types import DOUBLE, LONG, STRING
 from driftline.write import Dealing, Key, dealing
 
 DAYS = Key(("n",), LONG, Transform("truncate", 100))

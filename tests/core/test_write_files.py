@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.convert import arrow_schema
-from driftline.core.type_text import parse_type
-from driftline.core.types import Schema, Struct
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Schema, Struct
 from driftline.write import FilePlan, FileSettings, WrittenFile, write_files
 
 FULL, COUNTS, NONE, SHORT = "full", "counts", "none", "truncate(2)"

@@ -14,8 +14,8 @@ import pyspark
 import pytest
 
 from driftline.convert import arrow_schema
-from driftline.core.layout import Transform
-from driftline.core.types import LONG, Field, Schema, Struct
+from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import SetupError
 from driftline.write import Dealing, FilePlan, FileSettings, Key, WrittenFile, write_in_tasks
 from driftline.write import tasks as module

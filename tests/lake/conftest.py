@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.formats.ducklake import Catalog
-from driftline.java import QUICK
 from driftline.lake import Lake
-from driftline.session import open_session, stop_session
+from driftline.runtime.java import QUICK
+from driftline.runtime.session import open_session, stop_session
 from lake.formats import FORMATS
 from servers.machine import lacking
 from servers.postgres import Postgres

@@ -12,7 +12,7 @@ from uuid import uuid4
 import duckdb
 from pyspark.sql import DataFrame
 
-from driftline.core.words import quoted
+from driftline.core.schema.words import quoted
 from driftline.formats.ducklake import Catalog, DuckLakeTable
 from driftline.formats.ducklake.engine import instance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import StructType
 
 from driftline.core.changes import AddColumn, apply
-from driftline.core.types import Schema
+from driftline.core.schema.types import Schema
 from driftline.lake import Table
 from driftline.source.typed import core_struct
 

@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline import quarantine
 from driftline.core.changes import AddColumn, DropColumn, RenameColumn, SetDefault
-from driftline.core.definition import DISTRIBUTION
-from driftline.core.types import INT, LONG, Field
+from driftline.core.schema.definition import DISTRIBUTION
+from driftline.core.schema.types import INT, LONG, Field
 from driftline.errors import DataError, UsageError
 from driftline.formats.iceberg import CommitConflict
 from driftline.formats.iceberg.alteration import Draft
 from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
 from lake.test_alter_rules import by_pyiceberg
 
 
@@ -140,7 +140,7 @@ def test_writers_that_never_stop(table: Table, monkeypatch: pytest.MonkeyPatch) 
         raise CommitConflict("someone was faster")
 
     monkeypatch.setattr(Draft, "commit", conflict)
-    monkeypatch.setattr("driftline.retry.PATIENCE", 0.2)
+    monkeypatch.setattr("driftline.formats.retry.PATIENCE", 0.2)
     with pytest.raises(DataError, match="other writers keep changing this table"):
         alter(table, "ADD COLUMN n int")
 

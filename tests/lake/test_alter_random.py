@@ -21,15 +21,15 @@ from pyspark.sql import SparkSession
 
 from core.shapes import schema as written
 from core.test_alter_evolve import NAMES, change
-from driftline.alter.notes import key_of
 from driftline.core.changes import AddColumn, ColumnChange, Refused, SetDefault, SetDoc, evolve
-from driftline.core.definition import Definition
-from driftline.core.naming import caseless
-from driftline.core.types import INT, Field, List, Map, Schema, Struct, Type, children
-from driftline.core.types import Path as ColumnPath
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.naming import caseless
+from driftline.core.schema.types import INT, Field, List, Map, Schema, Struct, Type, children
+from driftline.core.schema.types import Path as ColumnPath
 from driftline.errors import DriftlineError
 from driftline.lake import Lake, Table
-from driftline.route.sql import name, spark_type
+from driftline.operations.alter.notes import key_of
+from driftline.sql.quoting import name, spark_type
 
 RUNS = int(os.environ.get("DRIFTLINE_RUNS", "6"))
 STEPS = 6

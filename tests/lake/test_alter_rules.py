@@ -15,10 +15,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from driftline.core.changes.text import sort_term
 from driftline.core.changes.values import SortTerm, Term
-from driftline.core.definition import Definition
-from driftline.core.naming import marked_key
-from driftline.core.schema_json import type_name
-from driftline.core.types import Field, Schema, dotted
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.naming import marked_key
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Field, Schema, dotted
 from driftline.errors import DriftlineError
 from driftline.formats.iceberg.alteration import Alteration
 from driftline.lake import Lake, Table

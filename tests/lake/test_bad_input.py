@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from driftline import quarantine
 from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
-from driftline.report.result import Result
+from driftline.quarantine import table as quarantine
 
 from .proof import proven
 
@@ -171,7 +171,7 @@ def test_a_file_that_changes_meanwhile_is_taken_whole_as_it_then_is(
 
 def meanwhile(patch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """Makes the change between observing, or guessing, and reading."""
-    import driftline.accept as road
+    import driftline.ingest.accept as road
 
     plan = road.plan
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline import quarantine
 from driftline.capture.query import Batch
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
 
 from .proof import proven
 

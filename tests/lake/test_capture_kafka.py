@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline import quarantine
 from driftline.capture.query import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 

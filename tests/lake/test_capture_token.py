@@ -12,15 +12,15 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-import driftline.accept
-from driftline import ingest as road
-from driftline import quarantine
-from driftline.capture.token import BatchIsInError, Token
+import driftline.ingest.accept
+from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake import DuckLakeTransaction
 from driftline.formats.iceberg import IcebergTable, Transaction
+from driftline.ingest import pipeline
+from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
-from driftline.report.result import Result
+from driftline.quarantine import table as quarantine
 from driftline.source import open_source
 from driftline.source.json import JsonFiles
 
@@ -49,7 +49,7 @@ def bring(
     file = folder / f"{name}-{stream}-{epoch}.jsonl"
     file.write_text("\n".join(lines))
     source = open_source(table.lake.spark, file)
-    return road.ingest(table.format, source, token=Token(name, stream, epoch), progress=progress)
+    return pipeline.ingest(table.format, source, token=Token(name, stream, epoch), progress=progress)
 
 
 def at(phase: str, act: Callable[[], object]) -> Callable[[str], None]:
@@ -249,7 +249,7 @@ def test_a_table_that_was_dropped_or_made_again_is_not_written(table: Table, tmp
     for prepare, words in (("drop table", "was dropped"), ("create table", "is another one")):
         table.lake.sql(f"{prepare} {table.format.full_name}" + (" (id int)" if "create" in prepare else ""))
         with pytest.raises(DataError, match=words):
-            road.ingest(table.format, source, token=Token("orders", "stream-1", 1, uuid))
+            pipeline.ingest(table.format, source, token=Token("orders", "stream-1", 1, uuid))
 
 
 def test_a_table_dropped_while_it_is_written(table: Table, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_table_dropped_while_it_is_written(table: Table, tmp_path: Path) -> No
     source = open_source(table.lake.spark, tmp_path / "orders-stream-1-0.jsonl")
     drop = at("committing", lambda: table.lake.sql(f"drop table {table.format.full_name}"))
     with pytest.raises(DataError, match="was dropped"):
-        road.ingest(table.format, source, token=Token("orders", "stream-1", 1, uuid), progress=drop)
+        pipeline.ingest(table.format, source, token=Token("orders", "stream-1", 1, uuid), progress=drop)
     assert not table.format.load().exists
 
 

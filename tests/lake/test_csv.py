@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from driftline import quarantine
 from driftline.errors import DataError
 from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
 from driftline.source import csv as csv_source
 from driftline.write import tasks
 

@@ -1,4 +1,4 @@
-from driftline.doctor import checks
+from driftline.operations.doctor import checks
 
 from .conftest import SETTINGS
 

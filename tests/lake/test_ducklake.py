@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import driftline.ingest as road
-from driftline import quarantine
-from driftline.capture.token import BatchIsInError, Token
+import driftline.ingest.pipeline as road
+from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.formats.ducklake import Catalog, DuckLakeTransaction
 from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
 from driftline.source import open_source
 from lake.ducklake_peer import run, same
 

@@ -28,7 +28,7 @@ lake.table("s.t").ingest(sys.argv[2])
 COMMIT = """
 import os, sys
 from pathlib import Path
-from driftline.core.types import LONG, Field, Schema, Struct
+from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.formats.ducklake import Catalog, commit
 catalog = Catalog.of(sys.argv[2], Path(sys.argv[1]))
 catalog.make()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from driftline.core import changelog, record
+from driftline.core.changelog import last_changes, record
 from driftline.errors import UsageError
 from driftline.formats.iceberg.offline import OfflineTable
 from driftline.lake import Lake, Table
@@ -140,9 +140,9 @@ def test_a_table_of_an_older_release(
     table: Table, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It told of the last change only."""
-    lake.sql(f"alter table {table.format.full_name} unset tblproperties ('{changelog.PROPERTY}')")
+    lake.sql(f"alter table {table.format.full_name} unset tblproperties ('{last_changes.PROPERTY}')")
     with monkeypatch.context() as patch:
-        patch.setattr(changelog, "noted", lambda told, *_: dict(told))
+        patch.setattr(last_changes, "noted", lambda told, *_: dict(told))
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN b int")
     assert record.PROPERTY in table.state().properties

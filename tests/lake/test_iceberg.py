@@ -125,7 +125,7 @@ def test_a_rejected_record_of_a_failed_batch_is_not_kept(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.ingest(lines(tmp_path, '{"a": 1}', "broken"))
-    from driftline import quarantine
+    from driftline.quarantine import table as quarantine
 
     commit = Transaction.commit
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from driftline.core.types import Map, leaves, peel
+from driftline.core.schema.types import Map, leaves, peel
 from driftline.lake import Lake, Table
 from lake.proof import proven
 

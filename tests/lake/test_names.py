@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.core.naming import caseless
-from driftline.engine import configured
+from driftline.core.schema.naming import caseless
 from driftline.errors import DataError
 from driftline.lake import Lake
+from driftline.runtime.spark_conf import configured
 from lake.ducklake_peer import run
 from lake.formats import declare
 

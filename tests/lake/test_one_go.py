@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline import Lake, accept, ingest
+from driftline import Lake
 from driftline.errors import DataError
+from driftline.ingest import accept, pipeline
 from driftline.observe import json_files, ranges
 from driftline.source import json as json_source
 from driftline.source.json import JsonFiles
@@ -176,7 +177,7 @@ def test_a_file_that_changes_meanwhile(
     file = folder / "in.jsonl"
     file.write_bytes(lines_of([USUAL]))
     changed = lines_of([USUAL | {"name": name} for name in now * 100])
-    road = ingest if guessed else accept
+    road = pipeline if guessed else accept
     plan = road.planned_for
     monkeypatch.setattr(road, "planned_for", lambda *args: file.write_bytes(changed) and plan(*args))
     if not guessed:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftline import quarantine
 from driftline.errors import UsageError
 from driftline.lake import Lake
+from driftline.quarantine import table as quarantine
 
 Fifo = Callable[[bytes], str]
 

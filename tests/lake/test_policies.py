@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline import quarantine
 from driftline.errors import DataError, UsageError
+from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
-from driftline.report.result import Result
+from driftline.quarantine import table as quarantine
 
 X = None
 # The seed's matrix with a value of each incoming type, and what the table then has for it.

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from driftline import ingest as road
-from driftline import quarantine, replay
-from driftline.capture.token import Token
+from driftline.core.changelog.token import Token
 from driftline.errors import UsageError
+from driftline.ingest import pipeline
 from driftline.lake import Lake, Table
+from driftline.operations import replay
+from driftline.quarantine import table as quarantine
 from driftline.source import open_source
 from lake.proof import proven
 
@@ -142,7 +143,7 @@ def test_what_a_capture_has_left_that_died_is_held_back(
                 raise Died
 
         token = Token("orders", "stream", 0)
-        road.ingest(table.format, open_source(lake.spark, late), token=token, progress=progress)
+        pipeline.ingest(table.format, open_source(lake.spark, late), token=token, progress=progress)
 
     with monkeypatch.context() as patch:
         patch.setattr(quarantine.Staged, "undo", lambda _: None)  # as of a process that was killed
@@ -162,7 +163,7 @@ def test_new_rejects_meanwhile_wait_for_the_next_one(
 ) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": 9, "n": "z"}')
-    ingest = road.ingest
+    ingest = pipeline.ingest
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         monkeypatch.setattr(replay, "ingest", ingest)

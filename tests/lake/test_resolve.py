@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from driftline import resolve as module
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
+from driftline.operations import resolve as module
 from lake.proof import proven
 
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline import ingest as road
-from driftline import retry
-from driftline.capture.token import BatchIsInError, Token
+from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError
+from driftline.formats import retry
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake import DuckLakeTransaction
 from driftline.formats.iceberg import Transaction
+from driftline.ingest import pipeline
+from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
-from driftline.report.result import Result
 from driftline.source import open_source
 
 KINDS: list[Any] = [Transaction, DuckLakeTransaction]
@@ -51,7 +51,7 @@ def bring(
     file.write_text("\n".join(lines))
     source = open_source(table.lake.spark, file)
     token = Token("orders", "stream-1", epoch)
-    return road.ingest(table.format, source, token=token, progress=progress, **{"endless": True, **more})
+    return pipeline.ingest(table.format, source, token=token, progress=progress, **{"endless": True, **more})
 
 
 def ids(table: Table) -> list[Any]:
@@ -182,7 +182,7 @@ def test_an_alter_every_third_of_a_second_and_two_captures(
             file = tmp_path / f"{name}-{epoch}.jsonl"
             file.write_text(json.dumps({"id": epoch, "a": name, f"of_{name}": epoch}))
             token = Token(name, "stream", epoch)
-            road.ingest(other.format, open_source(other.lake.spark, file), token=token, endless=True)
+            pipeline.ingest(other.format, open_source(other.lake.spark, file), token=token, endless=True)
             count[name] += 1
 
     errors: list[BaseException] = []

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.accept import accepted
 from driftline.convert import usual
-from driftline.core.routes import Settings
-from driftline.core.types import Schema
-from driftline.engine import configured
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
+from driftline.ingest.accept import accepted
+from driftline.runtime.spark_conf import configured
 from driftline.source.base import Source
 from driftline.source.json import JsonFiles
 from driftline.source.json_column import json_column

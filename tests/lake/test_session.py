@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from driftline import session
 from driftline.errors import SetupError
-from driftline.session import open_session
+from driftline.runtime import session
+from driftline.runtime.session import open_session
 
 from .conftest import SETTINGS
 

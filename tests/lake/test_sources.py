@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from driftline.engine import FILES, configured
 from driftline.errors import UsageError
 from driftline.lake import Lake, Table
+from driftline.runtime.spark_conf import FILES, configured
 from driftline.source.avro import avro_readers
 from driftline.source.files import expand
 from driftline.source.parquet import parquet_readers

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from driftline.core.schema_json import outline
-from driftline.core.types import dotted
+from driftline.core.schema.schema_json import outline
+from driftline.core.schema.types import dotted
 from driftline.formats.iceberg import offline as files
 from driftline.formats.iceberg.offline import OfflineTable
 from driftline.lake import Lake, Table

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
-from driftline.core.types import Schema
+from driftline.core.schema.types import Schema
 from driftline.write import tasks as tasks_module
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

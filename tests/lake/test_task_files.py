@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
-from driftline.core.types import Schema
-from driftline.engine import configured
+from driftline.core.schema.types import Schema
 from driftline.formats.ducklake import transaction as ducklake_transaction
 from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.gateway import items
+from driftline.runtime.spark_conf import configured
 from driftline.write import WRITTEN, FilePlan, FileSettings, write_files
 from lake.formats import declare
 

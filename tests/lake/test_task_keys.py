@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.convert.types import arrow_type
-from driftline.core.layout import Transform
-from driftline.core.type_text import parse_type
-from driftline.core.types import Primitive
+from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Primitive
 from driftline.write.keys import Key
 
 

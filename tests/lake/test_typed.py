@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline import quarantine
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
 
 from .proof import proven
 

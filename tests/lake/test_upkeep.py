@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
-from driftline.core import changelog, record
-from driftline.core.changelog import Ids, Step
-from driftline.core.retention import BEHIND, MAX_AGE, MIN_SNAPSHOTS
+from driftline.core.changelog import last_changes, record
+from driftline.core.changelog.last_changes import Ids, Step
+from driftline.core.changelog.retention import BEHIND, MAX_AGE, MIN_SNAPSHOTS
 from driftline.formats.iceberg import upkeep
 from driftline.formats.iceberg.offline import OfflineTable
 from driftline.formats.iceberg.upkeep import Dispensable, dispensable
@@ -57,7 +57,7 @@ def remembered(*steps: tuple[int, int]) -> dict[str, str]:
     properties: dict[str, str] = {}
     for before, after in steps:
         step = Step(Ids(before, 0, 0), Ids(after, 0, 0), None)
-        properties |= changelog.noted(record.of_statements("x"), step, properties, properties)
+        properties |= last_changes.noted(record.of_statements("x"), step, properties, properties)
     return properties
 
 
@@ -145,7 +145,7 @@ def test_a_table_with_gaps_is_a_table(
     lake.alter(f"ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{MAX_AGE}')")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "driftline.core.retention._thinned",
+            "driftline.core.changelog.retention._thinned",
             lambda branch, least, *_: {s["snapshot-id"] for s in branch[least::3]},
         )
         batches(table, 1, 19)
@@ -302,7 +302,7 @@ def test_history_and_undo_go_on(
 ) -> None:
     monkeypatch.setattr(upkeep, "SCHEMAS", 3)
     monkeypatch.setattr(upkeep, "FEW", 2)
-    monkeypatch.setattr("driftline.core.retention.FEW", 2)
+    monkeypatch.setattr("driftline.core.changelog.retention.FEW", 2)
     lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.metadata.previous-versions-max' = '1')")
     for i in range(8):
         table.ingest(spark.sql(f"select {i} as id, 'v' as c{i}"))

@@ -7,7 +7,7 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from driftline.session import prepare_environment
+from driftline.runtime.session import prepare_environment
 from servers.process import Process, Server, free_port
 
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driftline.session import cache_folder, prepare_environment
+from driftline.runtime.session import cache_folder, prepare_environment
 
 
 def java() -> str:

@@ -5,9 +5,9 @@ import subprocess
 import sys
 import time
 
-from driftline.archive import JAVAS
-from driftline.java import find_java
-from driftline.session import cache_folder, find_jars, prepare_environment
+from driftline.runtime.class_data import JAVAS
+from driftline.runtime.java import find_java
+from driftline.runtime.session import cache_folder, find_jars, prepare_environment
 from servers.machine import lacking
 
 LOOK = """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from driftline.java import QUICK
+from driftline.runtime.java import QUICK
 
 from .test_cli import SEVERAL, Done
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from driftline.java import QUICK
+from driftline.runtime.java import QUICK
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 

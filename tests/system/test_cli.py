@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from driftline.java import QUICK
+from driftline.runtime.java import QUICK
 
 SEVERAL = """
 import contextlib, io, json, sys

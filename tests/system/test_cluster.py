@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from driftline.java import QUICK
+from driftline.runtime.java import QUICK
 from servers.__main__ import example
 from servers.cluster import Cluster
 

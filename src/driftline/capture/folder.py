@@ -16,8 +16,8 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from driftline.engine import literally
 from driftline.errors import DataError, SetupError, UsageError
+from driftline.runtime.spark_conf import literally
 from driftline.source.files import FORMATS, format_of
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from driftline.capture.checkpoint import Checkpoint
-from driftline.capture.token import BatchIsInError, Token
+from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
-from driftline.failure import explained
 from driftline.formats.base import Table
-from driftline.ingest import ingest
-from driftline.report.result import Result
-from driftline.retry import WAITING, Progress
+from driftline.formats.retry import WAITING, Progress
+from driftline.ingest.pipeline import ingest
+from driftline.ingest.result import Result
+from driftline.runtime.failure import explained
 from driftline.source.base import Source
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         code = interrupt.EXIT_CODE if scope.interrupt.asked else _fail(scope, error)
     _flush()
     if code == 0 and scope.interrupt.spark is not None:
-        from driftline.archive import make_soon
+        from driftline.runtime.class_data import make_soon
 
         make_soon()  # for the next command
     sys.exit(code)
@@ -71,7 +71,7 @@ def _fail(scope: Scope, error: Exception) -> int:
     if isinstance(error, DriftlineError):
         message, todo, code = error.message, error.hint, error.exit_code
     else:
-        from driftline.failure import explained
+        from driftline.runtime.failure import explained
 
         cause, hint = explained(error)
         message = f"internal error: {type(error).__name__}: {cause}"

@@ -21,9 +21,9 @@ def alter(
 
     Statements of Spark and Iceberg or of DuckDB and DuckLake, parted by semicolons. RENAME TO stands alone.
     """
-    from driftline.alter import Request
     from driftline.cli.options import named
     from driftline.cli.terminal import Progress, put, show
+    from driftline.operations.alter import Request
     from driftline.report import evolution
 
     name = Request.of_sql(sql).table  # what cannot be read is said before Spark starts

@@ -27,7 +27,7 @@ from driftline.cli.options import (
 )
 from driftline.cli.scope import Scope
 from driftline.errors import UsageError
-from driftline.retry import WAITING
+from driftline.formats.retry import WAITING
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -164,7 +164,7 @@ def schema(
             offline.load() if offline else context.obj.open(progress, must_exist=True).table(table).state()
         )
     if json:
-        from driftline.core.schema_json import to_json
+        from driftline.core.schema.schema_json import to_json
 
         put(to_json(state.schema))
     else:
@@ -228,7 +228,7 @@ def verify(
 def doctor(context: typer.Context, json: Json = False) -> None:
     """Check Java, Spark, jars, catalog, write access."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.doctor import checks
+    from driftline.operations.doctor import checks
     from driftline.report import text
 
     scope: Scope = context.obj
@@ -255,7 +255,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """See a week of drifting data go into a fresh lake."""
-    from driftline.demo.script import run
+    from driftline.cli.demo import run
 
     run(context.obj, keep=keep, json=json)
 

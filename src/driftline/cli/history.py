@@ -23,7 +23,7 @@ def history(
 ) -> None:
     """List a table's changes: when, by which batch or statement, for which rule."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.history import history as read
+    from driftline.operations.history import history as read
     from driftline.report import evolution
 
     offline = context.obj.offline(table)

@@ -44,7 +44,7 @@ Sources = Annotated[
 
 def named(context: typer.Context, name: str) -> str:
     """The name of a table; what is wrong with it is said before Spark starts. Raises UsageError."""
-    from driftline.core.table_name import table_parts
+    from driftline.core.schema.table_name import table_parts
 
     table_parts(name, two=context.obj.config.ducklake is not None)
     return name

@@ -27,7 +27,7 @@ def quarantine(
 ) -> None:
     """List what could not be accepted, by reason, with samples."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.report import settle
+    from driftline.report import drift
 
     if replay and export is not None:
         raise UsageError("--replay and --export do not go together", hint="export first, then replay")
@@ -45,9 +45,9 @@ def quarantine(
             progress.phase("looking")
             found = of.quarantine()
     if replay:
-        put(again.to_dict()) if json else show(settle.replayed(again))
+        put(again.to_dict()) if json else show(drift.replayed(again))
     elif export is not None:
         told = {"table": table, "file": str(export), "records": count}
         put(told) if json else typer.echo(f"{count} records in {export}")
     else:
-        put(found.to_dict()) if json else show(settle.quarantine(found))
+        put(found.to_dict()) if json else show(drift.quarantine(found))

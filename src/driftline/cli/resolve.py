@@ -27,10 +27,10 @@ def resolve(
     A value converts exactly or not at all. What does not stays in a column beside it; undo takes all of it back.
     """
     from driftline.cli.terminal import Progress, put, show
-    from driftline.core.contract import parse_path
-    from driftline.core.type_text import parse_type
+    from driftline.core.planning.contract import parse_path
+    from driftline.core.schema.type_text import parse_type
     from driftline.errors import UsageError
-    from driftline.report import settle
+    from driftline.report import drift
 
     try:
         parse_path(field), parse_type(to)  # before Spark starts
@@ -41,4 +41,4 @@ def resolve(
         done = lake.table(table).resolve(
             field, to, dry_run=dry_run, drop_rest=drop_rest, progress=progress.of(field)
         )
-    put(done.to_dict()) if json else show(settle.resolved(done))
+    put(done.to_dict()) if json else show(drift.resolved(done))

@@ -19,12 +19,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from driftline.core.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
+from driftline.core.schema.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.failure import explained
 from driftline.report.text import Hanging, clean
-from driftline.route.convert import convert
-from driftline.route.sql import each, literal, name, variable
+from driftline.runtime.failure import explained
+from driftline.sql.casts import convert
+from driftline.sql.quoting import each, literal, name, variable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

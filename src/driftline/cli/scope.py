@@ -41,8 +41,8 @@ class Scope:
 
     def open(self, progress: Progress, *, must_exist: bool = False, brief: bool = False) -> Lake:
         """The lake; with ``must_exist`` none is made where there is none. ``brief``: Spark has little to do."""
-        from driftline.java import QUICK
-        from driftline.session import is_embedded
+        from driftline.runtime.java import QUICK
+        from driftline.runtime.session import is_embedded
 
         here = self.config
         if must_exist and is_embedded(here.catalog) and not here.lake.exists():
@@ -62,7 +62,7 @@ class Scope:
     def offline(self, table: str) -> OfflineTable | None:
         """The table as its metadata files tell, without Spark; None where only the catalog can tell."""
         from driftline.formats.open import offline
-        from driftline.session import is_embedded
+        from driftline.runtime.session import is_embedded
 
         here = self.config
         if here.ducklake is not None or not is_embedded(here.catalog):
@@ -78,7 +78,7 @@ class Scope:
 
 def _opened(here: config.Config, progress: Progress) -> Lake:
     if here.ducklake is None:  # the lake finds this one; what it needs besides is imported while Java starts
-        from driftline.session import open_session
+        from driftline.runtime.session import open_session
 
         open_session(here.lake, properties=here.catalog, notify=progress.notice)
     from driftline.lake import Lake

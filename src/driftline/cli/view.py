@@ -38,8 +38,8 @@ def view(
     """
     from driftline.cli.options import pairs
     from driftline.cli.terminal import Progress, put, show
-    from driftline.report import settle
-    from driftline.view import wanted_types
+    from driftline.operations.view import wanted_types
+    from driftline.report import drift
 
     wanted = pairs(types, "--as", "field=type")
     wanted_types(wanted)  # what is wrong with them is said before Spark starts
@@ -52,6 +52,6 @@ def view(
     elif print_:
         typer.echo(made.statement)
     else:
-        show(settle.view(made))
+        show(drift.view(made))
         if not made.made:
             typer.echo(made.select)

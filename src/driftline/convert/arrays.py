@@ -17,10 +17,21 @@ from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import assemble, flattened, numbered, place, relist, same_lists
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered, variants_of
-from driftline.core.routes import ColumnRoute, FieldRoute
-from driftline.core.shape import RECORD
-from driftline.core.types import DOUBLE, LONG, STRING, VARIANT, Field, Map, Primitive, Struct, Type, peel
-from driftline.observe.dates import declared_string_base
+from driftline.core.planning.routes import ColumnRoute, FieldRoute
+from driftline.core.planning.shape import RECORD
+from driftline.core.schema.types import (
+    DOUBLE,
+    LONG,
+    STRING,
+    VARIANT,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    Type,
+    peel,
+)
+from driftline.core.values.dates import declared_string_base
 
 _NUMBERS = (LONG, DOUBLE)
 

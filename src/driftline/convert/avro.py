@@ -18,7 +18,7 @@ import pyarrow as pa
 from driftline.convert.declared import VOID
 from driftline.convert.kernels import decimal_text, without_zeros
 from driftline.convert.types import arrow_type
-from driftline.core.types import (
+from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
     DATE,

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.convert.arrays import ArrowRecords
+from driftline.convert.deep_pickle import pickled
 from driftline.convert.defaults import default_of
 from driftline.convert.objects import JsonRecords
 from driftline.convert.types import DEEPEST, arrow_field, arrow_schema, arrow_type
 from driftline.convert.values import Records, Values
-from driftline.core.deep import pickled
-from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute, Settings
-from driftline.core.types import (
+from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, Settings
+from driftline.core.schema.types import (
     LONG,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -55,8 +55,8 @@ class Lost(Exception):
 class Converter:
     """Fills the columns of ``struct`` from records, by the ``route`` of a plan.
 
-    >>> from driftline.core.plan import plan
-    >>> from driftline.core.types import Schema
+    >>> from driftline.core.planning.plan import plan
+    >>> from driftline.core.schema.types import Schema
     """
 
     struct: Struct

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from driftline.convert.kernels import decimal_text, nulls_of, without_zeros
 from driftline.convert.types import arrow_type
-from driftline.core.types import (
+from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
     DATE,

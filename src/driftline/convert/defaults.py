@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_type
 from driftline.core.changes.defaults import literal_of, no_value
-from driftline.core.types import Expression, Field, Primitive
+from driftline.core.schema.types import Expression, Field, Primitive
 from driftline.errors import DataError
 
 # What is another value for each row, by the expression of the default.

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from driftline.convert.kernels import convert
 from driftline.convert.types import arrow_type
-from driftline.core.shape import NUMBER_TEXT, Base
-from driftline.core.types import BINARY, DOUBLE, LONG, STRING, UUID, Primitive
-from driftline.observe.numbers import decimal_of, is_single
+from driftline.core.planning.shape import NUMBER_TEXT, Base
+from driftline.core.schema.types import BINARY, DOUBLE, LONG, STRING, UUID, Primitive
+from driftline.core.values.numbers import decimal_of, is_single
 
 TEXT = ("string", "date", "timestamp", "timestamp_ntz", "time", "uuid")
 _NARROW = ("int", "float", "decimal")  # types that a column has only if somebody declared it

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from driftline.convert.types import arrow_type
-from driftline.core.types import LONG, TIMESTAMP_NTZ, Primitive
+from driftline.core.schema.types import LONG, TIMESTAMP_NTZ, Primitive
 
 EXACT = 2**53  # a double holds every integer up to here
 MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds of an epoch unit
@@ -31,7 +31,7 @@ def convert(values: pa.Array, source: Primitive, target: Primitive, unit: str | 
 
     ``unit``: the epoch unit ("s", "ms", "us", "ns") of instants as numbers; None where it was not set.
 
-    >>> from driftline.core.types import DOUBLE
+    >>> from driftline.core.schema.types import DOUBLE
     >>> convert(pa.array([2**53, 2**53 + 1]), LONG, DOUBLE).to_pylist()
     [9007199254740992.0, None]
     """

@@ -15,12 +15,12 @@ from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import assemble, place, shred
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered, variants_of
-from driftline.core.routes import ColumnRoute, FieldRoute
-from driftline.core.shape import RECORD, Base, MapOf
-from driftline.core.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
-from driftline.observe.dates import declared_string_base
-from driftline.observe.numbers import base_of
-from driftline.observe.parse import Number
+from driftline.core.planning.routes import ColumnRoute, FieldRoute
+from driftline.core.planning.shape import RECORD, Base, MapOf
+from driftline.core.schema.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
+from driftline.core.values.dates import declared_string_base
+from driftline.core.values.numbers import base_of
+from driftline.core.values.parse import Number
 
 _MAP = MapOf(STRING)
 _NONE: frozenset[Base] = frozenset()

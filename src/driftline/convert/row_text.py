@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from driftline.convert.declared import entries_of
 from driftline.convert.kernels import convert, converts
-from driftline.core.types import STRING, List, Map, Primitive, Struct, Type
+from driftline.core.schema.types import STRING, List, Map, Primitive, Struct, Type
 
 _NUMBERS = ("int", "long", "float", "double", "decimal")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # in JSON

@@ -11,7 +11,7 @@ from driftline.convert.declared import Declared
 from driftline.convert.json_values import texts_as
 from driftline.convert.kernels import convert
 from driftline.convert.types import arrow_type
-from driftline.core.types import STRING, UUID, List, Map, Primitive, Schema, Struct, Type
+from driftline.core.schema.types import STRING, UUID, List, Map, Primitive, Schema, Struct, Type
 
 Turn: TypeAlias = Callable[[pa.Array, Primitive], pa.Array]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from driftline.core.types import Expression, Field, List, Map, Primitive, Schema, Struct, Type
+from driftline.core.schema.types import Expression, Field, List, Map, Primitive, Schema, Struct, Type
 
 FIELD_ID = b"PARQUET:field_id"
 _VARIANT = pa.struct(
@@ -64,7 +64,7 @@ _READ_ONLY = {
 def arrow_schema(struct: Struct) -> pa.Schema:
     """The Arrow schema of a table's columns; each field carries its field id as Parquet's writers expect it.
 
-    >>> from driftline.core.types import LONG
+    >>> from driftline.core.schema.types import LONG
     >>> arrow_schema(Struct((Field("a", LONG, id=3),))).field("a").metadata
     {b'PARQUET:field_id': b'3'}
     """

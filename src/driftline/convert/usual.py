@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from driftline.convert.json_values import TEXT
-from driftline.core.contract import Contract
-from driftline.core.routes import ColumnRoute, FieldRoute, RecordRoute
-from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
-from driftline.core.types import (
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,
     LONG,

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from driftline.core.routes import ColumnRoute, FieldRoute
-from driftline.core.shape import Base
-from driftline.core.types import Primitive, Type
+from driftline.core.planning.routes import ColumnRoute, FieldRoute
+from driftline.core.planning.shape import Base
+from driftline.core.schema.types import Primitive, Type
 
 Bases = Mapping["int | None", frozenset[Base]]  # what a column takes, by the dimension of the value
 Numbers = Sequence[int] | NDArray[Any]  # which leaves

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkValueError
 from pyspark.sql.variant_utils import VariantBuilder
 
 from driftline.convert.types import arrow_type
-from driftline.core.types import BIG_DECIMAL, DOUBLE, LONG, VARIANT
-from driftline.observe.numbers import base_of, decimal_of
-from driftline.observe.parse import Number
+from driftline.core.schema.types import BIG_DECIMAL, DOUBLE, LONG, VARIANT
+from driftline.core.values.numbers import base_of, decimal_of
+from driftline.core.values.parse import Number
 
 _LARGEST = 128 * 2**20  # bytes of a value, as Spark has it
 _DIGITS = 38

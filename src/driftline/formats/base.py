@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.changes import Change
-from driftline.core.definition import Definition
-from driftline.core.types import Field, Path, Schema, Struct
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.types import Field, Path, Schema, Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.changelog.entries import Snapshot, Versions
     from driftline.core.changes import NullCount
     from driftline.core.changes.sort import PartsOf
-    from driftline.core.history import Snapshot, Versions
-    from driftline.core.layout import Laid
-    from driftline.core.statistics import TableStatistics
+    from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.schema.partitioning import Laid
     from driftline.write import RowTasks
 
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from driftline.convert.declared import BEYOND, VOID, entries_of
 from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import flattened
-from driftline.core.routes import facet_of
-from driftline.core.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
-from driftline.core.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
-from driftline.observe.numbers import EXACT
+from driftline.core.planning.routes import facet_of
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.schema.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
+from driftline.core.values.numbers import EXACT
 from driftline.observe.observation import Observation, Tally
 from driftline.observe.sample import sample
 from driftline.observe.walk import UNKNOWN, Expect
@@ -54,7 +54,7 @@ class ArrowObserver:
 def shape_of(struct: Struct, place: Place) -> RecordShape:
     """The facets that a schema declares.
 
-    >>> from driftline.core.types import LONG, Field, List
+    >>> from driftline.core.schema.types import LONG, Field, List
     >>> shape = shape_of(Struct((Field("a", List(LONG)),)), Place("f"))
     >>> [str(facet) for facet in shape.fields["a"].facets]
     ['long[1]']

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from driftline.convert.declared import VOID
 from driftline.convert.types import arrow_type
-from driftline.core.types import (
+from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -22,7 +22,7 @@ from driftline.core.types import (
     TIMESTAMP_NTZ,
     Primitive,
 )
-from driftline.observe.numbers import EXACT, is_single
+from driftline.core.values.numbers import EXACT, is_single
 
 Types = frozenset[Primitive]
 
@@ -76,7 +76,7 @@ def numbers_of(texts: pa.Array, among: Types) -> Types:
     """The number types ``among`` some that hold exactly every text that is not null, read as a number of JSON; of no text, all
     of them.
 
-    >>> from driftline.core.types import INT, decimal
+    >>> from driftline.core.schema.types import INT, decimal
     >>> sorted(map(str, numbers_of(pa.array(["1.50", "2"]), frozenset({decimal(10, 2), decimal(4, 1), INT}))))
     ['decimal(10, 2)']
     """

@@ -15,11 +15,20 @@ from typing import Annotated, Any
 
 from msgspec import Meta, MsgspecError, Raw, defstruct, json
 
-from driftline.core.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
-from driftline.core.types import BIG_DECIMAL, BIG_INTEGER, BOOLEAN, DOUBLE, INT, LONG, STRING, Primitive
-from driftline.observe.dates import DATELIKE, DECLARED, known_pattern, other_patterns
-from driftline.observe.numbers import EXACT, simple_fractions
-from driftline.observe.parse import Number
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.schema.types import (
+    BIG_DECIMAL,
+    BIG_INTEGER,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LONG,
+    STRING,
+    Primitive,
+)
+from driftline.core.values.dates import DATELIKE, DECLARED, known_pattern, other_patterns
+from driftline.core.values.numbers import EXACT, simple_fractions
+from driftline.core.values.parse import Number
 from driftline.observe.screen import HUGE
 from driftline.observe.walk import UNKNOWN, Expect, News, Walker
 

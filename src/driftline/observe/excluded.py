@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import DecodeError
 from msgspec.json import Decoder
 
-from driftline.core.types import Path, dotted
+from driftline.core.schema.types import Path, dotted
 
 _decode = Decoder(dict[str, object]).decode
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import msgspec
 
-from driftline.core.judge import Judge
-from driftline.core.routes import Settings
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.routes import Settings
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.ranges import BLOCK, BOM, lines_between, opened, packed

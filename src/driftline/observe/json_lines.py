@@ -10,17 +10,17 @@ from operator import length_hint
 from time import perf_counter
 from typing import TypeAlias
 
-from driftline.core.exclude import excluded_paths
-from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Settings
-from driftline.core.shape import Place, RecordShape
-from driftline.observe.court import Court
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.routes import Conflict, Settings
+from driftline.core.planning.shape import Place, RecordShape
+from driftline.core.values.parse import Malformed, parse, reason
 from driftline.observe.decoder import REFUSED, Decoder, build
 from driftline.observe.excluded import Excluded
 from driftline.observe.observation import REASONS, Bad, Observation, Tally, merge_observations
-from driftline.observe.parse import Malformed, parse, reason
 from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.screen import doubtful
+from driftline.observe.single_records import Court
 from driftline.observe.walk import Expect, Walker, steady
 
 __all__ = ["JsonObserver", "reason"]

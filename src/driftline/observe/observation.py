@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from driftline.core.cycles import no_search
-from driftline.core.shape import FieldShape, Place, RecordShape, Seen
+from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.shape import FieldShape, Place, RecordShape, Seen
 
 REASONS = 5  # malformed records that are kept as examples
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftline.core.types import DOUBLE
-from driftline.observe.numbers import base_of
+from driftline.core.schema.types import DOUBLE
+from driftline.core.values.numbers import base_of
 
 HUGE = 1e15  # from here on, doubles are to be judged by their text: so many digits may stand without a point
 _LONGEST = 40  # characters of a number that is looked at; the line of a longer one is doubtful

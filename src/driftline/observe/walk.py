@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from driftline.core.contract import Contract
-from driftline.core.cycles import no_search
-from driftline.core.maps import as_map, entries_of, values_of
-from driftline.core.naming import is_metadata, marked_key
-from driftline.core.routes import Settings
-from driftline.core.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
-from driftline.core.types import (
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.maps import as_map, entries_of, values_of
+from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.schema.naming import is_metadata, marked_key
+from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,
     FLOAT,
@@ -29,9 +29,9 @@ from driftline.core.types import (
     dotted,
     peel,
 )
-from driftline.observe.dates import DATELIKE, declared_string_base, far, fraction, string_base
-from driftline.observe.numbers import EXACT, base_of, declared_base
-from driftline.observe.parse import Number
+from driftline.core.values.dates import DATELIKE, declared_string_base, far, fraction, string_base
+from driftline.core.values.numbers import EXACT, base_of, declared_base
+from driftline.core.values.parse import Number
 from driftline.observe.parts import Parts
 from driftline.observe.sample import sample
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from driftline.core.changelog.entries import Entry, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, told
-from driftline.core.history import Entry, partition_text, sort_text
-from driftline.core.types import leaves
+from driftline.core.schema.types import leaves
 from driftline.report.text import LISTED, Hanging, clean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from driftline.alter import Altered
-    from driftline.history import Difference, History
-    from driftline.layout import Layout
-    from driftline.undo import Undone, Values
+    from driftline.operations.alter import Altered
+    from driftline.operations.history import Difference, History
+    from driftline.operations.layout import Layout
+    from driftline.operations.undo import Undone, Values
 
 
 def altered(of: Altered) -> Iterator[RenderableType]:

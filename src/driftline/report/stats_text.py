@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from driftline.core.schema_json import outline
-from driftline.core.statistics import TREND, Seen, Value, iso
-from driftline.core.types import dotted
+from driftline.core.columns.statistics import TREND, Seen, Value, iso
+from driftline.core.schema.schema_json import outline
+from driftline.core.schema.types import dotted
 from driftline.report.text import Hanging, clean
 from driftline.stats.model import Drifted, Part, Stats, origin
 

@@ -12,16 +12,16 @@ from rich.text import Text
 from rich.tree import Tree
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
-from driftline.core.naming import MARK, marked_key, safe, unsafe
-from driftline.core.schema_json import outline, type_name
-from driftline.core.shape import Place
-from driftline.core.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
-from driftline.report.result import Result
+from driftline.core.planning.shape import Place
+from driftline.core.schema.naming import MARK, marked_key, safe, unsafe
+from driftline.core.schema.schema_json import outline, type_name
+from driftline.core.schema.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
+from driftline.ingest.result import Result
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from driftline.doctor import Check
+    from driftline.operations.doctor import Check
     from driftline.verify import Verdict
 
 LISTED = 12  # of what is plain, as many are named; the rest is counted
@@ -146,7 +146,7 @@ def sample(text: str, most: int = SAMPLE) -> str:
 def short(type_: Type) -> str:
     """A type on little room: a struct's fields by name.
 
-    >>> from driftline.core.types import LONG, STRING
+    >>> from driftline.core.schema.types import LONG, STRING
     >>> short(List(Struct((Field("sku", STRING), Field("qty", LONG)))))
     'list<struct<sku, qty>>'
     """

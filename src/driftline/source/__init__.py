@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from driftline.engine import FILES, configured, literally
 from driftline.errors import DataError, UsageError
-from driftline.failure import WHOLE, explained
+from driftline.runtime.failure import WHOLE, explained
+from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.source.base import Source
 from driftline.source.files import expand
 from driftline.source.named import named

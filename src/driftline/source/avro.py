@@ -12,9 +12,9 @@ import pyarrow as pa
 from fastavro import reader
 
 from driftline.convert.avro import columns_of
-from driftline.core.types import Struct
+from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
-from driftline.failure import WHOLE
+from driftline.runtime.failure import WHOLE
 from driftline.source.avro_blocks import Cut, container_of, cuts_of
 from driftline.source.column_rows import Rows
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Plan, Settings
-from driftline.core.types import Schema, Struct
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.routes import Conflict, Plan, Settings
+from driftline.core.schema.types import Schema, Struct
 from driftline.observe.observation import Observation
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from driftline.write import RowTasks
 
-# The columns in which a source gives what is not accepted; `driftline.quarantine` adds the batch and the time.
+# The columns in which a source gives what is not accepted; `driftline.quarantine.table` adds the batch and the time.
 REJECTED = (
     "raw string, raw_bytes binary, reason string, path string, table_type string, incoming_type string, "
     "source string, line bigint, topic string, partition int, offset bigint"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from driftline.convert.row_text import row_texts
-from driftline.core.exclude import excluded_paths
-from driftline.core.routes import Conflict, Settings
-from driftline.core.shape import Facet, FieldShape, Place, RecordShape
-from driftline.core.types import Path, Struct, dotted
+from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.routes import Conflict, Settings
+from driftline.core.planning.shape import Facet, FieldShape, Place, RecordShape
+from driftline.core.schema.types import Path, Struct, dotted
 from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.observation import REASONS, Bad, Observation, merge_observations
 from driftline.observe.refused import first_conflicts, having

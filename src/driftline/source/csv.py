@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from driftline.convert.declared import VOID
-from driftline.core.types import DOUBLE, LONG, STRING, Field, Struct
+from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct
 from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
 from driftline.observe.walk import UNKNOWN, Expect
 from driftline.source.column_rows import Rows

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from driftline.engine import CASE, FILES
-from driftline.route.sql import name
+from driftline.runtime.spark_conf import CASE, FILES
 from driftline.source.json_frame import JsonFrame, PlainTexts, Run
 from driftline.source.rejects import Origin, Reject
+from driftline.sql.quoting import name
 from driftline.write.frame import numbered
 
 if TYPE_CHECKING:

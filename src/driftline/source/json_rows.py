@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from driftline.convert import Converter
 from driftline.convert.usual import limited, usual_struct
-from driftline.core.judge import Judge
-from driftline.core.routes import Plan, Settings, lean
-from driftline.core.shape import RecordShape
-from driftline.core.types import Struct
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.routes import Plan, Settings, lean
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import Struct
+from driftline.core.values.parse import parse
 from driftline.observe.json_lines import JsonObserver, Looked, Why
-from driftline.observe.parse import parse
 from driftline.observe.walk import Expect
 from driftline.source.rejects import Reject, reject_batch
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from driftline.core.metadata import own_column
-from driftline.core.naming import METADATA
-from driftline.core.routes import Plan, Settings
-from driftline.core.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Struct
+from driftline.core.planning.metadata import own_column
+from driftline.core.planning.routes import Plan, Settings
+from driftline.core.schema.naming import METADATA
+from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Struct
 from driftline.observe.json_lines import Why
 from driftline.source.json_frame import JsonFrame, Run
 from driftline.source.rejects import Origin, Reject

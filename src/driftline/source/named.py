@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Plan, Settings
-from driftline.core.shape import Place
-from driftline.core.types import Field, Schema, Struct
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.routes import Conflict, Plan, Settings
+from driftline.core.planning.shape import Place
+from driftline.core.schema.types import Field, Schema, Struct
 from driftline.observe.observation import Observation
 from driftline.source.base import InTasks, Source
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from driftline.convert.declared import Declared
-from driftline.core.types import Struct
+from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
-from driftline.failure import WHOLE
+from driftline.runtime.failure import WHOLE
 from driftline.source.column_rows import Rows
 from driftline.source.int96 import OldTimestamps
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from driftline.core.routes import Conflict
-from driftline.core.types import dotted
+from driftline.core.planning.routes import Conflict
+from driftline.core.schema.types import dotted
 from driftline.source.base import REJECTED
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.convert import Converter
 from driftline.convert.declared import VOID, Declared
-from driftline.core.judge import Judge
-from driftline.core.routes import Conflict, Plan, Settings, lean
-from driftline.core.types import (
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.routes import Conflict, Plan, Settings, lean
+from driftline.core.schema.types import (
     Field,
     List,
     Map,
@@ -23,10 +23,10 @@ from driftline.core.types import (
     decimal,
     dotted,
 )
-from driftline.engine import PLAIN
 from driftline.errors import UsageError
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Expect, expect
+from driftline.runtime.spark_conf import PLAIN
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import (
     Rows,

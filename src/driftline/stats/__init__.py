@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from driftline.core.contract import parse_path
-from driftline.core.schema_json import type_name
-from driftline.core.types import Schema
-from driftline.core.undo import RESOLVED
+from driftline.core.changelog.restoring import RESOLVED
+from driftline.core.planning.contract import parse_path
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Schema
 from driftline.errors import DataError, no_table
 from driftline.settings import from_properties
 from driftline.stats.build import Known, build
@@ -29,7 +29,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
 
     Raises UsageError where there is no such table.
     """
-    from driftline.history import history
+    from driftline.operations.history import history
     from driftline.stats.exact import exact as scan
     from driftline.stats.quarantined import waiting
     from driftline.stats.samples import samples

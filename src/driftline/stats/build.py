@@ -6,17 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from driftline.core.naming import is_metadata, marked_key
-from driftline.core.record import Rule
-from driftline.core.statistics import Numbers, Seen
-from driftline.core.types import Field, Primitive, Schema, Struct, children, leaves
+from driftline.core.changelog.record import Rule
+from driftline.core.columns.statistics import Numbers, Seen
+from driftline.core.schema.naming import is_metadata, marked_key
+from driftline.core.schema.types import Field, Primitive, Schema, Struct, children, leaves
 from driftline.stats.events import added, events
 from driftline.stats.model import Column, Drifted, Part, Stats, Waiting
 from driftline.stats.shares import Own, Siblings, own_values
 
 if TYPE_CHECKING:
-    from driftline.core.statistics import TableStatistics
-    from driftline.history import History
+    from driftline.core.columns.statistics import TableStatistics
+    from driftline.operations.history import History
     from driftline.stats.exact import Exact
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from driftline.core.changelog.record import Rule
 from driftline.core.changes import AddColumn, ColumnChange, in_words, told
-from driftline.core.record import Rule
-from driftline.core.schema_json import outline
-from driftline.core.statistics import Seen
-from driftline.core.types import Schema, Struct, dotted
-from driftline.history import History
+from driftline.core.columns.statistics import Seen
+from driftline.core.schema.schema_json import outline
+from driftline.core.schema.types import Schema, Struct, dotted
+from driftline.operations.history import History
 from driftline.stats.model import Event, Step
 
 PLAIN = "first-sight"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from driftline.core.statistics import Numbers, shown
-from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children
-from driftline.engine import INTERPRETED, LOOK, configured
-from driftline.route.sql import name
+from driftline.core.columns.statistics import Numbers, shown
+from driftline.core.schema.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children
+from driftline.runtime.spark_conf import INTERPRETED, LOOK, configured
+from driftline.sql.quoting import name
 from driftline.stats.shares import Own, Siblings
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from driftline.core.schema_json import outline
-from driftline.core.statistics import Batch, Numbers, Seen, iso
-from driftline.core.types import Path, Type, children, dotted
-from driftline.stats.words import fits
+from driftline.core.columns.statistics import Batch, Numbers, Seen, iso
+from driftline.core.schema.schema_json import outline
+from driftline.core.schema.types import Path, Type, children, dotted
+from driftline.stats.path_text import fits
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from driftline.formats.base import OfflineTable
-from driftline.history import history
-from driftline.quarantine import SUFFIX
+from driftline.operations.history import history
+from driftline.quarantine.table import SUFFIX
 from driftline.settings import from_properties
 from driftline.stats import resolved
 from driftline.stats.build import Known, build

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from driftline import quarantine
-from driftline.engine import SMALL, configured
+from driftline.quarantine import table as quarantine
+from driftline.runtime.spark_conf import SMALL, configured
 from driftline.stats.model import Waiting
 
 if TYPE_CHECKING:

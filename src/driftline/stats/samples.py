@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from driftline.core.statistics import Numbers, Value
-from driftline.core.types import Field, Primitive, Schema, peel
+from driftline.core.columns.statistics import Numbers, Value
+from driftline.core.schema.types import Field, Primitive, Schema, peel
 from driftline.stats.shares import Siblings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from driftline.core.statistics import TableStatistics
+    from driftline.core.columns.statistics import TableStatistics
     from driftline.formats.base import Table
 
 PEEKS = 40  # columns that are looked into at most
@@ -66,8 +66,8 @@ def _batch(table: Table, statistics: TableStatistics, column: Field) -> DataFram
 def own_sample(column: Field, narrower: Sequence[Field], bounds: Numbers | None) -> str | None:
     """The lower or the upper bound, whichever none of the ``narrower`` columns beside it could hold; None if neither is.
 
-        >>> from driftline.core.statistics import Numbers, Value
-    from driftline.core.types import LONG, STRING
+        >>> from driftline.core.columns.statistics import Numbers, Value
+    from driftline.core.schema.types import LONG, STRING
         >>> own_sample(Field("a_string", STRING), [Field("a", LONG)], Numbers(low="12", high="12 EUR"))
         '12 EUR'
     """

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from driftline.core.naming import is_metadata
-from driftline.core.policies.preserve import takes
-from driftline.core.routes import facet_of
-from driftline.core.siblings import families
-from driftline.core.types import Field, Map, Path, Primitive, Schema, Struct, Type, children, peel
+from driftline.core.columns.siblings import families
+from driftline.core.planning.policies.preserve import takes
+from driftline.core.planning.routes import facet_of
+from driftline.core.schema.naming import is_metadata
+from driftline.core.schema.types import Field, Map, Path, Primitive, Schema, Struct, Type, children, peel
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Own:
 def own_values(of: Siblings, values: Mapping[int, int | None]) -> list[Own]:
     """The own values of each column in files that have the columns ``values``, which counts all values by column id.
 
-    >>> from driftline.core.types import LONG, STRING
+    >>> from driftline.core.schema.types import LONG, STRING
     >>> both = Siblings(("a",), (Field("a", LONG, 1), Field("a_string", STRING, 2)))
     >>> [(o.columns[0].name, o.values) for o in own_values(both, {1: 3, 2: 5})]
     [('a', 3), ('a_string', 2)]

@@ -17,10 +17,10 @@ from operator import add, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.naming import MARK
-from driftline.core.schema_json import from_json, to_json
-from driftline.core.types import Schema
-from driftline.engine import CASE, configured
+from driftline.core.schema.naming import MARK
+from driftline.core.schema.schema_json import from_json, to_json
+from driftline.core.schema.types import Schema
+from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.cells import cells
 from driftline.verify.columns import floats_in, read_columns, readable
 from driftline.verify.emptied import Listless, lost_lists
@@ -40,7 +40,7 @@ from driftline.verify.left import (
     unpacked,
 )
 from driftline.verify.match import Difference, Record, shown
-from driftline.verify.meeting import Meeting, Slot, exactly, key, loosely
+from driftline.verify.matching_key import Meeting, Slot, exactly, key, loosely
 from driftline.verify.pairing import pair
 from driftline.verify.values import Reading
 from driftline.verify.verdict import LISTED, Verdict

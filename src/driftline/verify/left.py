@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.verify.files import Place, Read
 from driftline.verify.match import Difference, differences, shown
-from driftline.verify.meeting import Meeting, key
+from driftline.verify.matching_key import Meeting, key
 from driftline.verify.verdict import LISTED, Mismatch
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from driftline.core.naming import MARK, marked_key
-from driftline.core.types import Expression, Map, Primitive, Struct, Type, peel
+from driftline.core.schema.naming import MARK, marked_key
+from driftline.core.schema.types import Expression, Map, Primitive, Struct, Type, peel
 from driftline.verify.values import Cell, Pairs, Reading, has_value, holds, is_nothing, routed
 
 Steps: TypeAlias = "tuple[str | int, ...]"

@@ -15,7 +15,7 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from driftline.core.types import Primitive
+from driftline.core.schema.types import Primitive
 from driftline.verify.moments import PER_UNIT, Moment, epoch, micros, moment
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from driftline.core.types import Struct
-from driftline.route.sql import name, spark_type
+from driftline.core.schema.types import Struct
+from driftline.sql.quoting import name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

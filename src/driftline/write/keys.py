@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.core.layout import IDENTITY, TIMES, VOID, Transform
-from driftline.core.types import Path, Primitive
+from driftline.core.schema.partitioning import IDENTITY, TIMES, VOID, Transform
+from driftline.core.schema.types import Path, Primitive
 from driftline.write.murmur import hashes, unscaled
 
 if TYPE_CHECKING:

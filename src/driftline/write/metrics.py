@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.core.types import List, Map, Primitive, Struct, Type
+from driftline.core.schema.types import List, Map, Primitive, Struct, Type
 
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 _LONGEST = 4_000  # bytes of a value; the footer leaves longer bounds out
@@ -181,7 +181,7 @@ _CUT = ("string", "binary", "fixed")
 def _truncated(type_: Primitive, mode: str, low: bytes, high: bytes) -> tuple[bytes, bytes | None]:
     """The bounds cut to the mode's length: the upper one is rounded up, and None where it cannot be.
 
-    >>> from driftline.core.types import STRING
+    >>> from driftline.core.schema.types import STRING
     >>> _truncated(STRING, "truncate(2)", b"abc", b"xyz")
     (b'ab', b'xz')
     """

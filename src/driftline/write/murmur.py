@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from driftline.core.types import Primitive
+from driftline.core.schema.types import Primitive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.convert.types import arrow_schema
-from driftline.core.schema_json import to_json
-from driftline.core.types import Schema
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.types import Schema
 from driftline.write.dealing import Dealing, Partition
 from driftline.write.metrics import Metrics, MetricsCollector
 

@@ -22,8 +22,19 @@ from driftline.core.changes.values import (
     SetIdentifiers,
     WidenColumn,
 )
-from driftline.core.naming import MARK, mark, marked_key, unmarked
-from driftline.core.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children, dotted
+from driftline.core.schema.naming import MARK, mark, marked_key, unmarked
+from driftline.core.schema.types import (
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    children,
+    dotted,
+)
 
 Edit = Callable[[Field], Field | None]
 
@@ -33,7 +44,7 @@ def apply(schema: Schema, changes: Iterable[ColumnChange]) -> Schema:
 
     Raises KeyError for a path that is not there, TypeError where no struct is to add to.
 
-    >>> from driftline.core.types import LONG
+    >>> from driftline.core.schema.types import LONG
     >>> str(apply(Schema(), [AddColumn((), Field("a", LONG))]).struct)
     'struct<a: long>'
     """

@@ -24,9 +24,9 @@ from driftline.core.changes.values import (
     SetIdentifiers,
     WidenColumn,
 )
-from driftline.core.naming import Names
-from driftline.core.schema_json import type_name
-from driftline.core.types import (
+from driftline.core.schema.naming import Names
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import (
     UNKNOWN,
     Field,
     List,
@@ -254,7 +254,7 @@ WIDER = {
 def promotes(old: Primitive, new: Primitive) -> bool:
     """Whether the formats widen the type in metadata, without loss.
 
-    >>> from driftline.core.types import INT, LONG, DOUBLE
+    >>> from driftline.core.schema.types import INT, LONG, DOUBLE
     >>> promotes(INT, LONG), promotes(LONG, DOUBLE)
     (True, False)
     """

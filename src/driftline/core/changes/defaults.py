@@ -10,8 +10,8 @@ from struct import pack, unpack
 from uuid import UUID
 
 from driftline.core.changes.values import Literal
-from driftline.core.schema_json import type_name
-from driftline.core.types import Default, Expression, Field, Primitive, Schema, Type
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Default, Expression, Field, Primitive, Schema, Type
 from driftline.errors import DataError
 
 _BITS = {"int": 31, "long": 63}
@@ -21,7 +21,7 @@ _EXACT = {"float": 2**24, "double": 2**53}  # beyond, not every whole number is 
 def default_json(type_: Type, value: Literal) -> Default:
     """The value as a column of the type holds it; None is no default.
 
-    >>> from driftline.core.types import DATE, decimal
+    >>> from driftline.core.schema.types import DATE, decimal
     >>> default_json(decimal(9, 2), Decimal("1.5")), default_json(DATE, "2026-01-02")
     ('1.50', '2026-01-02')
 
@@ -55,7 +55,7 @@ def literal_of(type_: Type, default: Default) -> Literal:
 def defaults_of(schemas: Iterable[Schema]) -> dict[int, frozenset[Literal]]:
     """The defaults of each column that has any, by its id, over several schemas; a float's as it is in 4 bytes.
 
-    >>> from driftline.core.types import INT, Field, Struct
+    >>> from driftline.core.schema.types import INT, Field, Struct
     >>> old, new = (Schema(Struct((Field("a", INT, 1, write_default=n),))) for n in (5, 7))
     >>> sorted(defaults_of([old, new])[1])
     [5, 7]

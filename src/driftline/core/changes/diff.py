@@ -21,7 +21,7 @@ from driftline.core.changes.values import (
     SetIdentifiers,
     WidenColumn,
 )
-from driftline.core.types import Field, Map, Path, Primitive, Schema, Struct, Type, children
+from driftline.core.schema.types import Field, Map, Path, Primitive, Schema, Struct, Type, children
 
 
 def diff(before: Schema, after: Schema) -> tuple[ColumnChange, ...]:
@@ -30,7 +30,7 @@ def diff(before: Schema, after: Schema) -> tuple[ColumnChange, ...]:
     They are meant at once, as one update of Iceberg's: paths name columns as they are in ``before``, and new ones by
     their own name; identifiers are named as in ``after``. A rename is nothing but that: a mark is a change of the doc.
 
-    >>> from driftline.core.types import LONG
+    >>> from driftline.core.schema.types import LONG
     >>> one, two = Field("a", LONG, 1), Field("b", LONG, 2)
     >>> diff(Schema(Struct((one, two))), Schema(Struct((replace(two, name="c"),))))
     (DropColumn(path=('a',), if_exists=False), RenameColumn(path=('b',), name='c'))

@@ -30,11 +30,11 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
-from driftline.core.definition import DISTRIBUTION, Definition
-from driftline.core.layout import COUNTED, IDENTITY, MOST, VOID, PartitionField
-from driftline.core.naming import MARK
-from driftline.core.schema_json import type_name
-from driftline.core.types import Struct, children, dotted
+from driftline.core.schema.definition import DISTRIBUTION, Definition
+from driftline.core.schema.naming import MARK
+from driftline.core.schema.partitioning import COUNTED, IDENTITY, MOST, VOID, PartitionField
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Struct, children, dotted
 from driftline.errors import DataError, DriftlineError, UsageError
 
 VERSION = "format-version"

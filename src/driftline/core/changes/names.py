@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from driftline.core.naming import caseless, safe, unsafe
-from driftline.core.types import Field, Path, Schema, Struct, dotted
+from driftline.core.schema.naming import caseless, safe, unsafe
+from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
 from driftline.errors import UsageError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driftline.core.types import Field, Path, Primitive, Schema
+from driftline.core.schema.types import Field, Path, Primitive, Schema
 
 
 def refits(written: Schema, now: Schema) -> bool:

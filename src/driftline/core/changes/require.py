@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from driftline.core.types import Field, Path, dotted
+from driftline.core.schema.types import Field, Path, dotted
 from driftline.errors import DataError
 
 WAY_OUT = "add a column that is NOT NULL with a DEFAULT"

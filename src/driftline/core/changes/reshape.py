@@ -17,10 +17,10 @@ from driftline.core.changes.values import (
     SetDoc,
     WidenColumn,
 )
-from driftline.core.naming import unmarked
-from driftline.core.schema_json import type_name
-from driftline.core.type_text import held
-from driftline.core.types import Field, List, Map, Path, Struct, Type
+from driftline.core.schema.naming import unmarked
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.type_text import held
+from driftline.core.schema.types import Field, List, Map, Path, Struct, Type
 from driftline.errors import DataError
 
 

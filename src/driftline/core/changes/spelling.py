@@ -27,8 +27,8 @@ from driftline.core.changes.values import (
     Term,
     WidenColumn,
 )
-from driftline.core.naming import caseless
-from driftline.core.types import Path, Type, children, dotted
+from driftline.core.schema.naming import caseless
+from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.errors import UsageError
 
 

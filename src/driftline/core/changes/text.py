@@ -35,10 +35,10 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
-from driftline.core.layout import SortKey
-from driftline.core.naming import marked_key, unmarked
-from driftline.core.schema_json import type_name
-from driftline.core.types import Path, dotted
+from driftline.core.schema.naming import marked_key, unmarked
+from driftline.core.schema.partitioning import SortKey
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Path, dotted
 
 
 def to_dict(change: Change) -> dict[str, Any]:

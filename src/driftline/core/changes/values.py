@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import TypeAlias
 from uuid import UUID
 
-from driftline.core.layout import IDENTITY, Transform
-from driftline.core.shape import Place
-from driftline.core.types import UNKNOWN, Expression, Field, Path, Type
+from driftline.core.planning.shape import Place
+from driftline.core.schema.partitioning import IDENTITY, Transform
+from driftline.core.schema.types import UNKNOWN, Expression, Field, Path, Type
 
 Literal: TypeAlias = (
     bool | int | float | Decimal | str | bytes | date | datetime | time | UUID | Expression | None

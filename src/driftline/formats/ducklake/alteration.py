@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driftline.core.changes import NullCount
-from driftline.core.definition import Definition
-from driftline.core.layout import SortExpression
-from driftline.core.types import Field, Path, dotted
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.partitioning import SortExpression
+from driftline.core.schema.types import Field, Path, dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, rename

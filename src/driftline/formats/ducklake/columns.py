@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from driftline.core.naming import caseless
-from driftline.core.types import (
+from driftline.core.schema.naming import caseless
+from driftline.core.schema.types import (
     Default,
     Expression,
     Field,

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from driftline.core.words import quoted
+from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.inlined import renew_inlined_table

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.values import Literal
-from driftline.core.types import Default, Expression, Field, Primitive, Schema, Struct, Type
+from driftline.core.schema.types import Default, Expression, Field, Primitive, Schema, Struct, Type
 from driftline.errors import DataError
 from driftline.formats.ducklake.engine import literal as sql_text
 from driftline.formats.ducklake.types import READ, read_type, spark_name
-from driftline.route.sql import literal
+from driftline.sql.quoting import literal
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
@@ -35,7 +35,7 @@ _PLAIN = {
 def from_text(text: str | None, type_: Primitive) -> Default:
     """DuckLake's text of a default as a value; None where there is none.
 
-    >>> from driftline.core.types import LONG, TIMESTAMP
+    >>> from driftline.core.schema.types import LONG, TIMESTAMP
     >>> from_text("5", LONG), from_text("2026-01-02 03:04:05+00", TIMESTAMP)
     (5, '2026-01-02T03:04:05+00:00')
     """
@@ -59,7 +59,7 @@ def write_default(text: str | None, kind: str | None, dialect: str | None, type_
 def value_of(text: str, type_: Primitive) -> Default:
     """DuckDB's text of a value as a default.
 
-    >>> from driftline.core.types import BINARY
+    >>> from driftline.core.schema.types import BINARY
     >>> value_of("a\\\\x00", BINARY)
     '6100'
     """

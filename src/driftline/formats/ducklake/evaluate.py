@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from driftline.core.types import Default, Expression, Field, Primitive, Schema, Struct
+from driftline.core.schema.types import Default, Expression, Field, Primitive, Schema, Struct
 from driftline.errors import DataError
 from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.engine import literal

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.types import Field, List, Map, Primitive, Struct, Type, children
+from driftline.core.schema.types import Field, List, Map, Primitive, Struct, Type, children
 from driftline.errors import DataError
 from driftline.formats.ducklake.defaults import to_sql
 from driftline.formats.ducklake.scan import MapRow, Shelf
 from driftline.formats.ducklake.types import read_type, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
-from driftline.route.sql import each, literal, name, variable
+from driftline.sql.quoting import each, literal, name, variable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from driftline.core.types import List, Map, Primitive, Schema, Struct, Type
+from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.engine import instance
 

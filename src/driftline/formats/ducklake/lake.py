@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from driftline.formats.base import Orphan
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.table import DuckLakeTable
-from driftline.route.sql import name as quoted
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.layout import Laid, PartitionField, SortKey, Transform
-from driftline.core.types import Field, Primitive, Schema
+from driftline.core.schema.partitioning import Laid, PartitionField, SortKey, Transform
+from driftline.core.schema.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.snapshot import LIVE, live
 from driftline.formats.ducklake.sorting import expression_of, key_of, top_column
 
 if TYPE_CHECKING:
-    from driftline.core.definition import Definition
+    from driftline.core.schema.definition import Definition
     from driftline.formats.ducklake.catalog import Connection
 
 TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from driftline.core.types import List, Map, Schema, Type, children
+from driftline.core.schema.types import List, Map, Schema, Type, children
 from driftline.formats.ducklake.snapshot import MAPPING
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from driftline.core.changes import NullCount
-from driftline.core.types import Field
+from driftline.core.schema.types import Field
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.snapshot import LIVE
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from driftline.core.layout import SortExpression, Transform
-from driftline.core.types import Field, Primitive, Schema
+from driftline.core.schema.partitioning import SortExpression, Transform
+from driftline.core.schema.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.files import DataFile
 from driftline.formats.ducklake.layout import Layout, text_of
 from driftline.formats.ducklake.sorting import top_column
-from driftline.route.sql import name as quoted
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -13,8 +13,8 @@ from driftline.errors import DataError
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.snapshot import LIVE, latest, live
 from driftline.formats.ducklake.table import DuckLakeTable
-from driftline.reading import must_read
-from driftline.route.sql import name as quoted
+from driftline.runtime.read_only import must_read
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.types import Struct
-from driftline.engine import literally
+from driftline.core.schema.types import Struct
 from driftline.formats.ducklake.expressions import Columns, target
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.hive import hive_values
 from driftline.formats.ducklake.inlined import InlinedRows
 from driftline.formats.ducklake.scan import Scan, Shelf
-from driftline.route.sql import name
+from driftline.runtime.spark_conf import literally
+from driftline.sql.quoting import name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from driftline.core.types import Schema
+from driftline.core.schema.types import Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.table_name import table_parts
-from driftline.core.types import Schema
+from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.types import Schema
 from driftline.errors import DataError
 from driftline.formats.base import State
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, schema_of

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from driftline.core.changes.names import missing
-from driftline.core.layout import SortExpression, SortField, SortKey
-from driftline.core.types import Field, Schema, dotted
-from driftline.core.words import quoted
+from driftline.core.schema.partitioning import SortExpression, SortField, SortKey
+from driftline.core.schema.types import Field, Schema, dotted
+from driftline.core.schema.words import quoted
 from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.columns import ColumnRow
 from driftline.formats.ducklake.engine import instance

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.types import Primitive
+from driftline.core.schema.types import Primitive
 from driftline.formats.ducklake.files import ColumnStats, DataFile, order_of
 
 if TYPE_CHECKING:

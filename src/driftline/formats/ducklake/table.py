@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.types import Schema
-from driftline.core.words import quoted
+from driftline.core.schema.types import Schema
+from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
@@ -21,10 +21,10 @@ from driftline.formats.ducklake.types import readable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.core.definition import Definition
-    from driftline.core.history import Snapshot, Versions
-    from driftline.core.layout import Laid
-    from driftline.core.statistics import TableStatistics
+    from driftline.core.changelog.entries import Snapshot, Versions
+    from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.schema.definition import Definition
+    from driftline.core.schema.partitioning import Laid
     from driftline.formats.ducklake.alteration import DuckLakeAlteration
 
 

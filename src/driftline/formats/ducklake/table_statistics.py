@@ -12,8 +12,8 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.record import BATCH
-from driftline.core.statistics import (
+from driftline.core.changelog.record import BATCH
+from driftline.core.columns.statistics import (
     RECORDS,
     TREND,
     Batch,
@@ -25,8 +25,8 @@ from driftline.core.statistics import (
     Value,
     shown,
 )
-from driftline.core.types import Primitive, Schema
-from driftline.core.words import quoted
+from driftline.core.schema.types import Primitive, Schema
+from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows

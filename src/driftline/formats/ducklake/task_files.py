@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftline.convert.types import convertible
-from driftline.core.layout import IDENTITY, SortField, Transform
-from driftline.core.types import BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, UNKNOWN, Field, Primitive, Schema
+from driftline.core.schema.partitioning import IDENTITY, SortField, Transform
+from driftline.core.schema.types import (
+    BINARY,
+    DATE,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    UNKNOWN,
+    Field,
+    Primitive,
+    Schema,
+)
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.partition import duckdb_folder

@@ -14,7 +14,7 @@ from driftline.core.changes import Change
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
-from driftline.core.types import Default, Expression, Schema, Struct
+from driftline.core.schema.types import Default, Expression, Schema, Struct
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import Moved, State
 from driftline.formats.ducklake.catalog import UnknownError

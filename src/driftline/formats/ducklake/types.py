@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from driftline.core.types import (
+from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -160,7 +160,7 @@ def written_as(type_: Primitive) -> str:
 def readable(schema: Schema) -> Schema:
     """The schema without what Spark cannot read, at any depth.
 
-    >>> from driftline.core.types import Field
+    >>> from driftline.core.schema.types import Field
     >>> text, time = Field("a", STRING, 1), Field("b", read_type("time"), 2)
     >>> str(readable(Schema(Struct((text, time, Field("c", List(time.type), 3), Field("d", Struct((text, time)), 4))))).struct)
     'struct<a: string, d: struct<a: string>>'

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from driftline.core import record
-from driftline.core.history import Snapshot, Version, Versions
+from driftline.core.changelog import record
+from driftline.core.changelog.entries import Snapshot, Version, Versions
 from driftline.errors import no_table
 from driftline.formats.ducklake.alteration import definition
 from driftline.formats.ducklake.layout import layout

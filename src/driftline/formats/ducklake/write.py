@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.types import Field, List, Map, Primitive, Schema, Struct, Type
-from driftline.engine import configured
+from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError
 from driftline.formats.ducklake.files import DataFile, describe, listed, moved, removed
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.partition import duckdb_folder, partitioned, with_partition
 from driftline.formats.ducklake.types import written_as
-from driftline.route.sql import name as quoted
+from driftline.runtime.spark_conf import configured
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

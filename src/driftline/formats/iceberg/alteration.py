@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core import changelog
+from driftline.core.changelog import last_changes
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
 from driftline.core.changes.sort import PartsOf
-from driftline.core.definition import Definition
-from driftline.core.layout import SortField
-from driftline.core.schema_json import to_json
-from driftline.core.table_name import table_parts
-from driftline.core.types import VARIANT, Field, Path, Schema
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.partitioning import SortField
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.types import VARIANT, Field, Path, Schema
 from driftline.errors import DataError, no_table
 from driftline.formats.iceberg.definition import definition, step
 from driftline.formats.iceberg.gateway import failure, java_class, short, strings
@@ -116,7 +116,7 @@ class Alteration:
         before = self.before.properties
         made = step(self._java.operations().current(), transaction.table().operations().current())
         update = transaction.updateProperties()
-        for key, value in {**properties, **changelog.noted(record, made, before, properties)}.items():
+        for key, value in {**properties, **last_changes.noted(record, made, before, properties)}.items():
             if before.get(key) != value:
                 update.set(key, value)
         for key in before.keys() - properties.keys():

@@ -14,9 +14,9 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from driftline.core.statistics import Numbers, shown
-from driftline.core.types import Primitive
-from driftline.route.sql import literal
+from driftline.core.columns.statistics import Numbers, shown
+from driftline.core.schema.types import Primitive
+from driftline.sql.quoting import literal
 
 CUT = 16  # characters, at which Iceberg cuts the bounds of texts
 _KINDS = {
@@ -102,7 +102,7 @@ def numbers(pairs: Sequence[tuple[bytes | None, bytes | None]], type_: Primitive
 def _value(raw: bytes | None, type_: Primitive) -> Any:
     """A bound's value; None where there is none, or none that Python has.
 
-    >>> from driftline.core.types import DATE, DOUBLE, LONG
+    >>> from driftline.core.schema.types import DATE, DOUBLE, LONG
     >>> _value(b"\\xfe\\xff\\xff\\xff", LONG), _value(b"\\x00\\x00\\xc0\\x3f", DOUBLE), _value(b"\\x01\\x00\\x00\\x00", DATE)
     (-2, 1.5, '1970-01-02')
     """

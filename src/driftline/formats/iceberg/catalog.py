@@ -12,7 +12,7 @@ from driftline.formats.base import Orphan
 from driftline.formats.iceberg.gateway import items, java_type
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
-from driftline.route.sql import name as quoted
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from driftline.core.types import Primitive, Schema, Type, children
+from driftline.core.schema.types import Primitive, Schema, Type, children
 from driftline.formats.iceberg.gateway import java_type
 from driftline.write import Key, WrittenFile
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from driftline.core.changelog import Ids, Step
-from driftline.core.definition import Definition
-from driftline.core.layout import VOID, PartitionField, SortField, Transform
-from driftline.core.schema_json import from_json
+from driftline.core.changelog.last_changes import Ids, Step
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.partitioning import VOID, PartitionField, SortField, Transform
+from driftline.core.schema.schema_json import from_json
 
 
 def definition(jvm: Any, metadata: Any) -> Definition:

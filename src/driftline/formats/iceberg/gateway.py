@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.schema_json import from_json
-from driftline.core.types import Schema
+from driftline.core.schema.schema_json import from_json
+from driftline.core.schema.types import Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 

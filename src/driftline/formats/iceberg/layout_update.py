@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftline.core.definition import Definition
-from driftline.core.layout import TIMES, PartitionField, SortField, SortKey, Transform
-from driftline.core.types import dotted
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.partitioning import TIMES, PartitionField, SortField, SortKey, Transform
+from driftline.core.schema.types import dotted
 
 
 def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:

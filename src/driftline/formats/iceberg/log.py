@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
-from driftline.core import changelog, record
+from driftline.core.changelog import last_changes, record
 from driftline.formats.iceberg.definition import ids_of_json
 
 Metadata: TypeAlias = Mapping[str, Any]
@@ -70,6 +70,6 @@ def _mark(metadata: Metadata | None) -> tuple[object, ...]:
         max(s["schema-id"] for s in metadata["schemas"]),
         len(metadata["partition-specs"]),
         len(metadata["sort-orders"]),
-        properties.get(changelog.PROPERTY),
+        properties.get(last_changes.PROPERTY),
         properties.get(record.PROPERTY),
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from driftline.core.statistics import RECORDS, Snapshot
-from driftline.core.types import Primitive
+from driftline.core.columns.statistics import RECORDS, Snapshot
+from driftline.core.schema.types import Primitive
 from driftline.formats.iceberg.bounds import kind, sorting
 from driftline.formats.iceberg.offline import Entry
 from driftline.formats.iceberg.table_statistics import Summed

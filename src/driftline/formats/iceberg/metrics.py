@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from driftline.core.types import Schema
+from driftline.core.schema.types import Schema
 
 PREFIX = "write.metadata.metrics."
 LIMIT = PREFIX + "max-inferred-column-defaults"

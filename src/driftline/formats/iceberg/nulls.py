@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from driftline.core import changelog
+from driftline.core.changelog import last_changes
 from driftline.core.changes import NullCount
-from driftline.core.schema_json import from_json
-from driftline.core.types import Field
+from driftline.core.schema.schema_json import from_json
+from driftline.core.schema.types import Field
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
@@ -45,8 +45,8 @@ class _Schemas:
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._ids = {s["schema-id"]: _ids(s) for s in metadata["schemas"]}
         self._by_snapshot = {s["snapshot-id"]: s.get("schema-id") for s in metadata.get("snapshots", ())}
-        changes = changelog.read(metadata.get("properties", {}))
-        self._since = changelog.written_with(changes, metadata["current-schema-id"])[::-1]
+        changes = last_changes.read(metadata.get("properties", {}))
+        self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
 
     def lacks(self, column: int, row: Any) -> bool:
         """Whether files of a commit certainly lack the column."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from driftline.core.history import Versions
-from driftline.core.statistics import TableStatistics
-from driftline.core.types import Schema
+from driftline.core.changelog.entries import Versions
+from driftline.core.columns.statistics import TableStatistics
+from driftline.core.schema.types import Schema
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.log import Metadata

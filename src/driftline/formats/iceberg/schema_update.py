@@ -25,8 +25,8 @@ from driftline.core.changes import (
     fresh,
 )
 from driftline.core.changes.defaults import default_json
-from driftline.core.schema_json import to_json
-from driftline.core.types import Field, Path, Schema, Struct, Type, children, dotted
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.types import Field, Path, Schema, Struct, Type, children, dotted
 from driftline.formats.iceberg.gateway import failure, schema_of
 
 

@@ -10,9 +10,9 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changes.defaults import defaults_of
-from driftline.core.schema_json import to_json
-from driftline.core.table_name import table_parts
-from driftline.core.types import Schema
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.types import Schema
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.definition import definition
@@ -28,16 +28,16 @@ from driftline.formats.iceberg.gateway import (
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
-from driftline.route.sql import literal
-from driftline.route.sql import name as quoted
+from driftline.sql.quoting import literal
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.core.definition import Definition
-    from driftline.core.history import Snapshot, Versions
-    from driftline.core.layout import Laid
-    from driftline.core.statistics import TableStatistics
+    from driftline.core.changelog.entries import Snapshot, Versions
+    from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.schema.definition import Definition
+    from driftline.core.schema.partitioning import Laid
     from driftline.formats.iceberg.alteration import Alteration
 
 # Where these are set, Iceberg writes what nobody sees yet, to be audited first.

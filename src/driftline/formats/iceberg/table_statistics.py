@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from driftline.core import changelog
-from driftline.core.record import BATCH, EXPIRED
-from driftline.core.schema_json import from_json
-from driftline.core.statistics import TREND, Batch, Count, Counts, Numbers, Snapshot, TableStatistics
-from driftline.core.types import Primitive, Schema
-from driftline.engine import SMALL, configured
+from driftline.core.changelog import last_changes
+from driftline.core.changelog.record import BATCH, EXPIRED
+from driftline.core.columns.statistics import TREND, Batch, Count, Counts, Numbers, Snapshot, TableStatistics
+from driftline.core.schema.schema_json import from_json
+from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import no_table
 from driftline.formats.iceberg.bounds import HIGHEST, LOWEST, WIDTH, kinds, numbers
+from driftline.runtime.spark_conf import SMALL, configured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,8 +110,8 @@ def snapshots(told: Mapping[str, Any]) -> Iterator[Snapshot]:
 def forgotten(told: Mapping[str, Any]) -> list[tuple[int, int | None]]:
     """The schemas of files whose commit is no longer known, by the changes that the table remembers: from which sequence
     number on, the latest first."""
-    changes = changelog.read(told.get("properties", {}))
-    return list(reversed(changelog.written_with(changes, told["current-schema-id"])))
+    changes = last_changes.read(told.get("properties", {}))
+    return list(reversed(last_changes.written_with(changes, told["current-schema-id"])))
 
 
 def _rows(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.convert.types import convertible
-from driftline.core.layout import Transform
-from driftline.core.types import UNKNOWN, Primitive, Schema
+from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.types import UNKNOWN, Primitive, Schema
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import java_type, text_map

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
-from driftline.core import changelog, record
+from driftline.core.changelog import last_changes, record
 from driftline.core.changes import Change
 from driftline.core.changes.refit import refits
-from driftline.core.types import Schema, Struct
+from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import Moved, State
 from driftline.formats.iceberg.definition import step
@@ -211,7 +211,7 @@ class Transaction:
             return {}
         before = {} if self.base is None else self.base.properties
         made = step(self._java.startMetadata(), self._java.table().operations().current())
-        return changelog.noted(properties, made, before, {**before, **properties})
+        return last_changes.noted(properties, made, before, {**before, **properties})
 
     def include(self, _: Transaction) -> bool:
         """Whether the other one becomes visible with this one: Iceberg has no commit over two tables."""

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.schema_json import to_json, type_name
-from driftline.core.types import VARIANT, List, Map, Primitive, Schema, Struct, Type, dotted
+from driftline.core.schema.schema_json import to_json, type_name
+from driftline.core.schema.types import VARIANT, List, Map, Primitive, Schema, Struct, Type, dotted
 from driftline.errors import DataError
 from driftline.formats.iceberg.gateway import items, java_type
 

@@ -1,7 +1,7 @@
 """What a table's metadata need no longer: the snapshots of batches long past, and schemas that nothing refers to.
 
 Each commit writes all of a table's metadata anew, so a table that is fed every minute would become slower with each batch.
-Which snapshots go is `core/retention.py`'s to say; no data file becomes unreachable by it, and none is ever deleted here.
+Which snapshots go is `core/changelog/retention.py`'s to say; no data file becomes unreachable by it, and none is ever deleted here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from driftline.core import changelog, retention
-from driftline.core.record import EXPIRED
-from driftline.core.retention import BEHIND, FEW, MIN_SNAPSHOTS
-from driftline.core.schema_json import from_json
+from driftline.core.changelog import last_changes, retention
+from driftline.core.changelog.record import EXPIRED
+from driftline.core.changelog.retention import BEHIND, FEW, MIN_SNAPSHOTS
+from driftline.core.schema.schema_json import from_json
 from driftline.formats.iceberg.gateway import items, java_type
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ..
         return ()
     needed = {metadata["current-schema-id"]}
     needed |= {s.get("schema-id") for s in metadata.get("snapshots", ()) if s["snapshot-id"] not in gone}
-    for change in changelog.read(metadata.get("properties", {}))[-allowed:]:
+    for change in last_changes.read(metadata.get("properties", {}))[-allowed:]:
         needed |= {ids.schema for ids in (change.step.before, change.step.after) if ids is not None}
     worth = max(FEW, allowed // 2)
     if sum(s["schema-id"] not in needed for s in metadata["schemas"]) < worth:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core import changelog
-from driftline.core.changelog import Ids
-from driftline.core.definition import Definition
-from driftline.core.history import Snapshot, Version, Versions
-from driftline.core.layout import Laid, PartitionField
-from driftline.core.schema_json import from_json
-from driftline.core.types import Schema
+from driftline.core.changelog import last_changes
+from driftline.core.changelog.entries import Snapshot, Version, Versions
+from driftline.core.changelog.last_changes import Ids
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.partitioning import Laid, PartitionField
+from driftline.core.schema.schema_json import from_json
+from driftline.core.schema.types import Schema
 from driftline.errors import no_table
 from driftline.formats.iceberg.definition import ids_of_json, of_json, partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import items, java_type
@@ -100,12 +100,12 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
     out: list[Version] = []
     ids, properties = ids_of_json(oldest), _properties(oldest)
 
-    def add(ids: Ids, change: changelog.Change | None = None) -> None:
+    def add(ids: Ids, change: last_changes.Change | None = None) -> None:
         definition = parts.definition(ids, oldest, properties)
         made = (change.at, definition, change.step.snapshot, change.record) if change else (None, definition)
         out.append(Version(*made))
 
-    for change in reversed(changelog.read(properties)):
+    for change in reversed(last_changes.read(properties)):
         step = change.step
         if step.after != ids:
             add(ids)
@@ -127,7 +127,7 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
 def _version(metadata: Metadata, before: Mapping[str, str]) -> Version:
     """``before``: the properties of the version right before it."""
     properties = _properties(metadata)
-    made_by = changelog.who(properties, before)
+    made_by = last_changes.who(properties, before)
     return Version(metadata["last-updated-ms"], of_json(metadata), current_snapshot(metadata), made_by)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from driftline.core.schema_json import outline
-from driftline.core.statistics import Seen, Value, iso
-from driftline.core.types import Path, Primitive, Type, dotted, peel
+from driftline.core.columns.statistics import Seen, Value, iso
+from driftline.core.schema.schema_json import outline
+from driftline.core.schema.types import Path, Primitive, Type, dotted, peel
 from driftline.report.stats_text import percent
 from driftline.report.text import clean
 from driftline.stats.model import Column, Drifted, Part, Stats, origin

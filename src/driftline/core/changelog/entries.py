@@ -1,0 +1,160 @@
+"""What happened to a table's schema, partitioning and sort order: entries out of the versions of its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from driftline.core.changelog.record import Record, Rule
+from driftline.core.changes import ColumnChange, DropColumn, WidenColumn, details, diff
+from driftline.core.changes.text import direction
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.partitioning import PartitionField, SortExpression, SortKey
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Schema, dotted
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a table: ``at`` in milliseconds, None where that is not known; the snapshot that was current; who made
+    it, if it tells."""
+
+    at: int | None
+    definition: Definition
+    snapshot: int | None = None
+    record: Record | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What is left of a table's past. ``versions``: one for each change of its definition, oldest first, and the current
+    one; ``schemas``: all that are known, by id; ``whole``: the first version is the table's very first."""
+
+    versions: tuple[Version, ...]
+    schemas: dict[int, Schema]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """``schema``: the version that it was written with."""
+
+    id: int
+    schema: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change of a table's definition. ``before`` None: the table was made, or what was before is not known.
+
+    ``by``: batch, alter, resolve, undo; outside, where a change tells nobody; unknown, where nothing is left of it but its
+    columns.
+    """
+
+    at: int | None
+    by: str
+    before: Version | None
+    after: Version
+    changes: tuple[ColumnChange, ...]
+    record: Record = field(default_factory=lambda: Record(""))
+    made: bool = False
+
+    @property
+    def time(self) -> datetime | None:
+        return None if self.at is None else datetime.fromtimestamp(self.at / 1000, UTC)
+
+    def rule_of(self, change: ColumnChange) -> Rule | None:
+        """For which rule a batch made the change."""
+        path = dotted(getattr(change, "path", ()))
+        return next((r for r in self.record.rules if r.path == path), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        before, after = self.before, self.after
+        return {
+            "at": self.time.isoformat() if self.time else None,
+            "by": self.by,
+            "batch": self.record.batch or None,
+            "statement": self.record.text or None,
+            "schema_before": before.definition.schema.id if before else None,
+            "schema": after.definition.schema.id,
+            "changes": [self._change(change) for change in self.changes],
+            "rules_left_out": self.record.left_out,
+            "partition_before": partition_text(before) if before else None,
+            "partition": partition_text(after),
+            "sort_before": sort_text(before) if before else None,
+            "sort": sort_text(after),
+        }
+
+    def _change(self, change: ColumnChange) -> dict[str, Any]:
+        out = details(change)
+        if self.before and isinstance(change, DropColumn | WidenColumn):
+            was = self.before.definition.schema.find(change.path)
+            out["from"] = type_name(was.type) if was else None
+        rule = self.rule_of(change)
+        if rule is not None:
+            out |= {"rule": rule.rule, "field": rule.field or rule.path, "seen_in": rule.place}
+        return out
+
+
+def entries(versions: Sequence[Version], known: Mapping[int, Schema], *, whole: bool) -> list[Entry]:
+    """The changes, oldest first. ``versions``: those that are known, oldest first; ``known``: all schemas by
+    id; ``whole``: the first version is the table's very first."""
+    out: list[Entry] = []
+    if not whole:
+        out += _unknown(versions[0], known)
+    before: Version | None = None
+    for version in versions:
+        if before is None:
+            if whole:
+                out.append(_entry(None, version, made=True))
+        elif _layout(before) != _layout(version):
+            out.append(_entry(before, version))
+        before = version
+    return out
+
+
+def _entry(before: Version | None, after: Version, *, made: bool = False) -> Entry:
+    old = before.definition if before else Definition()
+    changes = diff(old.schema, after.definition.schema)
+    by = after.record.by if after.record else "outside"
+    return Entry(after.at, by, before, after, changes, after.record or Record(""), made)
+
+
+def _unknown(first: Version, known: Mapping[int, Schema]) -> Iterator[Entry]:
+    """Schemas of before the first version that is there, in the order of their ids."""
+    before: Version | None = None
+    for id_ in sorted(i for i in known if i <= first.definition.schema.id):
+        version = Version(0, Definition(known[id_], first.definition.partition, first.definition.sort))
+        changes = diff(before.definition.schema if before else Schema(), known[id_])
+        yield Entry(None, "unknown", before, version, changes)
+        before = version
+
+
+def _layout(version: Version) -> tuple[object, ...]:
+    return version.definition.schema, version.definition.partition, version.definition.sort
+
+
+def partition_text(version: Version) -> list[str]:
+    """The partition fields, as SQL has them."""
+    return [partition_field(version.definition, f) for f in version.definition.partition]
+
+
+def sort_text(version: Version) -> list[str]:
+    """The sort order, as SQL has it."""
+    return [sort_key(version.definition, key) for key in version.definition.sort]
+
+
+def partition_field(of: Definition, f: PartitionField) -> str:
+    column = of.name_of(f.source)
+    shown = f.transform.of(column)
+    return shown if f.name == f.transform.field_name(column) else f"{shown} as {f.name}"
+
+
+def sort_key(of: Definition, key: SortKey) -> str:
+    if isinstance(key, SortExpression):
+        text = key.text(of.name_of)
+    else:
+        text = key.transform.of(of.name_of(key.source))
+    return f"{text}{direction(key)}"

@@ -1,0 +1,154 @@
+"""The last changes of a table's definition, kept as one of its properties: what `history` and `undo` go by where the log
+of metadata versions no longer reaches.
+
+Each change tells which schema, partition spec and sort order it led from, and to which: by their ids, which a table keeps.
+Changes that nobody told of show as ids that do not meet.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from driftline.core.changelog import record
+from driftline.core.changelog.record import Record
+from driftline.core.changelog.restoring import HINTS, RESOLVED
+from driftline.core.schema.definition import DISTRIBUTION
+
+PROPERTY = "driftline.changes"
+LIMIT = 32_000  # characters in all
+SHORT = 1_000  # of a change that is not the last one
+CHANGES = 100
+
+
+class Ids(NamedTuple):
+    """What a table is defined by."""
+
+    schema: int
+    spec: int
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From one definition of a table to the next. ``before`` None: the table was made; ``snapshot``: the one after it;
+    ``sequence``: the first sequence number of files that follow it."""
+
+    before: Ids | None
+    after: Ids
+    snapshot: int | None = None
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """``at``: milliseconds, by the clock of who made it. ``was``: what properties that belong to columns or to the sort
+    order held before; None: nothing."""
+
+    at: int
+    step: Step
+    record: Record
+    was: Mapping[str, str | None] = field(default_factory=dict)
+
+    def properties_before(self, after: Mapping[str, str]) -> dict[str, str]:
+        """The table's properties before the change, out of those after it."""
+        kept = {key: value for key, value in after.items() if key not in self.was}
+        return kept | {key: value for key, value in self.was.items() if value is not None}
+
+
+def noted(
+    told: Mapping[str, str], step: Step, before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, str]:
+    """The property that a commit sets in place of the record that ``told`` has; none where it changes no definition.
+
+    ``before``, ``after``: the table's properties.
+    """
+    if record.PROPERTY not in told or step.before == step.after:
+        return {}
+    was = {key: before.get(key) for key in {*before, *after} if _belongs(key)}
+    entry = {
+        "at": time.time_ns() // 1_000_000,
+        "from": step.before,
+        "to": step.after,
+        "snapshot": step.snapshot,
+        "sequence": step.sequence,
+        "was": {key: value for key, value in sorted(was.items()) if value != after.get(key)},
+        **json.loads(told[record.PROPERTY]),
+    }
+    older = [_shortened(one) for one in (_load(before) if read(before) else [])]
+    return {PROPERTY: _joined([record.dump(one) for one in (*older, entry)][-CHANGES:])}
+
+
+def read(properties: Mapping[str, str]) -> tuple[Change, ...]:
+    """The changes that a table remembers, oldest first."""
+    try:
+        return tuple(map(_change, _load(properties)))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+def who(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
+    """Who made the version with the properties ``now`` out of that with ``before``; None: it does not say."""
+    if now.get(PROPERTY) != before.get(PROPERTY) and (changes := read(now)):
+        return changes[-1].record
+    return record.read(now, before)
+
+
+def written_with(changes: Sequence[Change], schema: int) -> list[tuple[int, int | None]]:
+    """From which sequence number on files were written with which schema, the oldest first; None where others may have
+    changed it. ``schema``: the current one."""
+    then = [None if change.step.before is None else change.step.before.schema for change in changes]
+    return [
+        (change.step.sequence, after if (after := change.step.after.schema) == next_ else None)
+        for change, next_ in zip(changes, [*then, schema][1:], strict=False)
+    ]
+
+
+def _belongs(key: str) -> bool:
+    return key == DISTRIBUTION or key.startswith((HINTS, RESOLVED))
+
+
+def _joined(texts: list[str]) -> str:
+    """The newest of them as one list, as far as there is room."""
+    room, first = LIMIT - 1, len(texts)
+    while first and (room := room - len(texts[first - 1]) - 1) >= 0:
+        first -= 1
+    return f"[{','.join(texts[first:])}]"
+
+
+def _load(properties: Mapping[str, str]) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(properties.get(PROPERTY, "[]"))
+    except ValueError:
+        return []
+    return found if isinstance(found, list) and all(isinstance(one, dict) for one in found) else []
+
+
+def _change(entry: Mapping[str, Any]) -> Change:
+    before, snapshot = entry["from"], entry["snapshot"]
+    step = Step(
+        None if before is None else _ids(before),
+        _ids(entry["to"]),
+        None if snapshot is None else int(snapshot),
+        int(entry["sequence"]),
+    )
+    return Change(int(entry["at"]), step, record.of_json(entry), dict(entry.get("was", {})))
+
+
+def _ids(found: Iterable[Any]) -> Ids:
+    return Ids(*map(int, found))
+
+
+def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
+    """The same in about `SHORT` characters: those of its text, or as many of its rules as there is room for."""
+    if "text" in entry:
+        return {**entry, "text": record.cut(entry["text"], SHORT // 2)}
+    rules, left_out = entry.get("rules", []), entry.get("left_out", 0)
+    kept = len(rules)
+    while kept and len(record.dump(entry)) > SHORT:
+        kept = kept * 3 // 4
+        entry = {**entry, "rules": rules[:kept], "left_out": left_out + len(rules) - kept}
+    return entry

@@ -1,0 +1,125 @@
+"""Who changed a table, as a property tells: of the version that the change made, or among the last changes of the table.
+
+A version whose record is the one before it was made by somebody else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from driftline.core.changes.text import in_words
+from driftline.core.changes.values import AddColumn, Change
+from driftline.core.schema.types import dotted
+
+PROPERTY = "driftline.change"
+BATCH = "driftline.batch"
+EXPIRED = "driftline.expired"  # how many batches there were whose snapshots were let go
+LIMIT = 4000  # characters
+STATEMENT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a batch's change of one column was made for."""
+
+    path: str
+    rule: str
+    field: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """``by``: batch, alter, resolve or undo. ``text``: the statements, or what the undo took back. ``left_out`` rules were too many."""
+
+    by: str
+    text: str = ""
+    batch: str = ""
+    rules: tuple[Rule, ...] = ()
+    left_out: int = 0
+
+
+def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
+    """The property that tells of a batch's changes; none where it made none. Samples are not in it: they are data."""
+    rules = [
+        Rule(
+            dotted(c.path),
+            c.reason.rule,
+            dotted(c.reason.field) if c.reason.field and c.reason.field != c.path else "",
+            str(c.reason.place or ""),
+        )
+        for c in changes
+        if not (isinstance(c, AddColumn) and c.within)
+    ]
+    if not rules:
+        return {}
+    # What is plain is told last, and left out first.
+    rules.sort(key=lambda r: r.rule == "first-sight")
+    kept = len(rules)
+    while len(text := _batch(batch, rules[:kept], len(rules) - kept)) > LIMIT:
+        kept = kept * 3 // 4
+    return {PROPERTY: text}
+
+
+def of_statements(text: str) -> dict[str, str]:
+    return {PROPERTY: dump({"by": "alter", "id": uuid4().hex, "text": cut(text)})}
+
+
+def of_resolve(text: str) -> dict[str, str]:
+    return {PROPERTY: dump({"by": "resolve", "id": uuid4().hex, "text": cut(text)})}
+
+
+def of_undo(text: str) -> dict[str, str]:
+    return {PROPERTY: dump({"by": "undo", "id": uuid4().hex, "text": cut(text)})}
+
+
+def in_short(changes: Iterable[Any]) -> str:
+    """Changes that came as values, as a text to record."""
+    return "; ".join(map(in_words, changes))
+
+
+def read(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
+    """Who made the version with the properties ``now`` out of that with ``before``; None: it does not say.
+
+    >>> read({"driftline.batch": "b2"}, {"driftline.batch": "b1"}).batch
+    'b2'
+    """
+    text = now.get(PROPERTY)
+    if text is not None and text != before.get(PROPERTY):
+        try:
+            return of_json(json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+    batch = now.get(BATCH)
+    return Record("batch", batch=batch) if batch and batch != before.get(BATCH) else None
+
+
+def of_json(data: Mapping[str, Any]) -> Record:
+    """The record that a property holds. Raises ValueError, KeyError, TypeError where it is none."""
+    rules = tuple(Rule(*map(str, rule)) for rule in data.get("rules", ()))
+    return Record(
+        str(data["by"]),
+        str(data.get("text", "")),
+        str(data.get("batch", "")),
+        rules,
+        int(data.get("left_out", 0)),
+    )
+
+
+def _batch(batch: str, rules: list[Rule], left_out: int) -> str:
+    told = [[r.path, r.rule, r.field, r.place] for r in rules]
+    return dump({"by": "batch", "batch": batch, "rules": told, "left_out": left_out})
+
+
+def dump(value: Mapping[str, Any]) -> str:
+    """As a property holds it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def cut(text: str, most: int = STATEMENT) -> str:
+    """The text in ``most`` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"

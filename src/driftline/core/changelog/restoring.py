@@ -1,0 +1,162 @@
+"""Back to an earlier schema, as far as the files allow: what comes back, what would be hidden, what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from driftline.core.changes.check import promotes
+from driftline.core.schema.definition import DISTRIBUTION, Definition
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import (
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    children,
+    dotted,
+)
+
+HINTS, RESOLVED = "driftline.hints.", "driftline.resolved."  # settings that `resolve` makes, by path
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """``after`` is what the table would be. ``hidden`` and ``back``: columns, and for a struct not its fields, by path in
+    the schema now, or then. ``stays``: what cannot be taken back, in words."""
+
+    before: Definition
+    after: Definition
+    hidden: tuple[Path, ...]
+    back: tuple[Path, ...]
+    stays: tuple[str, ...]
+
+    @property
+    def changes_nothing(self) -> bool:
+        def layout(of: Definition) -> tuple[object, ...]:
+            return replace(of.schema, id=0), of.partition, of.sort
+
+        return layout(self.before) == layout(self.after)
+
+
+def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> Restoration:
+    """From ``now`` back to ``then``; ``known`` are all schemas that the table has had, as far as they are known.
+
+    A type stays as wide as it ever was, for there may be files with wide values, which nothing reads as narrow ones;
+    what was ever optional stays so, for nulls of a required column read as 0.
+    """
+    wide = _Widest(known)
+    struct = wide.of(then.schema.struct)
+    assert isinstance(struct, Struct)
+    there = {f.id: f for _, f in now.schema.walk()}
+    struct = _restored(struct, there)
+    kept = {f.id for _, f in Schema(struct).walk() if f.required}
+    schema = Schema(struct, then.schema.id, then.schema.identifiers & kept)
+    after = replace(
+        now, schema=schema, partition=then.partition, sort=then.sort, properties=_properties(now, then)
+    )
+    ids = {f.id for _, f in schema.walk()}
+    return Restoration(
+        now,
+        after,
+        tuple(_tops(now.schema, ids)),
+        tuple(_tops(schema, there.keys())),
+        tuple(_stays(then.schema, schema)),
+    )
+
+
+def _properties(now: Definition, then: Definition) -> dict[str, str]:
+    """How rows go to writers belongs to the sort order, and the hint of a resolved field to its column; all else stays
+    as it is."""
+    gone = [key for key in now.properties if key.startswith(RESOLVED) and key not in then.properties]
+    hints = [HINTS + key.removeprefix(RESOLVED) for key in gone]
+    kept = {key: value for key, value in now.properties.items() if key not in (DISTRIBUTION, *gone, *hints)}
+    kept |= {key: value for key, value in then.properties.items() if key in hints}
+    of = now if now.sort == then.sort else then
+    return kept | {key: value for key, value in of.properties.items() if key == DISTRIBUTION}
+
+
+class _Widest:
+    """The widest type of each column over several schemas, and whether it was ever optional."""
+
+    def __init__(self, known: Iterable[Schema]) -> None:
+        self.types: dict[int, Primitive] = {}
+        self.optional: set[int] = set()
+        for schema in known:
+            for _, f in schema.walk():
+                if isinstance(f.type, Primitive):
+                    self.types[f.id] = _wider(self.types.get(f.id, f.type), f.type)
+                if not f.required:
+                    self.optional.add(f.id)
+
+    def of(self, type_: Type) -> Type:
+        match type_:
+            case Struct(fields):
+                return Struct(tuple(self.field(f) for f in fields))
+            case List():
+                (element,) = children(type_)
+                made = self.field(element)
+                return replace(type_, element=made.type, element_required=made.required)
+            case Map():
+                value = self.field(children(type_)[1])
+                return replace(type_, value=value.type, value_required=value.required)
+            case Primitive():
+                return type_
+
+    def field(self, f: Field) -> Field:
+        type_ = self.types.get(f.id, f.type) if isinstance(f.type, Primitive) else self.of(f.type)
+        return replace(f, type=type_, required=f.required and f.id not in self.optional)
+
+
+def _wider(a: Primitive, b: Primitive) -> Primitive:
+    return b if promotes(a, b) else a
+
+
+def _restored(struct: Struct, there: Mapping[int, Field]) -> Struct:
+    """What comes back is optional: rows written meanwhile have no value for it."""
+
+    def of(f: Field) -> Field:
+        absent = f.id not in there and f.initial_default is None
+        type_ = _restored(f.type, there) if isinstance(f.type, Struct) else _inside(f.type, there)
+        return replace(f, type=type_, required=f.required and not absent)
+
+    return Struct(tuple(of(f) for f in struct.fields))
+
+
+def _inside(type_: Type, there: Mapping[int, Field]) -> Type:
+    """The same for the structs in lists and maps, whose own elements and values come and go with them."""
+    match type_:
+        case Struct():
+            return _restored(type_, there)
+        case List():
+            return replace(type_, element=_inside(type_.element, there))
+        case Map():
+            return replace(type_, value=_inside(type_.value, there))
+        case Primitive():
+            return type_
+
+
+def _tops(schema: Schema, ids: Iterable[int]) -> Iterable[Path]:
+    """The columns whose id is not among ``ids``, without what is inside them."""
+    known, gone = set(ids), set[Path]()
+    for path, f in schema.walk():
+        if f.id not in known and path[:-1] not in gone:
+            yield path
+        if f.id not in known:
+            gone.add(path)
+
+
+def _stays(then: Schema, after: Schema) -> Iterable[str]:
+    now = {f.id: (path, f) for path, f in after.walk()}
+    for path, f in then.walk():
+        _, made = now[f.id]
+        if isinstance(f.type, Primitive) and f.type != made.type:
+            yield (
+                f"{dotted(path)} stays {type_name(made.type)}: files may hold values that {type_name(f.type)} cannot"
+            )
+        if f.required and not made.required:
+            yield f"{dotted(path)} stays optional: rows may hold null there"

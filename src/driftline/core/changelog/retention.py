@@ -1,0 +1,143 @@
+"""Which snapshots a table's metadata can do without: pure, over Iceberg's JSON form of them.
+
+The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days. What the
+table's owner said of branches, tags and ages goes first. A snapshot goes only where driftline appended it and the next
+one appended too: that one has all its files, so none becomes unreachable.
+
+Thinning leaves gaps: parents that are gone. Snapshots tell no more than their parent, so what is behind the first gap is
+kept in a property, in the order of the branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from driftline.core.changelog.record import BATCH
+
+KEEP = 100  # snapshots of the main branch, where nobody says
+SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays
+SPAN = 5 * 24 * 60 * 60_000  # milliseconds: Iceberg's default age
+FEW = 10  # nothing is done for less
+BEHIND = "driftline.thinned"
+MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
+MAX_AGE = "history.expire.max-snapshot-age-ms"
+MAX_REF_AGE = "history.expire.max-ref-age-ms"
+
+_LISTED = 1_500  # ids of `BEHIND`: catalogs limit the length of a property
+
+Snapshot = Mapping[str, Any]
+
+
+def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> tuple[int, ...]:
+    """The ids of snapshots that can go; none where they are too few to be worth a commit.
+
+    ``now``: milliseconds. ``schemas``: how many schemas may stay for thinned snapshots alone.
+    """
+    branch, least, age = main(metadata), *_of_main(metadata)
+    kept = {s["snapshot-id"] for s in branch[:least]} | _held(metadata, branch)
+    kept |= _younger(branch, now - age) if age is not None else _thinned(branch, least, now, schemas)
+    for name, ref in metadata.get("refs", {}).items():
+        if name != "main" and ref["type"] == "branch":
+            kept |= _of_branch(metadata, ref, now)
+    found = tuple(
+        s["snapshot-id"]
+        for child, s in pairwise(branch)
+        if s["snapshot-id"] not in kept and BATCH in s.get("summary", {}) and appends(s) and appends(child)
+    )
+    return found if len(found) >= worth(least) else ()
+
+
+def main(metadata: Mapping[str, Any]) -> list[Snapshot]:
+    """The snapshots of the main branch, the newest first, over the gaps that driftline has made."""
+    return _ancestors(metadata, metadata.get("current-snapshot-id"))
+
+
+def first_gap(branch: Sequence[Snapshot]) -> int:
+    """The place of the snapshot whose parent is gone, though older ones are left; of the last one, where there is none."""
+    for place, (child, s) in enumerate(pairwise(branch)):
+        if child.get("parent-snapshot-id") != s["snapshot-id"]:
+            return place
+    return max(0, len(branch) - 1)
+
+
+def behind(branch: Sequence[Snapshot]) -> str:
+    """What the property `BEHIND` holds for such a branch: the ids from the first gap on."""
+    ids = [str(s["snapshot-id"]) for s in branch[first_gap(branch) :]]
+    return " ".join(ids[:_LISTED]) if len(ids) > 1 else ""
+
+
+def least_of_main(ref: int | None, properties: Mapping[str, str]) -> int:
+    """How many snapshots of the main branch stay, however old. ``ref``: as many as the branch itself says."""
+    return max(1, int(properties.get(MIN_SNAPSHOTS, KEEP)) if ref is None else ref)
+
+
+def worth(least: int) -> int:
+    """For how many snapshots a commit is worth it, where ``least`` stay."""
+    return max(FEW, min(least, KEEP))
+
+
+def appends(snapshot: Snapshot) -> bool:
+    return bool(snapshot.get("summary", {}).get("operation") == "append")
+
+
+def _ancestors(metadata: Mapping[str, Any], latest: int | None) -> list[Snapshot]:
+    left = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
+    listed = metadata.get("properties", {}).get(BEHIND, "").split()
+    over = dict(pairwise(int(id_) for id_ in listed if id_.isdecimal()))
+    found, at = [], latest
+    while at is not None and at in left:
+        found.append(left.pop(at))
+        parent = found[-1].get("parent-snapshot-id")
+        at = parent if parent in left else over.get(at)
+    return found
+
+
+def _of_main(metadata: Mapping[str, Any]) -> tuple[int, int | None]:
+    """How many of the main branch stay, and for how many milliseconds; None: nobody says."""
+    ref, properties = metadata.get("refs", {}).get("main", {}), metadata.get("properties", {})
+    age = ref.get("max-snapshot-age-ms", properties.get(MAX_AGE))
+    return least_of_main(ref.get("min-snapshots-to-keep"), properties), None if age is None else int(age)
+
+
+def _of_branch(metadata: Mapping[str, Any], ref: Mapping[str, Any], now: int) -> set[int]:
+    """What Iceberg's own expiry keeps for a branch. That itself is not driftline's to drop, however old it is."""
+    properties = metadata.get("properties", {})
+    branch = _ancestors(metadata, ref["snapshot-id"])
+    longest = ref.get("max-ref-age-ms", properties.get(MAX_REF_AGE))
+    if not branch or (longest is not None and now - branch[0]["timestamp-ms"] > int(longest)):
+        return set()
+    least = int(ref.get("min-snapshots-to-keep", properties.get(MIN_SNAPSHOTS, 1)))
+    age = int(ref.get("max-snapshot-age-ms", properties.get(MAX_AGE, SPAN)))
+    return {s["snapshot-id"] for s in branch[:least]} | _younger(branch, now - age)
+
+
+def _younger(branch: Sequence[Snapshot], since: int) -> set[int]:
+    return {s["snapshot-id"] for s in branch if s["timestamp-ms"] >= since}
+
+
+def _thinned(branch: Sequence[Snapshot], least: int, now: int, schemas: int) -> set[int]:
+    """The last of each ten minutes, of those behind the first ``least``; no more once they need too many schemas."""
+    slots = {s["timestamp-ms"] // SLOT for s in branch[:least]}
+    needed = {s.get("schema-id") for s in branch[:least]}
+    most, kept = len(needed) + schemas, set()
+    for s in branch[least:]:
+        slot, schema = s["timestamp-ms"] // SLOT, s.get("schema-id")
+        if s["timestamp-ms"] < now - SPAN or slot in slots or (schema not in needed and len(needed) >= most):
+            continue
+        slots.add(slot)
+        needed.add(schema)
+        kept.add(s["snapshot-id"])
+    return kept
+
+
+def _held(metadata: Mapping[str, Any], branch: Sequence[Snapshot]) -> set[int]:
+    """What branches and tags name, what snapshots beside the main branch were made from, what has statistics."""
+    ids = {s["snapshot-id"] for s in branch}
+    named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
+    beside = {
+        s.get("parent-snapshot-id") for s in metadata.get("snapshots", ()) if s["snapshot-id"] not in ids
+    }
+    kinds = ("statistics", "partition-statistics")
+    return named | beside | {s["snapshot-id"] for kind in kinds for s in metadata.get(kind, ())}

@@ -1,0 +1,187 @@
+"""What becomes of a field's columns when they are folded into one: which of them, under which name, what stays beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from driftline.core.columns.siblings import Family, One, families, spelled, unit_at
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, safe, suffix
+from driftline.core.schema.types import (
+    STRING,
+    Field,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    children,
+    dotted,
+    peel,
+    with_child,
+)
+from driftline.errors import UsageError
+
+TEMPORARY = "__driftline_resolved"  # the name of a column until those are gone whose place it takes
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One struct that has the field. ``parent``: its path in the schema; ``folded``: the field's columns that become
+    ``one``; ``beside``: those that cannot, and stay as they are."""
+
+    parent: Path
+    family: Family
+    folded: tuple[Field, ...]
+    beside: tuple[Field, ...]
+    struct: Struct
+
+    def new(self, rest: Sequence[str], to: Type, prefix: str) -> list[Field]:
+        """The columns to be made, with names for the time being: the resolved one, and one for each in ``rest``, which
+        names columns that keep what does not convert."""
+        doc = mark(self.family.key, prefix)
+        made = [Field(TEMPORARY, to, doc=doc)]
+        return made + [
+            Field(f"{TEMPORARY}_{i}", c.type, doc=doc) for i, c in enumerate(self.folded) if c.name in rest
+        ]
+
+    def settled(self, now: Struct, rest: Sequence[str], to: Type, prefix: str) -> Struct:
+        """``now``, which has the columns of `new` too, with those in the place of the folded ones."""
+        key, gone = self.family.key, {f.name for f in (*self.folded, *self.new(rest, to, prefix))}
+        made = {f.name: f for f in now.fields}
+        staying = [f for f in now.fields if f.name not in gone]
+        names = Names.of(Struct(tuple(staying)))
+        own = safe(key)
+        name = own if names.free(own) else names.take(own, suffix(to))
+        names.taken.add(caseless(name))
+        kept = [(i, c) for i, c in enumerate(self.folded) if c.name in rest]
+        names.taken |= {caseless(c.name) for _, c in kept if c.name != name}
+        one = replace(made[TEMPORARY], name=name, doc=self._doc(name, self.folded[0], prefix))
+        placed: dict[str, list[Field]] = {self.folded[0].name: [one]}
+        for i, column in kept:
+            other = column.name if column.name != name else names.take(own, suffix(column.type))
+            field_ = replace(made[f"{TEMPORARY}_{i}"], name=other, doc=self._doc(other, column, prefix))
+            placed.setdefault(column.name, []).append(field_)
+        fields: list[Field] = []
+        for f in now.fields:
+            fields += placed.get(f.name, [f] if f in staying else [])
+        return Struct(tuple(fields))
+
+    def _doc(self, name: str, of: Field, prefix: str) -> str | None:
+        """The comment of the column that there was, behind the mark where the name is not the key's own."""
+        doc = of.doc or ""
+        text = doc.partition("\n")[2] if marked_key(of.doc, prefix) is not None else doc
+        lines = [mark(self.family.key, prefix)] * (name != self.family.key) + [text] * bool(text)
+        return "\n".join(lines) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """``path``: the field's, by keys of the data; the type is ``one``'s."""
+
+    path: Path
+    one: One
+    sites: tuple[Site, ...]
+    mark: str = MARK
+
+    def before(self, schema: Schema, rest: Mapping[Path, Sequence[str]]) -> list[tuple[Path, Field]]:
+        """The columns to be made, each with its parent's path. ``rest``: by site, names of columns that keep a rest."""
+        return [
+            (site.parent, column)
+            for site in self.sites
+            for column in site.new(rest[site.parent], self.one.type, self.mark)
+        ]
+
+    def after(self, now: Schema, rest: Mapping[Path, Sequence[str]]) -> Schema:
+        """The schema in the end, from one that has the columns of `before`."""
+        struct: Type = now.struct
+        for site in self.sites:
+            edit = partial(site.settled, rest=rest[site.parent], to=self.one.type, prefix=self.mark)
+            struct = _at(struct, site.parent, edit)
+        assert isinstance(struct, Struct)
+        return replace(now, struct=struct)
+
+
+def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None = None) -> Resolution:
+    """Finds the field, and its columns that convert to ``to``. Raises UsageError."""
+    settings = settings or Settings()
+    keys = tuple(step for step in path if step != "element") or path
+    one = replace(_one(to), unit=unit_at(settings.contract, keys))
+    found = tuple(_sites(schema.struct, path, (), one, settings.mark))
+    if not found:
+        raise UsageError(f"there is no field {dotted(path)}", "driftline schema shows what there is")
+    sites = tuple(s for s in found if [spelled(c.type) for c in s.folded] != [spelled(to)] and s.folded)
+    if not sites:
+        columns = ", ".join(f"{c.name} {c.type}" for s in found for c in (*s.folded, *s.beside))
+        raise UsageError(f"{dotted(path)}: nothing is to be folded into {to}: there is {columns}")
+    return Resolution(keys, one, sites, settings.mark)
+
+
+def _one(to: Type) -> One:
+    dim, inner = peel(to)
+    match inner:
+        case Primitive():
+            return One(dim, base=inner, asked=True)
+        case Map(key, value) if dim == 0 and isinstance(value, Primitive):
+            return One(0, key=key, value=One(0, base=value, asked=True), asked=True)
+    raise UsageError(f"{to} is not possible", "fields are folded into plain types, lists or maps of those")
+
+
+def _sites(struct: Struct, path: Path, at: Path, to: One, prefix: str) -> Iterator[Site]:
+    key, *rest = path
+    family = next((f for f in families([struct], prefix) if f.key == key), None)
+    if family is None:
+        return
+    if not rest:
+        folded = [c for c in family.columns if _folds(c.type, to)]
+        # The field's own column first: the resolved one stands in its place.
+        folded.sort(key=lambda c: c.name != safe(key))
+        beside = tuple(c for c in family.columns if c not in folded)
+        yield Site(at, family, tuple(folded), beside, struct)
+        return
+    for column in family.columns:
+        yield from _inside(column.type, tuple(rest), (*at, column.name), to, prefix)
+
+
+def _inside(type_: Type, path: Path, at: Path, to: One, prefix: str) -> Iterator[Site]:
+    dim, inner = peel(type_)
+    at = (*at, *("element",) * dim)
+    for _ in range(dim):
+        path = path[1:] if path[:1] == ("element",) and len(path) > 1 else path
+    if isinstance(inner, Struct):
+        yield from _sites(inner, path, at, to, prefix)
+    elif isinstance(inner, Map) and path[0] == "value" and len(path) > 1:
+        yield from _inside(inner.value, path[1:], (*at, "value"), to, prefix)
+
+
+def _folds(type_: Type, to: One) -> bool:
+    dim, inner = peel(type_)
+    if isinstance(inner, Map):
+        plain = isinstance(inner.value, Primitive)
+        return to.value is not None and dim == 0 and inner.key == to.key and plain
+    if isinstance(inner, Struct):  # whose keys are data
+        plain = all(isinstance(f.type, Primitive) for f in inner.fields)
+        return to.value is not None and dim == 0 and to.key == STRING and plain
+    return isinstance(inner, Primitive) and to.base is not None and dim <= to.dim
+
+
+def _at(type_: Type, path: Path, edit: Callable[[Struct], Struct]) -> Type:
+    if not path:
+        assert isinstance(type_, Struct)
+        return edit(type_)
+    child = next(f for f in children(type_) if f.name == path[0])
+    return with_child(type_, path[0], replace(child, type=_at(child.type, path[1:], edit)))
+
+
+def spelled_path(path: Path) -> str:
+    """A path as settings have it; a key that could be read otherwise stands in backticks.
+
+    >>> spelled_path(("a", "b.c"))
+    'a.`b.c`'
+    """
+    return ".".join(
+        step if step and not set(step) & set(".`") else f"`{step.replace('`', '``')}`" for step in path
+    )

@@ -1,0 +1,207 @@
+"""The columns of one field side by side, and what they are as one column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.conversions import fits, widest
+from driftline.core.schema.naming import MARK, Names, caseless, is_metadata, marked_key, safe
+from driftline.core.schema.types import (
+    BINARY,
+    STRING,
+    VARIANT,
+    Field,
+    Map,
+    Path,
+    Primitive,
+    Struct,
+    Type,
+    peel,
+    wrap,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A field's columns in one struct, or in several of one field. ``key``: the field's, exactly."""
+
+    key: str
+    columns: tuple[Field, ...]
+
+    @property
+    def drifted(self) -> bool:
+        return len(self.columns) > 1
+
+
+def families(structs: Sequence[Struct], mark: str = MARK) -> list[Family]:
+    """The fields of a record by their columns; a column that is no field of the data stands alone.
+
+    >>> from driftline.core.schema.naming import mark
+    >>> twins = Struct((Field("a", STRING), Field("a_long", STRING, doc=mark("a"))))
+    >>> [(f.key, len(f.columns)) for f in families([twins])]
+    [('a', 2)]
+    """
+    found: dict[tuple[bool, str], list[Field]] = {}
+    for column in (f for struct in structs for f in struct.fields):
+        marked = None if is_metadata(column.doc) else marked_key(column.doc, mark)
+        key = column.name if marked is None else marked
+        found.setdefault((is_metadata(column.doc), key), []).append(column)
+    return [Family(key, tuple(columns)) for (_, key), columns in found.items()]
+
+
+def named(found: Sequence[Family]) -> list[str]:
+    """The name of each field as one column: its own where that is free, else that of its first column."""
+    given = Names({caseless(c.name) for f in found for c in f.columns})
+    out = []
+    for family in found:
+        own = safe(family.key)
+        mine = {caseless(c.name) for c in family.columns}
+        free = caseless(own) in mine or given.free(own)
+        out.append(own if family.drifted and free else family.columns[0].name)
+    taken = Names()
+    return [taken.take(name) for name in out]
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of ``key`` to
+    ``value``. ``text``: its columns have no type in common, and stand there as text, what is nested as JSON. ``asked``:
+    a person chose the type, so that no column need hold every value. ``unit``: the field's epoch unit, if it was set."""
+
+    dim: int
+    base: Primitive | None = None
+    fields: tuple[Member, ...] | None = None
+    key: Type | None = None
+    value: One | None = None
+    text: bool = False
+    asked: bool = False
+    unit: str | None = None
+
+    @property
+    def type(self) -> Type:
+        if self.fields is not None:
+            return wrap(Struct(tuple(Field(m.name, m.one.type) for m in self.fields)), self.dim)
+        if self.value is not None and self.key is not None:
+            return wrap(Map(self.key, self.value.type), self.dim)
+        assert self.base is not None
+        return wrap(self.base, self.dim)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A field of a record as one column."""
+
+    key: str
+    name: str
+    one: One
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """A field of several columns, ``path`` by keys of the data, and what it is as one."""
+
+    path: Path
+    columns: tuple[Field, ...]
+    type: Type
+
+
+@dataclass(slots=True)
+class Settling:
+    """Finds what fields are as one column. ``wanted``: types by path of the data, whose ``element`` steps may be left out;
+    those that are met are in ``met``. ``contract``: what was said of paths."""
+
+    mark: str = MARK
+    contract: Contract = field(default_factory=Contract)
+    wanted: Mapping[Path, Type] = field(default_factory=dict)
+    met: set[Path] = field(default_factory=set)
+    drifted: list[Drifted] = field(default_factory=list)
+
+    def record(self, structs: Sequence[Struct], at: Path = (), keys: Path = ()) -> One:
+        """A record, given by all its columns. ``at``: its path with steps into lists, ``keys``: without."""
+        found = families(structs, self.mark)
+        members = []
+        for family, name in zip(found, named(found), strict=True):
+            here, there = (*at, family.key), (*keys, family.key)
+            place = len(self.drifted)
+            one = self.of([c.type for c in family.columns], here, there)
+            if len({spelled(c.type) for c in family.columns}) > 1:
+                self.drifted.insert(place, Drifted(there, family.columns, one.type))
+            members.append(Member(family.key, name, one))
+        return One(0, fields=tuple(members))
+
+    def of(self, types: Sequence[Type], at: Path, keys: Path) -> One:
+        """The type that holds every value of columns of these types, as far as there is one."""
+        asked = next((p for p in (at, keys) if p in self.wanted), None)
+        if asked is not None:
+            self.met.add(asked)
+            return replace(self._wanted(self.wanted[asked], types, at, keys), asked=True)
+        dim = max(peel(t)[0] for t in types)
+        inner = [peel(t)[1] for t in types]
+        below = (*at, *("element",) * dim)
+        structs = [t for t in inner if isinstance(t, Struct)]
+        if len(structs) == len(inner):
+            return replace(self.record(structs, below, keys), dim=dim)
+        maps = [t for t in inner if isinstance(t, Map)]
+        if len(maps) == len(inner) and len({m.key for m in maps}) == 1:
+            value = self.of([m.value for m in maps], (*below, "value"), (*keys, "value"))
+            return One(dim, key=maps[0].key, value=value)
+        if maps and len(maps) + len(structs) == len(inner) and {m.key for m in maps} == {STRING}:
+            # A struct whose keys turned out to be data, and the map that takes them since.
+            values = [f.type for struct in structs for f in struct.fields if not is_metadata(f.doc)]
+            value = self.of([*(m.value for m in maps), *values], (*below, "value"), (*keys, "value"))
+            return One(dim, key=STRING, value=value)
+        plain = [t for t in inner if isinstance(t, Primitive)]
+        if len(plain) == len(inner):
+            return One(dim, base=_widest(plain), unit=unit_at(self.contract, keys))
+        return One(0, base=STRING, text=True)
+
+    def _wanted(self, type_: Type, types: Sequence[Type], at: Path, keys: Path) -> One:
+        dim, inner = peel(type_)
+        match inner:
+            case Primitive():
+                return One(dim, base=inner, unit=unit_at(self.contract, keys))
+            case Map(key, value):
+                return One(dim, key=key, value=self._wanted(value, (), (*at, "value"), (*keys, "value")))
+            case _:
+                structs = [s for t in types if isinstance(s := peel(t)[1], Struct)]
+                below = (*at, *("element",) * dim)
+                return replace(self.record(structs, below, keys), dim=dim)
+
+
+def spelled(type_: Type) -> str:
+    """A type without ids; a record without its fields, which drift by themselves."""
+    dim, inner = peel(type_)
+    shown = "record" if isinstance(inner, Struct) else str(inner)
+    return f"{shown}[{dim}]"
+
+
+def _widest(types: Sequence[Primitive]) -> Primitive:
+    """The type that holds them all; what stands beside bytes is its text's."""
+    if VARIANT in types:
+        return VARIANT
+    if len(set(types)) > 1 and any(t.name in ("binary", "fixed") for t in types):
+        return BINARY
+    return widest(types)
+
+
+def unit_at(contract: Contract, path: Path) -> str | None:
+    """The epoch unit of the field at a path of the data, None where it was not set."""
+    for step in path:
+        contract = contract.of(step)
+    return contract.epoch_unit
+
+
+def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
+    """The columns, those first whose values are nearest to what was sent: the wanted type, then the narrowest."""
+    types = [peel(c.type)[1] for c in columns]
+
+    def rank(column: Field) -> tuple[bool, int, int]:
+        dim, inner = peel(column.type)
+        wider = sum(
+            isinstance(inner, Primitive) and isinstance(t, Primitive) and fits(inner, t) for t in types
+        )
+        return (spelled(column.type) != spelled(to), -wider, dim)
+
+    yield from sorted(columns, key=rank)

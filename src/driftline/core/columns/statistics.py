@@ -1,0 +1,217 @@
+"""What a table's metadata tell of its columns, whatever the format: counts, bounds, and the batches that brought them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any, TypeAlias
+
+from driftline.core.schema.types import Primitive
+
+Value: TypeAlias = bool | int | float | str
+TREND = 12  # of the last batches
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One commit that added records. ``at``: milliseconds; ``id``: None where another writer made it."""
+
+    at: int
+    id: str | None
+    records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": iso(self.at), "batch": self.id, "records": self.records}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The batch in which a column first or last had a value, and when it was committed."""
+
+    at: int
+    batch: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": iso(self.at), "batch": self.batch}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What is known of one column; None: not known.
+
+    ``values``: rows with a value, in lists: elements; ``at_least``: that, or more. ``of``: out of so many records or
+    elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: only the beginning of them. ``distinct``: estimated.
+    ``trend``: the share of records with a value, for each of the last batches.
+    """
+
+    values: int | None = None
+    of: int | None = None
+    at_least: bool = False
+    low: Value | None = None
+    high: Value | None = None
+    low_cut: bool = False
+    high_cut: bool = False
+    distinct: int | None = None
+    sample: str | None = None
+    first: Seen | None = None
+    last: Seen | None = None
+    trend: tuple[float | None, ...] = ()
+
+    @property
+    def density(self) -> float | None:
+        """The share of rows with a value."""
+        return self.values / self.of if self.values is not None and self.of else None
+
+
+RECORDS = 0  # stands for a column id: the records of the files themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A commit that is still known. ``born``: its files hold nothing but records that it added; ``slot``: its number
+    among the last batches, None for others."""
+
+    id: int
+    schema: int | None
+    batch: Batch
+    born: bool
+    slot: int | None = None
+
+
+@dataclass(slots=True)
+class Count:
+    """Of one column in the files of one schema. ``first``, ``last``: places of commits whose files have values;
+    ``last_born``: of those that only added; ``foreign``: values in files that others wrote anew, or of expired commits."""
+
+    values: int = 0
+    files: int = 0
+    first: int | None = None
+    last: int | None = None
+    last_born: int | None = None
+    foreign: int = 0
+    slots: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """``snapshots``: oldest first; a place is an index in them. ``of``: counts by column id, then by the schema that the
+    files were written with, None where that is not known. ``ids``: the columns of each schema. ``defaulted``: columns
+    that have a value in files older than themselves; ``expired``: how many batches are not among the snapshots any more."""
+
+    snapshots: tuple[Snapshot, ...]
+    of: Mapping[int, Mapping[int | None, Count]]
+    ids: Mapping[int, frozenset[int]]
+    defaulted: frozenset[int] = frozenset()
+    expired: int = 0
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The commits that added records."""
+        return tuple(s.batch for s in self.snapshots if s.born)
+
+    @property
+    def recent(self) -> tuple[Batch, ...]:
+        return tuple(s.batch for s in self.snapshots if s.slot is not None)
+
+    @property
+    def files(self) -> Mapping[int | None, Count]:
+        """The files themselves, by their schema: ``values`` are records."""
+        return self.of.get(RECORDS, {})
+
+    @property
+    def records(self) -> int:
+        return sum(c.values for c in self.files.values())
+
+    def values(self, column: int, schema: int | None) -> int | None:
+        """Rows with a value in the files written with a schema; None where the files do not tell."""
+        count = self.of.get(column, {}).get(schema)
+        if count is not None and count.files == self.files[schema].files:
+            return count.values
+        if schema is None or column in self.ids.get(schema, (column,)):
+            return None
+        return self.files[schema].values if column in self.defaulted else 0
+
+    def numbers(self, column: int) -> Numbers:
+        """What all files together say of a column."""
+        values = [self.values(column, schema) for schema in self.files]
+        known = [v for v in values if v is not None]
+        if len(known) < len(values):
+            return Numbers()
+        first, last = self._seen(column)
+        return Numbers(sum(known), self.records, first=first, last=last, trend=self._trend(column))
+
+    def first_place(self, column: int) -> int | None:
+        """The commit that brought the first value."""
+        return min((c.first for c in self._counts(column) if c.first is not None), default=None)
+
+    def _seen(self, column: int) -> tuple[Seen | None, Seen | None]:
+        counts = self._counts(column)
+        latest = max((c.last for c in counts if c.last is not None), default=None)
+        born = max((c.last_born for c in counts if c.last_born is not None), default=None)
+        # Files that were written anew may hold older values, and do not tell from when.
+        first = None if any(c.foreign for c in counts) else self.first_place(column)
+        return self._at(first), self._at(born if born == latest else None)
+
+    def _at(self, place: int | None) -> Seen | None:
+        if place is None:
+            return None
+        batch = self.snapshots[place].batch
+        return Seen(batch.at, batch.id)
+
+    def _trend(self, column: int) -> tuple[float | None, ...]:
+        out: list[float | None] = []
+        for slot, batch in enumerate(self.recent):
+            there = sum(c.slots.get(slot, 0) for c in self.files.values())
+            values = sum(c.slots.get(slot, 0) for c in self._counts(column))
+            out.append(values / there if there and there == batch.records else None)
+        return tuple(out)
+
+    def _counts(self, column: int) -> list[Count]:
+        return list(self.of.get(column, {}).values())
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """What a table's metadata say of its columns. ``at``: milliseconds; ``bytes``: of all data files.
+
+    ``bounds``: by column id, over all files; ``firsts``: by column id, of a file of the batch that brought its first value.
+    ``deleted``: rows that delete files hide, and metrics still count.
+    """
+
+    at: int
+    files: int
+    bytes: int
+    deleted: int
+    counts: Counts
+    bounds: Mapping[int, Numbers]
+    firsts: Mapping[int, Numbers]
+
+
+def iso(at: int) -> str:
+    """Milliseconds as people and programs read them.
+
+    >>> iso(0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def shown(value: Any, type_: Primitive) -> Value:
+    """A value as JSON and people have it: instants in ISO form, decimals with all their digits as text.
+
+    >>> from driftline.core.schema.types import TIMESTAMP
+    >>> shown("2026-03-02 08:00:00.25", TIMESTAMP), shown(Decimal("1.50"), Primitive("decimal", (4, 2)))
+    ('2026-03-02T08:00:00.25Z', '1.5')
+    """
+    match type_.name:
+        case "timestamp" | "timestamp_ntz":
+            return str(value).replace(" ", "T") + "Z" * (type_.name == "timestamp")
+        case "decimal":
+            text = format(Decimal(value), "f")
+            return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value if isinstance(value, bool | int | float | str) else str(value)

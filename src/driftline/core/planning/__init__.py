@@ -1,0 +1,1 @@
+"""A schema and a shape in, the changes and the routes out."""

@@ -1,0 +1,159 @@
+"""What a person has said of paths: policies, hints, epoch units, what is left out. One tree, walked along with the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
+
+POLICIES = ("preserve", "widen", "strict")
+MAPS = ("auto", "hint", "off")
+_STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What holds for the field at one path, and in ``fields`` for those below it.
+
+    ``policy`` is the field's own; ``inner`` that of what is below it, unless said otherwise there. ``hint``: the
+    declared type; ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: whether
+    objects whose keys are data become maps: "auto", "hint" (they are only named) or "off".
+    """
+
+    policy: str = "preserve"
+    inner: str = "preserve"
+    epoch_unit: str | None = None
+    hint: Type | None = None
+    excluded: bool = False
+    maps: str = "hint"
+    fields: Mapping[str, Contract] = field(default_factory=dict)
+
+    def of(self, key: str) -> Contract:
+        """The contract of a record's field, or of a map's ``value``."""
+        return self.fields.get(key) or Contract(self.inner, self.inner, self.epoch_unit, maps=self.maps)
+
+    def inside(self, dim: int) -> Contract:
+        """The contract of what is inside ``dim`` lists: a step ``element`` may be written, or left out."""
+        if not dim:
+            return self
+        element = self.fields.get("element")
+        here = self if element is None else replace(element, fields={**self.fields, **element.fields})
+        return here.inside(dim - 1)
+
+    def without_maps(self) -> Contract:
+        """The same, but objects stay structs, here and below."""
+        below = {key: contract.without_maps() for key, contract in self.fields.items()}
+        return replace(self, maps="off", fields=below)
+
+    @property
+    def folds(self) -> bool:
+        """Whether nothing that was said of any path here or below keeps an object from being a map."""
+        plain = self.maps == "auto" and self.policy == "preserve" and self.hint is None and not self.excluded
+        return plain and all(below.folds for below in self.fields.values())
+
+    @property
+    def excluded_keys(self) -> frozenset[str]:
+        """The keys of the records here that are left out."""
+        return frozenset(key for key, below in self.fields.items() if below.excluded)
+
+    @property
+    def declares_fields(self) -> bool:
+        """Whether a hint names a field of the records here."""
+        return any(
+            below.hint is not None or below.declares_fields
+            for key, below in self.fields.items()
+            if key not in ("element", "value")
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is said of any path below."""
+        return not self.fields
+
+
+def contract(
+    policy: str = "preserve",
+    epoch_unit: str | None = None,
+    *,
+    policies: Mapping[Path, str] | None = None,
+    hints: Mapping[Path, Type] | None = None,
+    exclude: Iterable[Path] = (),
+    epoch_units: Mapping[Path, str] | None = None,
+    maps: str = "hint",
+    maps_of: Mapping[Path, str] | None = None,
+) -> Contract:
+    """The tree of what was said. A path that ends in ``*`` speaks of all that is below; the longest path counts.
+
+    >>> tree = contract(policies={("payload", "*"): "strict"})
+    >>> tree.of("payload").policy, tree.of("payload").of("a").policy, tree.of("other").policy
+    ('preserve', 'strict', 'preserve')
+    """
+    said: dict[Path, dict[str, object]] = {}
+    for path, own in sorted((policies or {}).items(), key=lambda p: p[0][-1:] == ("*",)):
+        if path[-1:] == ("*",):
+            said.setdefault(path[:-1], {})["inner"] = own
+        else:
+            said.setdefault(path, {}).update(policy=own, inner=own)
+    for path, type_ in (hints or {}).items():
+        for step, declared in _declared(path, type_):
+            said.setdefault(step, {})["hint"] = declared
+    for path in exclude:
+        said.setdefault(path, {})["excluded"] = True
+    for path, unit in (epoch_units or {}).items():
+        said.setdefault(path, {})["epoch_unit"] = unit
+    for path, setting in (maps_of or {}).items():
+        said.setdefault(path, {})["maps"] = setting
+    return _grown(Contract(policy, policy, epoch_unit, maps=maps), (), said)
+
+
+def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
+    """The type as hints of its own and of each field of its records, which come into the table with them."""
+    dim, inner = peel(type_)
+    match inner:
+        case Struct(fields):
+            yield path, wrap(Struct(), dim)
+            for f in fields:
+                yield from _declared((*path, f.name), f.type)
+        case Map(key, value):
+            below = list(_declared((*path, "value"), value))
+            yield path, wrap(Map(key, below[0][1]), dim)
+            yield from below[1:]
+        case _:
+            yield path, type_
+
+
+def _grown(here: Contract, path: Path, said: Mapping[Path, Mapping[str, object]]) -> Contract:
+    here = replace(here, **said.get(path, {}))  # type: ignore[arg-type]
+    keys = dict.fromkeys(p[len(path)] for p in said if len(p) > len(path) and p[: len(path)] == path)
+    below = Contract(here.inner, here.inner, here.epoch_unit, maps=here.maps)
+    return replace(here, fields={key: _grown(below, (*path, key), said) for key in keys})
+
+
+def epoch_units(contract: Contract, at: Path = ()) -> Iterable[tuple[Path, str]]:
+    """The epoch units that paths have of their own."""
+    for key, of in contract.fields.items():
+        if of.epoch_unit is not None and of.epoch_unit != contract.epoch_unit:
+            yield (*at, key), of.epoch_unit
+        yield from epoch_units(of, (*at, key))
+
+
+def parse_path(text: str) -> Path:
+    """The steps of a path; a key that holds a dot stands in backticks. Raises ValueError.
+
+    >>> parse_path("a.`b.c`.element")
+    ('a', 'b.c', 'element')
+    """
+    steps, at = [], 0
+    while True:
+        match = _STEP.match(text, at)
+        if match is None:
+            raise ValueError(f"{text!r} is not a path")
+        steps.append(match[1].replace("``", "`") if match[1] else match[2])
+        at = match.end()
+        if at == len(text):
+            return tuple(steps)
+        if text[at] != ".":
+            raise ValueError(f"{text!r} is not a path")
+        at += 1

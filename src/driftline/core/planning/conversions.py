@@ -1,0 +1,132 @@
+"""What converts to what: the tables of the evolution rules, as literal data, and the join over them.
+
+Source: the reference table of the Upsolver rules ("Calculating the Widest Type for Primitives"), with the
+types it does not name. `fits` asks for types; `exact` for what was seen of the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from driftline.core.schema.closed import CLOSED
+from driftline.core.schema.types import DOUBLE, FLOAT, LONG, STRING, Primitive, decimal
+
+if TYPE_CHECKING:
+    from driftline.core.planning.shape import Seen
+
+# T fits U, beside T itself.
+FITS: dict[str, tuple[str, ...]] = {
+    "boolean": ("int", "long", "float", "double", "decimal", "string"),
+    "int": ("long", "double", "decimal", "string"),
+    "long": ("double", "decimal", "string"),
+    "float": ("double", "string"),
+    "double": ("string",),
+    "decimal": ("decimal", "string"),
+    "date": ("timestamp", "timestamp_ntz", "long", "double", "string"),
+    "timestamp": ("long", "double", "string"),
+    "timestamp_ntz": ("long", "double", "string"),
+    "time": ("string",),
+    "uuid": ("string",),
+    "fixed": ("binary",),
+    "string": (),
+    "binary": (),
+    "variant": (),
+}
+
+# Routing only, never a fit (seed rule 10).
+ROUTES_TOO: dict[str, tuple[str, ...]] = {"long": ("timestamp", "timestamp_ntz")}
+
+# Digits before the point that a decimal needs to hold every value of the type.
+INTEGER_DIGITS = {"boolean": 1, "int": 10, "long": 19}
+
+# Widened in place, because the format does it in metadata and no value changes.
+IN_PLACE: tuple[tuple[str, str], ...] = (("int", "long"), ("float", "double"), ("decimal", "decimal"))
+
+NUMBERS = ("int", "long", "float", "double", "decimal")
+OUT_OF_JOINS = ("binary", "fixed", "variant", "unknown")
+
+# Digits of a fraction of a second that the unit keeps.
+EPOCH_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def fits(t: Primitive, u: Primitive) -> bool:
+    """Whether every value of ``t`` is one of ``u``, exactness of single values aside.
+
+    >>> from driftline.core.schema.types import INT
+    >>> fits(LONG, decimal(38, 18)), fits(INT, decimal(12, 2)), fits(DOUBLE, LONG)
+    (True, True, False)
+    """
+    if t == u or u.name == "variant":
+        return True
+    if u.name not in FITS.get(t.name, ()):
+        return False
+    if u.name == "decimal":
+        whole, scale = u.args[0] - u.args[1], u.args[1]
+        if t.name == "decimal":
+            return scale >= t.args[1] and whole >= t.args[0] - t.args[1]
+        return whole >= INTEGER_DIGITS[t.name]
+    return True
+
+
+def exact(t: Primitive, u: Primitive, seen: Seen, unit: str = "ms") -> bool:
+    """Whether the values seen of ``t`` are exact in ``u``, which ``t`` fits. ``unit`` is the epoch unit."""
+    if u.name not in ("long", "double") or t.name not in ("long", "date", "timestamp", "timestamp_ntz"):
+        return True
+    if t.name == "long":
+        return u.name == "long" or not seen.wide
+    if seen.fraction > EPOCH_DIGITS[unit]:
+        return False
+    if u.name == "long":
+        return unit != "ns" or not seen.far
+    return unit in ("s", "ms") or (unit == "us" and not seen.far)
+
+
+def widens_in_place(t: Primitive, u: Primitive) -> bool:
+    """Whether a column of ``t`` becomes one of ``u`` in metadata, within one family.
+
+    >>> from driftline.core.schema.types import INT
+    >>> widens_in_place(INT, LONG), widens_in_place(decimal(5, 2), decimal(9, 2)), widens_in_place(LONG, DOUBLE)
+    (True, True, False)
+    """
+    if t.name == u.name == "decimal":
+        return t.args[1] == u.args[1] and t.args[0] < u.args[0]
+    return (t.name, u.name) in IN_PLACE
+
+
+def join(types: Iterable[Primitive]) -> Primitive | None:
+    """The common denominator: the member that all fit, else the narrowest number for numbers, else string.
+
+    >>> from driftline.core.schema.types import BOOLEAN, DATE, INT, TIMESTAMP
+    >>> [str(join(pair)) for pair in ((BOOLEAN, LONG), (TIMESTAMP, LONG), (BOOLEAN, DATE), (INT, FLOAT))]
+    ['long', 'long', 'string', 'double']
+    """
+    members = sorted({t for t in types if t.name not in OUT_OF_JOINS and CLOSED not in t.name}, key=str)
+    if not members:
+        return None
+    for u in members:
+        if all(fits(t, u) for t in members):
+            return u
+    if all(t.name in NUMBERS for t in members):
+        for number in (LONG, FLOAT, DOUBLE, _covering_decimal(members)):
+            if number and all(fits(t, number) for t in members):
+                return number
+    return STRING
+
+
+def _covering_decimal(members: list[Primitive]) -> Primitive | None:
+    scale = max((t.args[1] for t in members if t.name == "decimal"), default=0)
+    whole = max(
+        t.args[0] - t.args[1] if t.name == "decimal" else INTEGER_DIGITS.get(t.name, 99) for t in members
+    )
+    return decimal(whole + scale, scale) if whole + scale <= 38 else None
+
+
+def widest(types: Iterable[Primitive]) -> Primitive:
+    """The type of a set that takes the original name: the one that all fit, else the widest by rank."""
+    members = sorted(set(types), key=str)
+    common = join(members)
+    if common in members:
+        return common
+    rank = {name: i for i, name in enumerate(FITS)}
+    return max(members, key=lambda t: (sum(fits(o, t) for o in members), rank.get(t.name, -1), t.args))

@@ -1,0 +1,43 @@
+"""Excluded paths: what a person has said is to be left out of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.shape import FieldShape, RecordShape
+from driftline.core.schema.types import Path
+
+
+def excluded_paths(contract: Contract, at: Path = ()) -> Iterator[Path]:
+    """The paths that are left out, as they were written."""
+    for key, of in contract.fields.items():
+        if of.excluded:
+            yield (*at, key)
+        else:
+            yield from excluded_paths(of, (*at, key))
+
+
+def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
+    """The shape of what is left."""
+    if contract.empty:
+        return shape
+    kept = {}
+    for key, field in shape.fields.items():
+        of = contract.of(key)
+        if not of.excluded:
+            kept[key] = _field(field, of)
+    return RecordShape(kept)
+
+
+def _field(field: FieldShape, contract: Contract) -> FieldShape:
+    if contract.empty:
+        return field
+    out = replace(field, facets={})
+    for facet, seen in field.facets.items():
+        below = contract.inside(facet.dim)
+        record = None if seen.record is None else without_excluded(seen.record, below)
+        value = None if seen.value is None else _field(seen.value, below.of("value"))
+        out.facets[facet] = replace(seen, record=record, value=value)
+    return out

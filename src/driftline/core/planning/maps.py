@@ -1,0 +1,146 @@
+"""Whether an object is a map: M1, M2 and M3 of "Keys that are data" (section 9 of the evolution rules)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from driftline.core.planning.data_keys import Look, look
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, Place, RecordShape
+from driftline.core.schema.types import BOOLEAN, DOUBLE, FLOAT, INT, LONG, Field, Map, Primitive, Struct, peel
+
+_NUMBERS = (INT, LONG, FLOAT, DOUBLE, NUMBER_TEXT)
+_ODD = re.compile(r"[^\w$-]", re.ASCII)  # characters that names of fields seldom have
+
+ALIKE, MANY = 20, 100  # keys: of M2, of M3
+_TIMES = 10  # so many times more columns than a map's
+_CODES, _FEW, _ODD_KEYS = 5, 5, 5
+_SHOWN = 32  # characters of a key in a report
+
+Kind = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is under one key of an object: ``kinds`` of its values with their dimensions, and the ``fields`` of records."""
+
+    kinds: frozenset[Kind] = frozenset()
+    fields: frozenset[str] = frozenset()
+
+    def __or__(self, other: Entry) -> Entry:
+        return Entry(self.kinds | other.kinds, self.fields | other.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why an object is a map. ``keys``: some that decided."""
+
+    why: str
+    keys: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return f"{self.why}: {', '.join(map(_short, self.keys))}" if self.keys else self.why
+
+
+def _short(key: str) -> str:
+    return key if len(key) <= _SHOWN else key[: _SHOWN - 1] + "…"
+
+
+def entries_of(records: Iterable[RecordShape]) -> dict[str, Entry]:
+    """What objects of a batch hold, by key."""
+    found: dict[str, Entry] = {}
+    for record in records:
+        for key, shape in record.fields.items():
+            found[key] = found.get(key, Entry()) | _of_shape(shape)
+    return found
+
+
+def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, Entry]:
+    """What a struct of the table holds, by key. ``key_of``: the key of each column."""
+    found: dict[str, Entry] = {}
+    for column in struct.fields:
+        key = key_of[column.name]
+        found[key] = found.get(key, Entry()) | _of_column(column)
+    return found
+
+
+def values_of(record: RecordShape, place: Place) -> FieldShape:
+    """The shape of the values of all keys together; ``place``: of the first object."""
+    value = FieldShape(place)
+    for shape in record.fields.values():
+        value = value.merge(shape)
+    return replace(value, missing=False, absent=False)
+
+
+def as_map(entries: Mapping[str, Entry]) -> Verdict | None:
+    """Why an object of these keys is a map; None where it is a struct.
+
+    >>> as_map({"2024-01-01": Entry(), "2024-01-02": Entry()}).why
+    'its keys look like data'
+    >>> as_map({"name": Entry(), "2024-01-02": Entry()}) is None
+    True
+    """
+    looks = {key: look(key) for key in entries}
+    data = [key for key, kind in looks.items() if kind in (Look.sure, Look.data, Look.code)]
+    one_kind = _one_kind(entries.values())
+    if _all_data(looks, data) or (len(data) >= _FEW and one_kind):
+        return Verdict("its keys look like data", tuple(data[:3]))
+    if len(entries) >= ALIKE and one_kind and _alike(entries):
+        return Verdict(f"its {len(entries)} keys have values that are built alike", tuple(entries)[:3])
+    if len(entries) >= MANY and one_kind:
+        return Verdict(f"its {len(entries)} keys have values of one kind", tuple(entries)[:3])
+    return None
+
+
+def _all_data(looks: Mapping[str, Look], data: Sequence[str]) -> bool:
+    """M1: every key that is not neutral looks like data, and they are enough."""
+    if not data or any(kind is Look.word for kind in looks.values()):
+        return False
+    kinds = [looks[key] for key in data]
+    if all(kind is Look.code for kind in kinds):
+        return len(data) >= _CODES
+    return len(data) >= 2 or Look.sure in kinds
+
+
+def _one_kind(entries: Iterable[Entry]) -> bool:
+    """Whether all values that are some are records, or lists of records, or scalars of one kind at one dimension."""
+    kinds = {kind for entry in entries for kind in entry.kinds}
+    return len(kinds) == 1
+
+
+def _alike(entries: Mapping[str, Entry]) -> bool:
+    """M2: a struct would need ten times the columns; or keys hold what names of fields seldom do."""
+    counted = sum(len(entry.fields) for entry in entries.values())
+    different = len(frozenset().union(*(entry.fields for entry in entries.values())))
+    if different:
+        return counted >= _TIMES * different
+    scalars = all(kind != "record" for entry in entries.values() for kind, _ in entry.kinds)
+    return scalars and sum(_ODD.search(key) is not None for key in entries) >= _ODD_KEYS
+
+
+def _of_shape(shape: FieldShape) -> Entry:
+    records = [seen.record for facet, seen in shape.facets.items() if facet.base == RECORD and seen.record]
+    kinds = frozenset(_kind(facet) for facet in shape.facets)
+    return Entry(kinds, frozenset(key for record in records for key in record.fields))
+
+
+def _of_column(column: Field) -> Entry:
+    dim, inner = peel(column.type)
+    match inner:
+        case Struct(fields):
+            return Entry(frozenset({("record", dim)}), frozenset(f.name for f in fields))
+        case Map():
+            return Entry(frozenset({("record", dim)}))
+        case _:
+            assert isinstance(inner, Primitive)
+            return Entry(frozenset({_kind(Facet(dim, inner))}))
+
+
+def _kind(facet: Facet) -> Kind:
+    base = facet.base
+    if not isinstance(base, Primitive):
+        return "record", facet.dim
+    if base == BOOLEAN:
+        return "boolean", facet.dim
+    return "number" if base in _NUMBERS or base.name == "decimal" else "text", facet.dim

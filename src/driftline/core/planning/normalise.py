@@ -1,0 +1,38 @@
+"""What of a shape depends on the field's columns, decided: dates, numbers as text, objects of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from driftline.core.planning.field_plan import takes
+from driftline.core.planning.policies import preserve
+from driftline.core.planning.shape import NUMBER_TEXT, Facet, FieldShape, Seen
+from driftline.core.schema.types import STRING, Primitive
+
+
+def settled(seen: FieldShape, columns: Sequence[Facet], policy: str) -> FieldShape:
+    """The shape with what depends on the field's columns decided: dates, numbers as text, objects of nothing."""
+    facets = preserve.dates_settled(seen.facets, columns)
+    out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing, seen.absent)
+    for facet, kept in facets.items():
+        if facet.base == NUMBER_TEXT:
+            facet, kept = Facet(facet.dim, STRING), replace(kept, digits=True)
+        if _holds_type(facet, kept) or any(takes(policy, c, facet, kept) for c in columns):
+            out.add(facet, kept)
+        else:
+            # An object of nothing but null is as good as {}: a struct without fields cannot be written.
+            out.empty_record, out.empty_lists = True, max(out.empty_lists, facet.dim)
+    # The order of the data, whatever the order of merging was.
+    out.facets = dict(
+        sorted(out.facets.items(), key=lambda f: (f[1].place, f[1].typed and f[1].digits, str(f[0])))
+    )
+    return out
+
+
+def _holds_type(facet: Facet, seen: Seen) -> bool:
+    """Whether the facet holds, at any depth, a value that has a type."""
+    if isinstance(facet.base, Primitive):
+        return True
+    inner = [*(seen.record.named().values() if seen.record else ()), *([seen.value] if seen.value else ())]
+    return any(_holds_type(*item) for field in inner for item in field.facets.items())

@@ -1,0 +1,102 @@
+"""`plan`: a schema and a shape in, the changes and the routes out. Pure; the heart of the product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, apply
+from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.map_hints import notes_of_maps
+from driftline.core.planning.planner import Planner
+from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.shape import Facet, Place, RecordShape
+from driftline.core.schema.types import Path, Schema, Struct, leaves, peel
+
+
+@no_search()
+def plan(
+    schema: Schema,
+    shape: RecordShape,
+    settings: Settings | None = None,
+    not_rewritten: frozenset[Path] = frozenset(),
+) -> Plan:
+    """What must change in ``schema`` for a batch of ``shape``, and how each field is routed.
+
+    ``not_rewritten``: columns that are not rewritten, though the settings allow it. What a policy refuses is among the plan's ``conflicts``. Fields that would give the table more than
+    ``max_columns`` are refused, too, from the one on that was seen last.
+
+    >>> from driftline.core.planning.shape import Facet, FieldShape, Place, Seen
+    >>> from driftline.core.schema.types import LONG
+    >>> size = FieldShape(Place(), {Facet(0, LONG): Seen(Place(), "4")})
+    >>> str(plan(Schema(), RecordShape({"size": size})).schema.struct)
+    'struct<size: long>'
+    """
+    settings = settings or Settings()
+    refused: frozenset[tuple[Path, Facet]] = frozenset()
+    while True:
+        planner = Planner(settings, schema, refused, not_rewritten)
+        made = _planned(planner, shape)
+        more = _beyond(made, planner) - refused
+        if not more:
+            return made
+        refused |= more
+
+
+def _planned(planner: Planner, shape: RecordShape) -> Plan:
+    schema = planner.schema
+    record = planner.record(schema.struct, shape, planner.settings.contract)
+    changes = tuple(_lifted(planner.changes, schema, record.struct))
+    return Plan(
+        schema,
+        apply(schema, changes),
+        changes,
+        record.route,
+        tuple(planner.converted),
+        tuple(sorted(planner.untyped)),
+        (*notes_of_maps(planner.new_maps), *planner.hints),
+        tuple(planner.conflicts),
+    )
+
+
+def _beyond(made: Plan, planner: Planner) -> set[tuple[Path, Facet]]:
+    """For each field with a new column that the table has no room for, the type that was seen last."""
+    limit = planner.settings.max_columns
+    total = leaves(made.schema.struct)
+    if total <= limit:
+        return set()
+    added = sorted(_leaf_columns(made.changes), key=lambda c: c.reason.place or Place())
+    room = limit - (total - sum(leaves(c.type) for c in added))
+    beyond = set()
+    for column in added:
+        room -= leaves(column.type)
+        if room < 0 and (last := planner.last.get(column.reason.field)) is not None:
+            beyond.add((column.reason.field, last))
+    return beyond
+
+
+def _leaf_columns(changes: Iterable[Change]) -> list[AddColumn]:
+    """New columns that hold values themselves; what is inside a struct is listed apart."""
+    return [c for c in changes if isinstance(c, AddColumn) and not isinstance(peel(c.type)[1], Struct)]
+
+
+def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:
+    """The changes with rewrites of list elements and map values as rewrites of the columns that they are in; a column
+    that is rewritten is optional from then on."""
+    planned = Schema(after)
+    rewritten = {_column(change.path, before) for change in changes if isinstance(change, RewriteColumn)}
+    for change in changes:
+        if isinstance(change, RewriteColumn):
+            path = _column(change.path, before)
+            column = planned.find(path)
+            assert column is not None
+            yield replace(change, path=path, type=column.type)
+        elif not (isinstance(change, RelaxColumn) and _column(change.path, before) in rewritten):
+            yield change
+
+
+def _column(path: Path, schema: Schema) -> Path:
+    """The struct's field that holds what is at the path."""
+    while (above := schema.find(path[:-1])) is not None and not isinstance(above.type, Struct):
+        path = path[:-1]
+    return path

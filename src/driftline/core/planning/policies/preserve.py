@@ -1,0 +1,181 @@
+"""The `preserve` policy: which columns a field gets (seed rules 1 to 4, 8, 9, 10; "Planning a field").
+
+Everything here is about one field, level by level: nested fields are planned by the same functions again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
+from driftline.core.planning.policies.decision import Decision, Facets, New, Retyped
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, Seen
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import (
+    DATE,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VARIANT,
+    Primitive,
+)
+
+DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+
+
+def decide(columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, unit: str) -> Decision:
+    """The columns of a field: widened in place first, then what is missing ("Planning a field").
+
+    ``pinned``: columns that are never widened.
+    """
+    now = list(columns)
+    changed: list[Retyped | None] = [None] * len(columns)
+    for i, column in enumerate(columns):
+        wider = None if pinned[i] else widening(column, facets)
+        if wider is not None:
+            now[i] = Facet(column.dim, wider.base)
+            why = f"{wider.spelled()} is wider than {column.spelled()}, which the format widens in place"
+            changed[i] = Retyped(now[i], why, facets[wider])
+    if not facets:
+        return Decision(changed)
+    if columns:
+        return Decision(changed, later(now, facets, unit))
+    new, first = first_sight(facets)
+    return Decision(changed, new, first)
+
+
+def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+    """Whether the column takes every value of the facet, exactly."""
+    if column.base == VARIANT:
+        return takes(column, facet) and not _beyond_numbers(facet, seen)
+    return takes(column, facet, routing=False) and (
+        not isinstance(facet.base, Primitive)
+        or not isinstance(column.base, Primitive)
+        or exact(facet.base, column.base, seen, unit)
+    )
+
+
+def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
+    """Whether values of the facet are routed to the column (seed rule 8): its type, at its dimension or larger."""
+    if column.base == VARIANT:
+        return not column.dim or facet.dim <= column.dim
+    if facet.dim > column.dim:
+        return False
+    if isinstance(facet.base, Primitive) and isinstance(column.base, Primitive):
+        return fits(facet.base, column.base) or (
+            routing and column.base.name in ROUTES_TOO.get(facet.base.name, ())
+        )
+    return facet.base == column.base
+
+
+def _beyond_numbers(facet: Facet, seen: Seen) -> bool:
+    """Whether there is, at any depth, a number that no number type holds."""
+    fields = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
+    return (
+        facet.base == NUMBER_TEXT
+        or seen.digits
+        or any(_beyond_numbers(*inner) for field in fields for inner in field.facets.items())
+    )
+
+
+def widening(column: Facet, facets: Iterable[Facet]) -> Facet | None:
+    """The widest facet of the column's own family, whose type the column gets in place, if it is wider."""
+    widest = column
+    for facet in facets:
+        narrow, wide = widest.base, facet.base
+        if (
+            facet.dim <= column.dim
+            and isinstance(narrow, Primitive)
+            and isinstance(wide, Primitive)
+            and widens_in_place(narrow, wide)
+        ):
+            widest = facet
+    return None if widest is column else widest
+
+
+def collapse(facets: Facets) -> dict[Facet, Seen]:
+    """The facets, each with the widest type of its family that a column of its dimension would get."""
+    out: dict[Facet, Seen] = {}
+    for facet, seen in facets.items():
+        wide = Facet(facet.dim, (widening(facet, facets) or facet).base)
+        out[wide] = out[wide].merge(seen) if wide in out else seen
+    return out
+
+
+def first_sight(facets: Facets) -> tuple[list[New], Facet]:
+    """The columns of a field that has none yet, and the one that takes the original name (seed rules 1, 4, 9)."""
+    facets = drop_longs(collapse(facets))
+    new = [New(facet, "first-sight", "first seen", seen) for facet, seen in facets.items()]
+    common = common_denominator(facets)
+    if common is not None and common not in facets:
+        last = max((s for f, s in facets.items() if isinstance(f.base, Primitive)), key=lambda s: s.place)
+        new.append(
+            New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
+        )
+    # Text of what its own type could not hold stands beside that type.
+    plain = [n.facet for n in new if not (n.cause.typed and n.cause.digits)]
+    return new, original(plain or [n.facet for n in new])
+
+
+def drop_longs(facets: dict[Facet, Seen]) -> dict[Facet, Seen]:
+    """The longs that the doubles of the same dimension hold exactly as doubles (seed rule 9)."""
+    out = dict(facets)
+    for facet, seen in facets.items():
+        double = Facet(facet.dim, DOUBLE)
+        if facet.base == LONG and double in out and not seen.wide:
+            out[double] = out[double].merge(out.pop(facet))
+    return out
+
+
+def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
+    """The columns that a field with ``columns`` gets for ``facets``: those that fit none, and the join."""
+    facets = collapse(facets)
+    missing = [f for f, seen in facets.items() if not any(accepts(c, f, seen, unit) for c in columns)]
+    if not missing:
+        return []
+    new = [New(f, "sibling", unfit(f, columns), facets[f]) for f in missing]
+    common = common_denominator([*columns, *facets])
+    if common is not None and common not in columns and common not in missing:
+        why = f"holds every type of the field: {_listed([*columns, *facets])}"
+        new.append(New(common, "common-denominator", why, facets[missing[-1]]))
+    return new
+
+
+def unfit(facet: Facet, columns: Sequence[Facet]) -> str:
+    """Why a facet needs a column of its own."""
+    return f"{facet.spelled()} does not fit the field's columns: {', '.join(c.spelled() for c in columns)}"
+
+
+def common_denominator(facets: Iterable[Facet]) -> Facet | None:
+    """The join of the primitives among the facets, at their largest dimension."""
+    joinable = [f for f in facets if isinstance(f.base, Primitive) and join([f.base])]
+    base = join(f.base for f in joinable if isinstance(f.base, Primitive))
+    return Facet(max(f.dim for f in joinable), base) if base else None
+
+
+def original(columns: Sequence[Facet]) -> Facet:
+    """Which of the new columns takes the original name (seed rule 4). Maps are not among them."""
+    records = [f for f in columns if f.base == RECORD]
+    if records:
+        return max(records, key=lambda f: f.dim)
+    dim = max(f.dim for f in columns)
+    return Facet(dim, widest(f.base for f in columns if f.dim == dim and isinstance(f.base, Primitive)))
+
+
+def dates_settled(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]:
+    """Dates and timestamps as strings, where the field has no such column and not all its strings are (2.2)."""
+    known = any(c.base in DATELIKE for c in columns)
+    if known or not any(f.base == STRING for f in facets):
+        return dict(facets)
+    out: dict[Facet, Seen] = {}
+    for facet, seen in facets.items():
+        guessed = facet.base in DATELIKE and not seen.typed
+        target = Facet(facet.dim, STRING) if guessed else facet
+        out[target] = out[target].merge(seen) if target in out else seen
+    return out
+
+
+def _listed(facets: Iterable[Facet]) -> str:
+    return ", ".join(sorted({type_name(f.base) for f in facets if isinstance(f.base, Primitive)}))

@@ -1,0 +1,202 @@
+"""What planning gives: a plan's changes, and the routes by which each column is filled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from driftline.core.changes import Change
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Place, Seen
+from driftline.core.schema.naming import MARK
+from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
+from driftline.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a table's settings say to the planner and the observer.
+
+    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc. ``max_columns``: leaf
+    columns a table may have. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write
+    columns anew. ``contract``: what was said of paths.
+    """
+
+    dates: str = "on"
+    mark: str = MARK
+    max_columns: int = 10_000
+    on_conflict: str = "quarantine"
+    allow_rewrite: bool = False
+    contract: Contract = field(default_factory=Contract)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRoute:
+    """How one column is filled: from which facets of its field, and inside it by which routes.
+
+    ``unit``: the epoch unit of the field, None where it was not set.
+    """
+
+    name: str
+    type: Type
+    takes: tuple[Facet, ...]
+    record: RecordRoute | None = None
+    value: FieldRoute | None = None
+    unit: str | None = None
+
+    @property
+    def facet(self) -> Facet:
+        return facet_of(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRoute:
+    """A field of the data, what was seen of it, and the columns it goes to.
+
+    ``elsewhere``: a map beside the struct that the field is in holds all its values, those too that no column here takes.
+    ``left_out``: of the values of a map, the keys that are excluded.
+    """
+
+    key: str
+    shape: FieldShape
+    columns: tuple[ColumnRoute, ...]
+    elsewhere: bool = False
+    left_out: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRoute:
+    fields: tuple[FieldRoute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A type that went into a wider column which was there before."""
+
+    path: Path
+    source: Type
+    target: Type
+    sample: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """What the policy of a path refuses: values of ``facet`` at ``path``, a path of the data.
+
+    ``inexact``: only those that are not exact in this column, by the epoch ``unit``. ``facet`` None: records without a
+    value there.
+    """
+
+    path: Path
+    table_type: str
+    facet: Facet | None
+    why: str
+    sample: str = ""
+    place: Place = field(default_factory=Place)
+    inexact: Facet | None = None
+    unit: str | None = None
+
+    @property
+    def incoming_type(self) -> str:
+        return "nothing" if self.facet is None else self.facet.spelled()
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a batch does to a table: ``changes`` lead from ``before`` to ``schema``; ``route`` fills it.
+
+    ``conflicts``: what is not accepted; a plan that has any cannot be carried out, but tells by its ``schema`` which
+    records can be.
+    """
+
+    before: Schema
+    schema: Schema
+    changes: tuple[Change, ...]
+    route: RecordRoute
+    converted: tuple[Conversion, ...]
+    untyped: tuple[Path, ...]
+    hints: tuple[str, ...]
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def facet_of(type_: Type) -> Facet:
+    """A column's type as a facet."""
+    dim, inner = peel(type_)
+    match inner:
+        case Struct():
+            return Facet(dim, RECORD)
+        case Map(key=Primitive() as key):
+            return Facet(dim, MapOf(key))
+        case Primitive():
+            return Facet(dim, inner)
+        case _:
+            raise DataError(f"a map with keys of type {inner} cannot be filled")
+
+
+def by_name(old: Struct, new: Struct) -> RecordRoute:
+    """The route that takes each column of a struct into the one of its name."""
+    fields = []
+    for f in old.fields:
+        column = new.get(f.name)
+        assert column is not None, f.name
+        shape = FieldShape(Place(), {facet_of(f.type): Seen(Place(), typed=True)})
+        fields.append(FieldRoute(f.name, shape, (_into(f.name, f.type, column.type),)))
+    return RecordRoute(tuple(fields))
+
+
+def _into(column: str, old: Type, new: Type) -> ColumnRoute:
+    record = value = None
+    match peel(old)[1], peel(new)[1]:
+        case Struct() as was, Struct() as becomes:
+            record = by_name(was, becomes)
+        case Map() as was, Map() as becomes:
+            shape = FieldShape(Place(), {facet_of(was.value): Seen(Place(), typed=True)})
+            value = FieldRoute("value", shape, (_into("value", was.value, becomes.value),))
+    return ColumnRoute(column, new, (facet_of(old),), record, value)
+
+
+def lean(route: RecordRoute) -> RecordRoute:
+    """The route without what was seen below each facet, which is told by the routes below: small enough to be sent."""
+    return RecordRoute(tuple(_lean_field(f) for f in route.fields))
+
+
+def _lean_field(field: FieldRoute) -> FieldRoute:
+    facets = {facet: replace(seen, record=None, value=None) for facet, seen in field.shape.facets.items()}
+    columns = (
+        replace(
+            c,
+            record=None if c.record is None else lean(c.record),
+            value=None if c.value is None else _lean_field(c.value),
+        )
+        for c in field.columns
+    )
+    return replace(field, shape=replace(field.shape, facets=facets), columns=tuple(columns))
+
+
+def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:
+    """Whether, into the same columns, the ``guess`` makes the same rows of what ``route`` was planned for: it may provide
+    for more."""
+    guessed = {f.key: f for f in guess.fields}
+    return all(f.key in guessed and _same_field(f, guessed[f.key]) for f in route.fields)
+
+
+def _same_field(field: FieldRoute, guess: FieldRoute) -> bool:
+    seen, guessed = frozenset(field.shape.facets), {c.name: c for c in guess.columns}
+    return len(field.columns) == len(guessed) and all(
+        c.name in guessed and _same_column(c, guessed[c.name], seen) for c in field.columns
+    )
+
+
+def _same_column(column: ColumnRoute, guess: ColumnRoute, seen: frozenset[Facet]) -> bool:
+    """``seen``: the types that there are of the field."""
+    if (column.type, column.unit) != (guess.type, guess.unit):
+        return False
+    if frozenset(column.takes) != seen.intersection(guess.takes):
+        return False
+    record, value = column.record, column.value
+    return (record is None or (guess.record is not None and same_rows(record, guess.record))) and (
+        value is None or (guess.value is not None and _same_field(value, guess.value))
+    )

@@ -1,0 +1,218 @@
+"""Shapes: what a batch was seen to contain, as facets by path.
+
+A facet is (dimension, base): how many lists around which base. Shapes merge associatively, commutatively
+and idempotently, so they are built per partition, in any order; what is kept beside a facet keeps that
+property: the first place (a minimum), marks that only ever rise. Counts are not part of a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypeVar
+
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Primitive
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The base of a JSON object or a struct."""
+
+    def __str__(self) -> str:
+        return "record"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """The base of a map with this type of key; its values have a shape of their own."""
+
+    key: Primitive
+
+    def __str__(self) -> str:
+        return f"map<{self.key}>"
+
+
+RECORD = Record()
+# A JSON number that no number type holds exactly: a string by rule 2.1, but never a date.
+NUMBER_TEXT = Primitive("number_text")
+
+Base: TypeAlias = Primitive | Record | MapOf
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """``Facet(1, LONG)`` is a list of longs, ``Facet(0, RECORD)`` an object."""
+
+    dim: int
+    base: Base
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.dim}]" if self.dim else str(self.base)
+
+    def spelled(self) -> str:
+        """As people read it, in Iceberg's words.
+
+        >>> Facet(1, RECORD).spelled()
+        'list<record>'
+        """
+        base = type_name(self.base) if isinstance(self.base, Primitive) else str(self.base)
+        return "list<" * self.dim + base + ">" * self.dim
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where something was first seen: a file or topic, a line or offset, the position within the record."""
+
+    source: str = ""
+    line: int = 0
+    position: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is known of a facet beyond its type.
+
+    ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
+    outside 1970..2199. ``ragged``: a list that mixes depths. ``digits``: text of a
+    number that no number type holds, or of a declared type's value that is too fine or too long for it. ``typed``: declared by the source, not read from JSON. ``lossy``: a typed number
+    that is not exact in the table's float column, or bytes that are not UTF-8 where the table has a string column.
+    """
+
+    place: Place
+    sample: str = ""
+    wide: bool = False
+    fraction: int = 0
+    far: bool = False
+    ragged: bool = False
+    digits: bool = False
+    typed: bool = False
+    lossy: bool = False
+    record: RecordShape | None = None
+    value: FieldShape | None = None
+
+    def covers(self, other: Seen) -> bool:
+        """Whether the other one has nothing more, places and samples aside."""
+        marks = ("wide", "fraction", "far", "ragged", "digits", "typed", "lossy")
+        return (
+            all(getattr(self, mark) >= getattr(other, mark) for mark in marks)
+            and _covers(self.record, other.record)
+            and _covers(self.value, other.value)
+        )
+
+    def merge(self, other: Seen) -> Seen:
+        first = min(self, other, key=lambda s: (s.place, not s.sample, s.sample))
+        return Seen(
+            first.place,
+            first.sample,
+            self.wide or other.wide,
+            max(self.fraction, other.fraction),
+            self.far or other.far,
+            self.ragged or other.ragged,
+            self.digits or other.digits,
+            self.typed or other.typed,
+            self.lossy or other.lossy,
+            _both(self.record, other.record),
+            _both(self.value, other.value),
+        )
+
+
+@dataclass(slots=True)
+class FieldShape:
+    """The facets of one field. No facets: only null, ``[]`` and ``{}`` were seen (untyped).
+
+    ``empty_lists``: the deepest empty list, 1 for ``[]``. ``empty_record``: ``{}`` was seen, at any depth.
+    ``missing``: some record had no value, kept for required columns; ``absent``: no record had even the key.
+    """
+
+    place: Place
+    facets: dict[Facet, Seen] = field(default_factory=dict)
+    empty_lists: int = 0
+    empty_record: bool = False
+    missing: bool = False
+    absent: bool = False
+
+    def add(self, facet: Facet, seen: Seen) -> None:
+        known = self.facets.get(facet)
+        self.facets[facet] = seen if known is None else known.merge(seen)
+
+    def covers(self, other: FieldShape) -> bool:
+        """Whether the other one has nothing more, places and samples aside."""
+        return (
+            self.empty_lists >= other.empty_lists
+            and self.empty_record >= other.empty_record
+            and self.missing >= other.missing
+            and self.absent <= other.absent
+            and all(
+                (mine := self.facets.get(facet)) is not None and mine.covers(seen)
+                for facet, seen in other.facets.items()
+            )
+        )
+
+    def merge(self, other: FieldShape) -> FieldShape:
+        out = replace(
+            self,
+            facets=dict(self.facets),
+            place=min(self.place, other.place),
+            empty_lists=max(self.empty_lists, other.empty_lists),
+            empty_record=self.empty_record or other.empty_record,
+            missing=self.missing or other.missing,
+            absent=self.absent and other.absent,
+        )
+        for facet, seen in other.facets.items():
+            out.add(facet, seen)
+        return out
+
+
+@dataclass(slots=True)
+class RecordShape:
+    """The fields of a record, by exact key."""
+
+    fields: dict[str, FieldShape] = field(default_factory=dict)
+
+    def named(self) -> dict[str, FieldShape]:
+        """The fields that may have columns: the empty key of JSON is a key of maps only (2.5)."""
+        if "" not in self.fields:
+            return self.fields
+        typed = any(seen.typed for seen in self.fields[""].facets.values())
+        return self.fields if typed else {key: shape for key, shape in self.fields.items() if key}
+
+    def covers(self, other: RecordShape) -> bool:
+        """Whether the other one has nothing more, places and samples aside."""
+        return all(
+            (mine := self.fields.get(key)) is not None and mine.covers(field)
+            for key, field in other.fields.items()
+        )
+
+    def merge(self, other: RecordShape) -> RecordShape:
+        """A key that only one of them has is missing in records of the other."""
+        if not self.fields or not other.fields:
+            return RecordShape(self.fields | other.fields)
+        out = {key: replace(shape, missing=True) for key, shape in (self.fields | other.fields).items()}
+        for key in self.fields.keys() & other.fields.keys():
+            out[key] = self.fields[key].merge(other.fields[key])
+        return RecordShape(out)
+
+
+_Shape = TypeVar("_Shape", RecordShape, FieldShape)
+
+
+def _both(a: _Shape | None, b: _Shape | None) -> _Shape | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return a.merge(b)
+
+
+def _covers(mine: _Shape | None, other: _Shape | None) -> bool:
+    return other is None or (mine is not None and mine.covers(other))
+
+
+def merge_all(shapes: Iterable[RecordShape]) -> RecordShape:
+    """One shape for all of them."""
+    out = RecordShape()
+    for shape in shapes:
+        out = out.merge(shape)
+    return out

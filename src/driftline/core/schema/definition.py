@@ -1,0 +1,67 @@
+"""What a table is defined as: everything that `alter` changes and `undo` restores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from driftline.core.schema.partitioning import PartitionField, SortExpression, SortKey
+from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
+
+DISTRIBUTION = "write.distribution-mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What needs a column. ``why``: the end of a sentence that refuses something; ``way_out``: what frees the column.
+
+    >>> Use("the sort order is made of it", "WRITE UNORDERED").why
+    'the sort order is made of it'
+    """
+
+    why: str
+    way_out: str
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A table without its rows. ``last_column`` is the highest id that any of its columns ever had."""
+
+    schema: Schema = field(default_factory=Schema)
+    partition: tuple[PartitionField, ...] = ()
+    sort: tuple[SortKey, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    format_version: int = 2
+    last_column: int = 0
+
+    def path_of(self, column: int) -> Path | None:
+        """Where the column of this id is."""
+        return next((path for path, f in self.schema.walk() if f.id == column), None)
+
+    def name_of(self, column: int) -> str:
+        """The column's path in words; its id where it is gone."""
+        return dotted(self.path_of(column) or (f"#{column}",))
+
+    def column_uses(self) -> dict[int, Use]:
+        """What needs each column, by its id: it can be neither dropped nor replaced meanwhile."""
+        identifiers = dict.fromkeys(
+            self.schema.identifiers, Use("it is an identifier field", "DROP IDENTIFIER FIELDS")
+        )
+        sort = {column: self._sort_use(key) for key in self.sort for column in key.columns}
+        partition = {
+            f.source: Use(f"the partition field {f.name} is made of it", f"DROP PARTITION FIELD {f.name}")
+            for f in self.partition
+            if f.transform.name != "void"
+        }
+        return identifiers | sort | partition
+
+    def _sort_use(self, key: SortKey) -> Use:
+        if isinstance(key, SortExpression):
+            return Use(f"the sort expression {key.text(self.name_of)} is made of it", "RESET SORTED BY")
+        return Use("the sort order is made of it", "WRITE UNORDERED")
+
+    def use_of(self, column: Field) -> Use | None:
+        """What needs the column, or a field inside it."""
+        uses = self.column_uses()
+        inside = Schema(Struct((column,))).walk()
+        return next((uses[f.id] for _, f in inside if f.id in uses), None)

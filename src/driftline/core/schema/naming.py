@@ -1,0 +1,178 @@
+"""Names of columns: suffixes, safe spellings, the mark of an evolved column.
+
+Sources: seed rules 5, 6 and 7; "Names taken" of the evolution rules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cache
+
+from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
+
+METADATA = "driftline_metadata:"  # begins the doc of such a column: see `is_metadata`
+MARK = "upsolver_evolved_from:"
+MAX_NAME_BYTES = 255
+
+# Iceberg's and Spark's metadata columns: a table column of this name hides them, or is hidden.
+METADATA_NAMES = frozenset(
+    {
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_row_id",
+        "_last_updated_sequence_number",
+        "_change_type",
+        "_change_ordinal",
+        "_commit_snapshot_id",
+        "_metadata",
+    }
+)
+
+
+def is_metadata(doc: str | None) -> bool:
+    """Whether a column of this doc is no field of the data: no key is routed to it."""
+    return doc is not None and doc.startswith(METADATA)
+
+
+def suffix(type_: Type) -> str:
+    """The suffix of a sibling column, with its underscore (seed rule 5).
+
+    >>> from driftline.core.schema.types import LONG, STRING, Struct, wrap, decimal
+    >>> suffix(wrap(LONG, 3)), suffix(wrap(Struct(), 1)), suffix(decimal(38, 0)), suffix(Map(STRING, LONG))
+    ('_array3_long', '_array_record', '_decimal_38_0', '_map_long')
+    """
+    dim, inner = peel(type_)
+    array = "" if dim == 0 else "_array" if dim == 1 else f"_array{dim}"
+    match inner:
+        case Primitive(name, args):
+            return f"{array}_{'_'.join([name, *map(str, args)])}"
+        case Map():
+            return f"{array}_map{suffix(inner.value)}"
+        case _:
+            return f"{array}_record"
+
+
+def mark(key: str, prefix: str = MARK) -> str:
+    """The first line of an evolved column's doc. Odd keys are written as JSON strings, to stay one line.
+
+    >>> mark("size"), mark("two\\nlines")
+    ('upsolver_evolved_from:size', 'upsolver_evolved_from:"two\\\\nlines"')
+    """
+    plain = key.isprintable() and not key.startswith('"') and key == key.strip()
+    return prefix + (key if plain else json.dumps(key))
+
+
+def marked_key(doc: str | None, prefix: str = MARK) -> str | None:
+    """The exact key that a column's doc says it holds; None for a column without a mark.
+
+    >>> marked_key(mark("two\\nlines") + "\\na comment of a person")
+    'two\\nlines'
+    """
+    first = (doc or "").split("\n", 1)[0]
+    if not first.startswith(prefix):
+        return None
+    key = first[len(prefix) :]
+    if key.startswith('"'):
+        try:
+            return str(json.loads(key))
+        except ValueError:
+            return key
+    return key
+
+
+def unmarked(doc: str | None, prefix: str = MARK) -> str | None:
+    """A doc without its mark: the comment of a person, if there is any.
+
+    >>> unmarked("upsolver_evolved_from:size\\nin bytes"), unmarked("in bytes"), unmarked("upsolver_evolved_from:size")
+    ('in bytes', 'in bytes', None)
+    """
+    return (doc or "" if marked_key(doc, prefix) is None else (doc or "").partition("\n")[2]) or None
+
+
+_DOTTED_I = re.compile("i\u0307+")
+
+
+def caseless(name: str) -> str:
+    """What names have in common if some engine takes them for one name: the only place that compares them.
+
+    Java compares the upper, and then the lower, case of each character; Spark also looks names up by their lower case,
+    in which a capital I with a dot is an i with a dot above it.
+
+    >>> caseless("SINIF") == caseless("s\u0131n\u0131f"), caseless("\u0130") == caseless("I"), caseless("\u00df") == caseless("SS")
+    (True, True, False)
+    """
+    if name.isascii():
+        return name.lower()
+    return _DOTTED_I.sub("i", "".join(map(_caseless, name)))
+
+
+@cache
+def _caseless(character: str) -> str:
+    """Unicode's own mappings of one character to one: where `upper` gives several, there is none, or the title case."""
+    upper = next((c for c in (character.upper(), character.title()) if len(c) == 1), character)
+    return upper.lower()[0]
+
+
+def safe(key: str) -> str:
+    """A spelling of the key that every engine can carry; the key itself where it is one.
+
+    >>> safe("a.b"), safe("_file"), safe("plain name"), safe("")
+    ('a_b', '_file_', 'plain name', '_')
+    """
+    name = "".join("_" if c in ".`" or not c.isprintable() else c for c in key)
+    name = name.strip() or "_"
+    if caseless(name) in METADATA_NAMES:
+        name += "_"
+    return _joined(name, "")
+
+
+def unsafe(key: str) -> str | None:
+    """Why the key is not its own safe spelling; None where it is.
+
+    >>> unsafe("a.b"), unsafe("_file"), unsafe("plain name")
+    ('it holds a dot', 'engines have a column of their own by this name', None)
+    """
+    reasons = {
+        "it is empty": not key,
+        "it holds a dot": "." in key,
+        "it holds a backtick": "`" in key,
+        "it holds characters that are not printed": not key.isprintable(),
+        "it begins or ends with a blank": key != key.strip(),
+        "engines have a column of their own by this name": key.lower() in METADATA_NAMES,
+    }
+    reason = next((reason for reason, holds in reasons.items() if holds), None)
+    return reason or (None if safe(key) == key else "another spelling stands for it")
+
+
+def _joined(name: str, suffix: str) -> str:
+    """``name`` with ``suffix`` behind it, the name cut where both together have too many bytes."""
+    room = MAX_NAME_BYTES - len(suffix.encode())
+    return name.encode()[:room].decode(errors="ignore") + suffix
+
+
+@dataclass(slots=True)
+class Names:
+    """The names of one struct that are taken, in any letter case."""
+
+    taken: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, struct: Struct) -> Names:
+        return cls({caseless(f.name) for f in struct.fields})
+
+    def free(self, name: str) -> bool:
+        return caseless(name) not in self.taken
+
+    def take(self, name: str, suffix: str = "") -> str:
+        """``name`` and ``suffix``, or with ``_2``, ``_3``… behind, whichever is free first; it is taken now."""
+        candidate, n = _joined(name, suffix), 1
+        while not self.free(candidate):
+            n += 1
+            candidate = _joined(name, f"{suffix}_{n}")
+        self.taken.add(caseless(candidate))
+        return candidate

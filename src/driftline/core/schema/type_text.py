@@ -1,0 +1,223 @@
+"""Types as people write them, in the words of Spark, Iceberg or DuckDB: in statements, and for hints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from driftline.core.schema.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    UNKNOWN,
+    UUID,
+    VARIANT,
+    Field,
+    List,
+    Map,
+    Primitive,
+    Struct,
+    Type,
+    decimal,
+    fixed,
+)
+from driftline.core.schema.words import Kind, Token, Words
+from driftline.errors import UsageError
+
+# DuckLake's integers that ours have no type for, and the type that holds each.
+HOLDS: dict[str, Primitive] = {
+    "int8": INT,
+    "int16": INT,
+    "uint8": INT,
+    "uint16": INT,
+    "uint32": LONG,
+    "uint64": decimal(20, 0),
+}
+# As Spark, Iceberg and DuckDB spell them. TIMESTAMP is Spark's: an instant; INT8 is DuckDB's: of 8 bytes.
+TYPES: dict[str, Primitive] = {
+    **dict.fromkeys(("boolean", "bool", "logical"), BOOLEAN),
+    **dict.fromkeys(("tinyint", "byte", "int1"), Primitive("int8")),
+    **dict.fromkeys(("smallint", "short", "int2", "int16"), Primitive("int16")),
+    **dict.fromkeys(("utinyint", "uint8"), Primitive("uint8")),
+    **dict.fromkeys(("usmallint", "uint16"), Primitive("uint16")),
+    **dict.fromkeys(("uinteger", "uint32"), Primitive("uint32")),
+    **dict.fromkeys(("ubigint", "uint64"), Primitive("uint64")),
+    **dict.fromkeys(("int", "integer", "int4", "int32", "signed"), INT),
+    **dict.fromkeys(("bigint", "long", "int8", "int64"), LONG),
+    **dict.fromkeys(("float", "real", "float4", "float32"), FLOAT),
+    **dict.fromkeys(("double", "float8", "float64"), DOUBLE),
+    **dict.fromkeys(("string", "text", "varchar", "char", "bpchar"), STRING),
+    **dict.fromkeys(("binary", "bytes", "blob", "bytea", "varbinary"), BINARY),
+    **dict.fromkeys(("timestamp", "timestamptz", "timestamp_ltz"), TIMESTAMP),
+    **dict.fromkeys(("timestamp_ntz", "datetime"), TIMESTAMP_NTZ),
+    "date": DATE,
+    "time": TIME,
+    "uuid": UUID,
+    "variant": VARIANT,
+    "void": UNKNOWN,
+    "unknown": UNKNOWN,
+}
+
+
+def parse_type(text: str) -> Type:
+    """The type that a text names; fields inside have no ids yet.
+
+    ``timestamp`` is an instant, as in Spark; ``record`` is a struct whose fields the data brings. Raises ValueError
+    that says what is wrong.
+
+    >>> str(parse_type("map<string, array<decimal(18,2)>>"))
+    'map<string, list<decimal(18, 2)>>'
+    >>> str(parse_type("list<record>")), str(parse_type("struct<a: long, b: text>"))
+    ('list<struct<>>', 'struct<a: long, b: string>')
+    """
+    try:
+        reader = _HintReader(text)
+        made = reader.type()
+        if not reader.done:
+            reader.stop(f"nothing more expected {reader.here()}")
+    except UsageError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise ValueError(f"{text!r} is not a type: {error.message.splitlines()[0]}{hint}") from None
+    return made
+
+
+def held(type_: Type) -> Type:
+    """The type of ours that holds it, inside of nested types too.
+
+    >>> str(held(List(Primitive("int16"))))
+    'list<int>'
+    """
+    match type_:
+        case Primitive(name):
+            return HOLDS.get(name, type_)
+        case Struct(fields):
+            return Struct(tuple(replace(f, type=held(f.type)) for f in fields))
+        case List(element):
+            return replace(type_, element=held(element))
+        case Map(key, value):
+            return replace(type_, key=held(key), value=held(value))
+
+
+class TypeReader(Words):
+    """A cursor that reads types."""
+
+    def type(self) -> Type:
+        return held(self.exact_type())
+
+    def exact_type(self) -> Type:
+        """A type by the name it has, though ours may have none so narrow."""
+        made = self._type()
+        while self.got("["):
+            if not self.got("]"):
+                self.stop("a list has no fixed length here", "write []")
+            made = List(made)
+        return made
+
+    def _type(self) -> Type:
+        token = self.now
+        word = self.name("a type").lower()
+        match word:
+            case "array" | "list":
+                close = self.open()
+                element = self.exact_type()
+                self.need(close)
+                return List(element)
+            case "map":
+                close = self.open()
+                key = self.exact_type()
+                self.need(",")
+                value = self.exact_type()
+                self.need(close)
+                return Map(key, value)
+            case "struct" | "row":
+                close = self.open()
+                return self.struct(close)
+            case "decimal" | "numeric" | "dec":
+                return self.decimal(token)
+            case "fixed":
+                close = "]" if self.got("[") else self.open()
+                length = self.number()
+                self.need(close)
+                return fixed(length)
+            case "double":
+                self.got("PRECISION")
+            case "timestamp":
+                if self.got("WITHOUT", "TIME", "ZONE"):
+                    return TIMESTAMP_NTZ
+                self.got("WITH", "TIME", "ZONE")
+        if word not in TYPES or token.kind is not Kind.word:
+            self.stop(
+                f"there is no type {token.value}",
+                "types are boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamp_ntz, string, "
+                "uuid, binary, fixed(n), variant, struct<a: int>, list<int>, map<string, int>",
+                token,
+            )
+        if TYPES[word] == STRING and self.got("("):  # varchar(10): Iceberg's strings have no length
+            self.number()
+            self.need(")")
+        return TYPES[word]
+
+    def open(self) -> str:
+        """An opening bracket; returns the closing one."""
+        if self.got("<"):
+            return ">"
+        self.need("(")
+        return ")"
+
+    def decimal(self, token: Token) -> Primitive:
+        if not self.got("("):
+            self.stop(
+                "how many digits? dialects differ in what a decimal has by itself",
+                "write decimal(10, 2)",
+                token,
+            )
+        precision = self.number()
+        scale = self.number() if self.got(",") else 0
+        self.need(")")
+        if not (1 <= precision <= 38 and scale <= precision):
+            self.stop(
+                f"there is no decimal({precision}, {scale})",
+                "1 to 38 digits, of them as many or fewer after the point",
+                token,
+            )
+        return decimal(precision, scale)
+
+    def struct(self, close: str) -> Struct:
+        fields: list[Field] = []
+        while True:
+            token = self.now
+            made = self.field()
+            if made.name in {f.name for f in fields}:
+                self.stop(f"there is a field {made.name} already", token=token)
+            fields.append(made)
+            if not self.got(","):
+                self.need(close)
+                return Struct(tuple(fields))
+
+    def field(self) -> Field:
+        """A field of a struct: ``name: type``, or without the colon."""
+        name = self.name("a field's name")
+        self.got(":")
+        return Field(name, self.exact_type())
+
+
+class _HintReader(TypeReader):
+    """Of types that columns of the data can be declared as."""
+
+    def _type(self) -> Type:
+        token = self.now
+        if self.got("RECORD"):
+            return Struct()
+        made = TypeReader._type(self)
+        if made == UNKNOWN:
+            self.stop("a column without a type cannot be declared", token=token)
+        if isinstance(made, Map) and not isinstance(made.key, Primitive):
+            self.stop("a map's keys are of a primitive type", token=token)
+        return made

@@ -1,0 +1,193 @@
+"""SQL in words, each with its place, and a cursor over them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NoReturn, TypeVar
+
+from driftline.core.schema.types import Path
+from driftline.errors import UsageError
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    word = auto()  # a bare name or a keyword
+    quoted = auto()  # a quoted name
+    text = auto()
+    number = auto()
+    bytes = auto()
+    symbol = auto()
+    other = auto()  # a character that stands in expressions alone
+    end = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``value`` is without quotes; ``start`` and ``stop`` are where it stands."""
+
+    kind: Kind
+    value: str
+    start: int
+    stop: int
+
+
+_TOKENS = re.compile(
+    r"""
+      (?P<skip>   \s+ | --[^\n]* | /\*.*?\*/ )
+    | (?P<bytes>  [xX]'[0-9a-fA-F]*' )
+    | (?P<text>   '(?:[^']|'')*' )
+    | (?P<quoted>   `(?:[^`]|``)*` | "(?:[^"]|"")*" )
+    | (?P<number> \d+(?:\.\d+)?(?:[eE][+-]?\d+)? | \.\d+(?:[eE][+-]?\d+)? )
+    | (?P<word>   [^\W\d]\w* )
+    | (?P<symbol> [][().,;=<>:+-] )
+    | (?P<other>  [^'"`] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def tokens(sql: str) -> list[Token]:
+    """All of the words, and the end. Raises UsageError for quotes that are not closed.
+
+    >>> [t.value for t in tokens("DROP COLUMN `a``b`.\\"c\\" -- gone")]
+    ['DROP', 'COLUMN', 'a`b', '.', 'c', '']
+    """
+    out, at = [], 0
+    while at < len(sql):
+        match = _TOKENS.match(sql, at)
+        if match is None:
+            quotes, what = sql[at], "text" if sql[at] == "'" else "name"
+            message = f"a {what} that begins with {quotes} has no end; inside it, {quotes} is written twice"
+            raise UsageError(f"{message}\n{pointed(sql, at, at + 1)}")
+        at = match.end()
+        kind, value = match.lastgroup, match.group()
+        assert kind is not None
+        if kind in ("text", "quoted"):
+            quote = value[0]
+            value = value[1:-1].replace(quote * 2, quote)
+        elif kind == "bytes":
+            value = value[2:-1]
+        if kind != "skip":
+            out.append(Token(Kind[kind], value, match.start(), at))
+    out.append(Token(Kind.end, "", len(sql.rstrip()), len(sql.rstrip()) + 1))
+    return out
+
+
+def quoted(name: str) -> str:
+    """A name in SQL's own quotes.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def pointed(sql: str, start: int, stop: int) -> str:
+    """The line of SQL with carets below a part of it, both indented.
+
+    >>> pointed("DROP\\nCOLUMN a", 12, 13)
+    '  COLUMN a\\n         ^'
+    """
+    first = sql.rfind("\n", 0, start) + 1
+    last = sql.find("\n", start)
+    line = sql[first : len(sql) if last < 0 else last]
+    stop = min(stop, first + len(line) + 1)
+    shown = "".join(c if c.isprintable() else " " for c in line)
+    return f"  {shown}\n  {' ' * (start - first)}{'^' * max(stop - start, 1)}"
+
+
+class Words:
+    """A cursor over the words of a text. Errors are UsageErrors that point at the word they stumble over."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self.tokens = tokens(sql)
+        self.at = 0
+
+    @property
+    def now(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind is Kind.other:
+            self.stop(f"{token.value!r} has no meaning here", token=token)
+        return token
+
+    @property
+    def done(self) -> bool:
+        return self.now.kind is Kind.end
+
+    @property
+    def last(self) -> Token:
+        return self.tokens[self.at - 1]
+
+    def next(self) -> Token:
+        token = self.now
+        self.at += token.kind is not Kind.end
+        return token
+
+    def sees(self, *words: str) -> bool:
+        """Whether these keywords or symbols come next."""
+        ahead = self.tokens[self.at : self.at + len(words)]
+        return len(ahead) == len(words) and all(
+            t.kind in (Kind.word, Kind.symbol) and t.value.upper() == w
+            for t, w in zip(ahead, words, strict=True)
+        )
+
+    def got(self, *words: str) -> bool:
+        """Reads these keywords or symbols, if they come next."""
+        found = self.sees(*words)
+        self.at += len(words) * found
+        return found
+
+    def need(self, *words: str) -> None:
+        for word in words:
+            if not self.got(word):
+                self.stop(f"{word} is missing {self.here()}")
+
+    def here(self) -> str:
+        return "at the end" if self.done else f"before {self.now.value!r}"
+
+    def stop(self, message: str, hint: str | None = None, token: Token | None = None) -> NoReturn:
+        token = token or self.now
+        raise UsageError(f"{message}\n{pointed(self.sql, token.start, token.stop)}", hint)
+
+    def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """One or more, parted by commas."""
+        out = [read()]
+        while self.got(","):
+            out.append(read())
+        return tuple(out)
+
+    def enclosed(self, read: Callable[[], T], close: str = ")") -> tuple[T, ...]:
+        """A list up to a closing bracket, whose opening one is read."""
+        out = self.listed(read)
+        self.need(close)
+        return out
+
+    def name(self, what: str = "a name") -> str:
+        token = self.now
+        if token.kind is Kind.text:
+            self.stop(f"{what} stands in backticks or double quotes, or in none")
+        if token.kind not in (Kind.word, Kind.quoted):
+            self.stop(f"{what} is missing {self.here()}")
+        return self.next().value
+
+    def path(self, what: str = "a column") -> Path:
+        """Names with dots between them."""
+        out = [self.name(what)]
+        while self.got("."):
+            out.append(self.name(what))
+        return tuple(out)
+
+    def number(self) -> int:
+        if self.now.kind is not Kind.number or not self.now.value.isdecimal():
+            self.stop(f"a whole number is missing {self.here()}")
+        return int(self.next().value)
+
+    def text(self, what: str) -> str:
+        if self.now.kind is not Kind.text:
+            self.stop(f"{what} in single quotes is missing {self.here()}")
+        return self.next().value

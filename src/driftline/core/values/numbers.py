@@ -1,0 +1,172 @@
+"""JSON numbers, judged by their text (rule 2.1)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Collection
+from decimal import Context, Decimal
+from functools import cache
+
+from driftline.core.planning.shape import NUMBER_TEXT
+from driftline.core.schema.types import BIG_DECIMAL, BIG_INTEGER, DOUBLE, FLOAT, INT, LONG, Primitive
+
+EXACT = 2**53  # a double holds every integer up to here
+_FAR = 10**9  # an exponent beyond every type's
+_DIGITS = Context(prec=38)
+
+
+def base_of(text: str) -> Primitive:
+    """The type of one JSON number as written (rule 2.1); `NUMBER_TEXT` where no number type holds it.
+
+    >>> [str(base_of(n)) for n in ("7", "1e400", "0.10000000000000001", "12345678901234567890.5")]
+    ['long', 'number_text', 'double', 'decimal(38, 18)']
+    """
+    if _whole(text):
+        if len(text) <= 18 or (len(text) <= 20 and -(2**63) <= int(text) < 2**63):
+            return LONG
+        return BIG_INTEGER if len(text.lstrip("-")) <= 38 else NUMBER_TEXT
+    if len(text) <= 16 and "e" not in text and "E" not in text:
+        return DOUBLE  # at most 15 digits
+    value = float(text)
+    if repr(value) == text:
+        return DOUBLE
+    digits, power = _written(text)
+    if not digits or _rounds_to(value, digits, power, 17):
+        return DOUBLE
+    return BIG_DECIMAL if _holds(BIG_DECIMAL, digits, power) else NUMBER_TEXT
+
+
+def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
+    """The type of a JSON number in a field with columns of these types: `base_of`, if among them; else the narrowest
+    of them that reads back as the written number; else `base_of` (section 3 of the rules).
+
+    >>> from driftline.core.schema.types import decimal
+    >>> [str(declared_base(n, {decimal(18, 2)})) for n in ("19.99", "20", "0.125")]
+    ['decimal(18, 2)', 'decimal(18, 2)', 'double']
+    """
+    natural = base_of(text)
+    if natural in declared:
+        return natural
+    integer, single, decimals = _narrow(frozenset(declared))
+    if not (integer or single or decimals):
+        return natural
+    digits, power = _written(text)
+    if not _whole(text):
+        if single and natural == DOUBLE and _is_single(float(text), digits, power):
+            return FLOAT
+    elif natural != NUMBER_TEXT:
+        value = int(text)
+        if integer and -(2**31) <= value < 2**31:
+            return INT
+        if (
+            single
+            and natural == LONG
+            and _is_single(float(value), digits, power, exact=_float(value) == value)
+        ):
+            return FLOAT
+        # A long that a wider column takes as it is.
+        if natural == LONG and (
+            (DOUBLE in declared and abs(value) <= EXACT) or any(_whole_digits(t) >= 19 for t in decimals)
+        ):
+            return LONG
+    if natural == NUMBER_TEXT and "e" in text.lower():
+        return natural  # Spark cannot tell whether it is exact
+    return next((t for t in decimals if _holds(t, digits, power)), natural)
+
+
+def is_single(text: str) -> bool:
+    """Whether a float column has the number, which is a long or a double by `base_of`.
+
+    >>> [is_single(n) for n in ("0.1", "16777217", "0.123456789")]
+    [True, False, False]
+    """
+    digits, power = _written(text)
+    if not _whole(text):
+        return _is_single(float(text), digits, power)
+    value = int(text)
+    return _is_single(float(value), digits, power, exact=_float(value) == value)
+
+
+def decimal_of(text: str, t: Primitive) -> Decimal | None:
+    """The number as a value of the decimal type ``t``; None where that does not hold it exactly.
+
+    >>> from driftline.core.schema.types import decimal
+    >>> decimal_of("1e3", decimal(9, 2)), decimal_of("0.125", decimal(9, 2))
+    (Decimal('1000.00'), None)
+    """
+    digits, power = _written(text)
+    if not _holds(t, digits, power):
+        return None
+    scale = t.args[1]
+    unscaled = int(digits) * 10 ** (power + scale) if digits else 0
+    return Decimal(-unscaled if text.startswith("-") else unscaled).scaleb(-scale, _DIGITS)
+
+
+def _is_single(value: float, digits: str, power: int, *, exact: bool | None = None) -> bool:
+    """Whether a float column has the number: six digits are always its own, more if float and double are the same."""
+    if not digits or (_float(value) == value if exact is None else exact):
+        return True
+    return 1e-37 <= abs(value) <= 3e38 and _rounds_to(_float(value), digits, power, 6)
+
+
+@cache
+def _narrow(declared: frozenset[Primitive]) -> tuple[bool, bool, tuple[Primitive, ...]]:
+    """Whether int and float are among the types, and the decimals of them, fewest digits first."""
+    decimals = sorted((t for t in declared if t.name == "decimal"), key=lambda t: t.args)
+    return INT in declared, FLOAT in declared, tuple(decimals)
+
+
+def simple_fractions(declared: Collection[Primitive]) -> tuple[Primitive, str]:
+    """The type of the simplest fractions in a field with columns of these types, and a pattern of texts that are it."""
+    _, single, decimals = _narrow(frozenset(declared))
+    if DOUBLE in declared or not (single or decimals):
+        return DOUBLE, r"-?[0-9]{1,8}\.[0-9]{1,7}\Z"
+    if single:
+        return FLOAT, r"-?[0-9]{1,3}\.[0-9]{1,3}\Z"
+    narrow = decimals[0]
+    scale = min(narrow.args[1], 7)
+    whole = min(_whole_digits(narrow), 8)
+    return narrow, rf"-?[0-9]{{1,{whole}}}\.[0-9]{{1,{scale}}}\Z" if whole and scale else r"(?!)"
+
+
+def _whole(text: str) -> bool:
+    return text.isdigit() or ("." not in text and "e" not in text and "E" not in text)
+
+
+def _written(text: str) -> tuple[str, int]:
+    """Significant digits, and the power of ten of the last of them; no digits for zero."""
+    mantissa, _, power = text.lstrip("-").lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = whole + fraction
+    kept = digits.rstrip("0")
+    exponent = _FAR if len(power) > 4000 else int(power or 0)
+    if power.startswith("-") and exponent == _FAR:
+        exponent = -_FAR
+    return kept.lstrip("0"), exponent - len(fraction) + len(digits) - len(kept)
+
+
+def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:
+    """Whether ``value`` printed at as many digits as were written, ``most`` at most, is the written number; half way
+    between two, it may be either: printers differ."""
+    if len(digits) > most or not math.isfinite(value) or value == 0:
+        return False
+    above, below = abs(value).as_integer_ratio()
+    above, below = (above, below * 10**power) if power > 0 else (above * 10**-power, below)
+    return abs(int(digits) * below - above) * 2 <= below
+
+
+def _float(value: float) -> float:
+    """The float32 nearest to the number."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.inf
+
+
+def _holds(t: Primitive, digits: str, power: int) -> bool:
+    return not digits or (power >= -t.args[1] and len(digits) + power <= _whole_digits(t))
+
+
+def _whole_digits(t: Primitive) -> int:
+    return t.args[0] - t.args[1]

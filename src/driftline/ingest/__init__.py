@@ -1,0 +1,1 @@
+"""One batch, all or nothing."""

@@ -1,0 +1,94 @@
+"""A batch under way, the same at each try, and its plan for one state of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from driftline.core.changelog.token import Token
+from driftline.core.changes.refit import refits
+from driftline.core.planning.metadata import with_own
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Plan, Settings
+from driftline.core.schema.closed import closed
+from driftline.core.schema.types import Schema
+from driftline.formats.base import Moved, State, Table
+from driftline.formats.retry import Progress, Retry
+from driftline.ingest.rewrite import rewrites
+from driftline.observe.observation import Observation
+from driftline.settings import NEW_TABLE, from_properties
+from driftline.source.base import Source
+from driftline.source.files import Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is the same at each try. ``properties``: settings that come with it; ``files``: as they were before."""
+
+    table: Table
+    source: Source
+    id: str
+    properties: Mapping[str, str]
+    token: Token | None
+    progress: Progress
+    retry: Retry
+    files: Mapping[str, Stamp]
+
+    def marks(self, state: State) -> dict[str, str]:
+        """The table properties that the batch sets."""
+        return {
+            **self._new(state),
+            **self.properties,
+            "driftline.batch": self.id,
+            **(self.token.properties if self.token is not None else {}),
+        }
+
+    def load(self) -> State:
+        """The table as it is now. Raises BatchIsInError where it has the batch."""
+        state = self.table.load()
+        self.check(state)
+        return state
+
+    def check(self, state: State) -> None:
+        if self.token is not None:
+            self.token.check(self.table.name, state.uuid, state.properties)
+
+    def open(self, state: State) -> Schema:
+        """The table's schema as the batch is planned for it."""
+        return closed(state.schema, self.table.fillable(state.schema))
+
+    def settings(self, state: State) -> Settings:
+        """What holds for the batch; a table that it makes gets the settings of new tables."""
+        return from_properties({**self._new(state), **state.properties, **self.properties})
+
+    def _new(self, state: State) -> Mapping[str, str]:
+        return {} if state.exists else NEW_TABLE
+
+    def with_own(self, planned: Plan, seen: Observation) -> Plan:
+        return with_own(planned, getattr(self.source, "columns", ())) if seen.tally.records else planned
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A batch planned for a table as it was loaded. ``asked``: the schema that it was observed against."""
+
+    batch: Batch
+    state: State
+    asked: Schema
+    seen: Observation
+    plan: Plan
+    settings: Settings
+
+    def on(self, now: State) -> Planned:
+        """The same for the table as it is ``now``. Raises Moved where the batch would not be written as it was."""
+        if self.state.fits(now):
+            return replace(self, state=now)
+        settings = self.batch.settings(now)
+        if now.exists and self.state.exists and settings == self.settings and not self.plan.conflicts:
+            planned = self.batch.with_own(plan(self.batch.open(now), self.seen.shape, settings), self.seen)
+            same = (planned.changes, planned.route) == (self.plan.changes, self.plan.route)
+            # What a column demands of values was looked for only where one of them did when the batch was observed.
+            same = same and refits(self.state.schema, now.schema)
+            if same and not (planned.conflicts or rewrites(planned.changes)):
+                return replace(self, state=now, plan=planned)
+        raise Moved(f"{self.batch.table.name} has changed since the batch was planned")

@@ -1,0 +1,293 @@
+"""One batch down the road: observe, plan, apply, convert, write, commit, report."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.convert import LOST, Lost
+from driftline.core.changelog.record import of_batch
+from driftline.core.changelog.token import BatchIsInError, Token
+from driftline.core.changes import AddColumn
+from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.routes import Plan, Settings, same_rows
+from driftline.core.schema.types import Path, Schema
+from driftline.errors import DataError
+from driftline.formats.base import CommitConflict, State, Table, Transaction
+from driftline.formats.retry import Progress, Retry, commit
+from driftline.ingest.accept import accepted, planned_for
+from driftline.ingest.batch import Batch, Planned
+from driftline.ingest.result import Result, result
+from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, rewritten_rows
+from driftline.observe.observation import Observation
+from driftline.quarantine import table as quarantine
+from driftline.runtime.failure import explained
+from driftline.runtime.spark_conf import configured
+from driftline.settings import as_properties
+from driftline.source.base import InTasks, Source
+from driftline.source.files import changed, stamps
+
+_OFTEN = 2  # conflicts of one batch
+_ROOM = 1000  # ids of columns
+
+
+def ingest(
+    table: Table,
+    source: Source,
+    *,
+    settings: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    token: Token | None = None,
+    progress: Progress = lambda _: None,
+    endless: bool = False,
+) -> Result:
+    """Takes one batch into the table; with ``dry_run`` only plans it.
+
+    All or nothing: after an error the table is as it was. Where another writer changes the table meanwhile, it is tried
+    again for `retry.PATIENCE` seconds, ``endless`` without end. Raises DataError where the data or the table says no.
+
+    ``token``: the batch is a micro-batch of a capture, and enters the table once, however often it is brought;
+    raises BatchIsInError where it is there.
+    ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed; and of each
+    wait for other writers, with the reason.
+    """
+    properties = as_properties(settings or {})
+    batch = uuid.uuid4().hex if token is None else token.batch
+    files = stamps(getattr(source, "files", ()))
+    retry = Retry(table.name, progress, endless)
+    with configured(table.spark, source.conf):
+        return _ingest(
+            Batch(table, source, batch, properties, token, progress, retry, files), dry_run=dry_run
+        )
+
+
+def _ingest(batch: Batch, *, dry_run: bool) -> Result:
+    table, source = batch.table, batch.source
+    tried, first, may_reread = False, True, True
+    while True:
+        try:
+            state = batch.load()
+            if first and batch.token is not None and batch.token.tried:
+                tried = quarantine.forget(table, batch.token)
+            wanted = batch.settings(state)
+            guessed = None if dry_run or not first else _guessed(batch, state, wanted)
+            first = False
+            if guessed is not None:
+                batch.progress("writing")
+                with suppress(_Misguess):
+                    return _write(guessed, tried=tried, guessed=True)
+            schema = batch.open(state)
+            seen, planned = accepted(source, schema, wanted, batch.progress, partial(_lossy, table))
+            planned = batch.with_own(planned, seen)
+            if dry_run:
+                return result(table.name, batch.id, seen, planned, 0, 0, None)
+            batch.progress("writing")
+            return _write(Planned(batch, state, schema, seen, planned, wanted), tried=tried)
+        except CommitConflict as conflict:
+            batch.retry.wait(conflict)
+        except (_Misread, Lost, PySparkException, Py4JError, OSError) as error:
+            message, hint = _explained(batch, error)
+            # A file that has changed meanwhile is taken as it is now, if it stays so.
+            if not (may_reread and _misread(error) and changed(batch.files)):
+                raise DataError(f"{table.name}: {message}", hint) from error
+            may_reread = False
+
+
+class _Misguess(Exception):
+    """The batch turned out to be otherwise than it was guessed."""
+
+
+def _guessed(batch: Batch, state: State, settings: Settings) -> Planned | None:
+    """What the batch is likely to be, and its plan, where the source can read by it in one go."""
+    if not isinstance(batch.source, InTasks):
+        return None
+    batch.progress("observing")
+    schema = batch.open(state)
+    seen = batch.source.guess(schema, settings)
+    if seen is None:
+        return None
+    batch.progress("planning")
+    planned = _plan_of(schema, seen, settings)
+    if planned.conflicts or rewrites(planned.changes) or not planned.schema.struct.fields:
+        return None
+    return Planned(batch, state, schema, seen, planned, settings)
+
+
+def _confirmed(guessed: Planned, written: int) -> Planned:
+    """What the batch was, and its plan, after it was read by the one that was guessed, and so many rows were written.
+
+    Raises _Misguess where that plan would have made other columns, or other rows.
+    """
+    settings = guessed.settings
+    seen = guessed.batch.source.observe(guessed.asked, settings)
+    planned = _plan_of(guessed.batch.open(guessed.state), seen, settings)
+    if seen.tally.malformed or written != seen.tally.records:
+        raise _Misguess
+    if planned.conflicts or planned.schema != guessed.plan.schema:
+        raise _Misguess
+    if not same_rows(planned.route, guessed.plan.route):
+        raise _Misguess
+    return replace(guessed, seen=seen, plan=planned)
+
+
+def _plan_of(schema: Schema, seen: Observation, settings: Settings) -> Plan:
+    return planned_for(schema, without_excluded(seen.shape, settings.contract), settings)
+
+
+def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
+    """``tried``: the quarantine has had this batch before, by a try that did not end. ``guessed``: what was seen, and
+    planned, is yet to be confirmed; raises _Misguess if it is not so."""
+    batch = planned.batch
+    if not planned.plan.schema.struct.fields:
+        return _no_columns(batch, planned.seen, planned.plan)
+    table, source = batch.table, batch.source
+    tally = planned.seen.tally
+    if batch.token is not None and not tally.records + tally.malformed:
+        return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
+    planned, transaction = _begun(planned)
+    kept: quarantine.Staged | None = None
+
+    def now() -> State:
+        nonlocal planned
+        planned = planned.on(batch.load())
+        batch.progress("committing")
+        return planned.state
+
+    try:
+        if transaction.base is not None:
+            batch.check(transaction.base)
+            transaction.evolve(planned.plan.changes, _ids_after(planned))
+        written = _written(transaction, planned)
+        if guessed:
+            planned = _confirmed(planned, written)
+        tally = planned.seen.tally
+        observed = tally.records + tally.malformed
+        # Looking for what is no record reads the batch once more: only where observing has met some.
+        rejected = source.rejected() if tally.malformed else None
+        kept = None if rejected is None else quarantine.stage(table, rejected, batch.id, batch.token)
+        quarantined = 0 if kept is None else kept.rows
+        if written + quarantined != observed:
+            raise _Misread(
+                f"{observed} records were observed, {written} were written and {quarantined} quarantined"
+            )
+        transaction.set({**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes)})
+        # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
+        if kept is not None and not transaction.include(kept.transaction):
+            batch.progress("quarantining")
+            kept.commit(batch.retry)
+        batch.progress("committing")
+        commit(transaction, now, batch.retry)
+    except BaseException as error:
+        transaction.abandon()
+        if kept is not None and isinstance(error, BatchIsInError):
+            # Another process was faster, and its rejects are in quarantine, unless they were forgotten here.
+            kept.withdraw(tried=tried)
+        elif kept is not None:
+            kept.undo()
+        raise
+    snapshot = transaction.snapshot if written else None
+    batch.progress("committed")
+    transaction.upkeep()
+    if kept is not None:
+        kept.transaction.upkeep()
+    return result(table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
+
+
+class _Misread(Exception):
+    """The records were otherwise when they were written than when they were observed."""
+
+
+def _begun(planned: Planned) -> tuple[Planned, Transaction]:
+    """A transaction on the table as it is now, with the plan for that."""
+    batch, state = planned.batch, planned.state
+    while True:
+        try:
+            # Pinned, though it may only append: a resolve meanwhile leaves other columns, and the rows would go to the
+            # old ones.
+            return planned, batch.table.transaction(planned.state, planned.plan.schema, pinned=True)
+        except CommitConflict as conflict:
+            if state is not planned.state:
+                batch.retry.wait(conflict)
+            planned = planned.on(batch.load())
+
+
+def _ids_after(planned: Planned) -> int:
+    """Beyond which id the batch's new columns are: where others add columns all the time, these leave them room, and the
+    files that are written stay right."""
+    adds = any(isinstance(change, AddColumn) for change in planned.plan.changes)
+    return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
+
+
+def _written(transaction: Transaction, planned: Planned) -> int:
+    """Writes the batch's rows, by the source's own tasks where it has such; returns how many."""
+    source, plan, settings = planned.batch.source, planned.plan, planned.settings
+    summary = {"driftline.batch": planned.batch.id}
+    if rewrites(plan.changes):
+        return _rewritten(transaction, planned, summary)
+    if not planned.seen.tally.records:
+        return 0
+    if isinstance(source, InTasks):
+        tasks = source.tasks(plan, transaction.schema.struct, settings)
+        written = transaction.write(tasks, summary)
+        if written is not None:
+            return written
+    return transaction.append(source.rows(plan, transaction.row, settings), summary)
+
+
+def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str, str]) -> int:
+    """Writes the table anew, with the batch's rows; returns how many those are."""
+    batch, before, settings = planned.batch, planned.plan.before, planned.settings
+    struct = transaction.schema.struct
+    check_readable(batch.table, before)
+    old = batch.table.read()
+    there = old.count()
+    rows = batch.source.rows(planned.plan, struct, settings)
+    old_rows = rewritten_rows(old, before, struct, settings)
+    return transaction.replace(old_rows.union(rows), summary) - there
+
+
+def _lossy(table: Table, planned: Plan) -> list[Path]:
+    """The columns that cannot be rewritten: a value would change, or the table's layout is made of them."""
+    asked = rewrites(planned.changes)
+    if not asked:
+        return []
+    definition = table.definition()
+    columns = {change.path: planned.before.find(change.path) for change in asked}
+    needed = [path for path, column in columns.items() if column and definition.use_of(column)]
+    return needed + lossy_rewrites(table.read(), planned.before, planned.changes)
+
+
+def _no_columns(batch: Batch, seen: Observation, planned: Plan) -> Result:
+    """A table cannot be made without a column: the records wait in quarantine (2.4)."""
+    quarantined = 0
+    if seen.tally.records + seen.tally.malformed:
+        rejected = batch.source.rejected(everything="no columns yet")
+        assert rejected is not None
+        kept = quarantine.stage(batch.table, rejected, batch.id, batch.token)
+        batch.progress("quarantining")
+        kept.commit(batch.retry)
+        quarantined = kept.rows
+        batch.progress("committed")
+    return result(batch.table.name, batch.id, seen, planned, 0, quarantined, None)
+
+
+def _explained(batch: Batch, error: BaseException) -> tuple[str, str | None]:
+    """What became of the batch, and what to do."""
+    if change := changed(batch.files):
+        return change, "nothing of the batch is in: try again once its files are whole"
+    message, hint = explained(error)
+    if not _misread(error):
+        return message, hint
+    if batch.files:
+        return message, "its files are as they were, so this is a fault of driftline's: please report it"
+    return message, "data that are made anew each time may differ each time: persist() them first"
+
+
+def _misread(error: BaseException) -> bool:
+    return isinstance(error, _Misread) or LOST in str(error)

@@ -1,0 +1,101 @@
+"""The result of one batch, as a value; `to_dict` is what `ingest --json` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from driftline.core.changes import Change, to_dict
+from driftline.core.planning.routes import Conflict, Conversion, Plan
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Schema, dotted
+from driftline.observe.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One batch of a table. Counts are records; ``snapshot`` None: nothing was written; ``before``: the schema that it met."""
+
+    table: str
+    batch: str
+    rows_read: int
+    rows_written: int
+    rows_quarantined: int
+    changes: tuple[Change, ...] = ()
+    converted: tuple[Conversion, ...] = ()
+    untyped: tuple[str, ...] = ()
+    dropped_names: dict[str, int] = field(default_factory=dict)
+    excluded: dict[str, int] = field(default_factory=dict)
+    hints: tuple[str, ...] = ()
+    snapshot: int | None = None
+    rejected: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    before: Schema = field(default_factory=Schema)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `ingest --json` prints it; ``conflicts`` are there only where records were refused."""
+        conflicts = [
+            {
+                "path": dotted(c.path),
+                "table_type": c.table_type,
+                "incoming_type": c.incoming_type,
+                "why": c.why,
+                "sample": c.sample,
+                "seen_in": str(c.place),
+            }
+            for c in self.conflicts
+        ]
+        return {
+            "table": self.table,
+            "batch": self.batch,
+            "rows_read": self.rows_read,
+            "rows_written": self.rows_written,
+            "rows_quarantined": self.rows_quarantined,
+            "changes": [to_dict(change) for change in self.changes],
+            "converted": [
+                {
+                    "path": dotted(c.path),
+                    "from": type_name(c.source),
+                    "to": type_name(c.target),
+                    "sample": c.sample,
+                    "seen_in": str(c.place),
+                }
+                for c in self.converted
+            ],
+            "untyped": list(self.untyped),
+            "dropped_names": dict(self.dropped_names),
+            "excluded": dict(self.excluded),
+            "hints": list(self.hints),
+            "snapshot": self.snapshot,
+            **({"conflicts": conflicts} if conflicts else {}),
+        }
+
+
+def result(
+    table: str,
+    batch: str,
+    seen: Observation,
+    plan: Plan,
+    written: int,
+    quarantined: int,
+    snapshot: int | None,
+) -> Result:
+    """What `ingest` returns: the counts, and what the plan says of the schema."""
+    tally = seen.tally
+    return Result(
+        table,
+        batch,
+        tally.records + tally.malformed,
+        written,
+        quarantined,
+        plan.changes,
+        plan.converted,
+        tuple(dotted(path) for path in plan.untyped),
+        dict(tally.dropped_names),
+        dict(tally.excluded),
+        plan.hints,
+        snapshot,
+        tuple(str(bad) for bad in tally.reasons),
+        plan.conflicts,
+        plan.before,
+    )

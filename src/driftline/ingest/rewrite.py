@@ -1,0 +1,91 @@
+"""Columns of another type by rewriting: what `widen` may do where the format cannot widen in metadata.
+
+The rows that are there go down the same road as new ones: routed, by the names of their columns, into the new schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from driftline.convert import Converter
+from driftline.convert.spark import from_spark
+from driftline.core.changes import Change, RewriteColumn
+from driftline.core.planning.routes import Conflict, Settings, by_name, facet_of
+from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, dotted, peel
+from driftline.errors import DataError
+from driftline.observe.refused import having
+from driftline.write.frame import mapped, numbered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from driftline.formats.base import Table
+
+
+def rewrites(changes: Iterable[Change]) -> list[RewriteColumn]:
+    """Those of the changes that need the table's rows written anew."""
+    return [change for change in changes if isinstance(change, RewriteColumn)]
+
+
+def check_readable(table: Table, schema: Schema) -> None:
+    """That Spark can read all of the table's rows. Raises DataError, which names the column, where it cannot."""
+    readable = table.readable(schema)
+    if readable == schema:
+        return
+    for path, f in schema.walk():
+        if isinstance(f.type, Primitive) and readable.find(path) is None:
+            raise DataError(
+                f"{table.name}: Spark cannot read {dotted(path)}, a {f.type}, so its rows cannot be written anew",
+                "give the column another type by the engine that made it, or drop it",
+            )
+
+
+def rewritten_rows(table: DataFrame, before: Schema, after: Struct, settings: Settings) -> DataFrame:
+    """The table's rows as rows of the new struct."""
+    converter = Converter(after, by_name(before.struct, after), settings)
+    return mapped(numbered(table), partial(_rewritten, before.struct, converter), after)
+
+
+def _rewritten(
+    before: Struct, converter: Converter, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield converter.of_arrow(from_spark(batch, before), before, json=False)
+
+
+def lossy_rewrites(table: DataFrame, before: Schema, changes: Iterable[Change]) -> list[Path]:
+    """The columns that have a value which the rewrite would change."""
+    asked = rewrites(changes)
+    if not asked:
+        return []
+    conflicts = [_inexact(before, change) for change in asked]
+    found = numbered(table).mapInArrow(partial(_lossy, before.struct, conflicts), "number int").distinct()
+    lossy = {row.number for row in found.collect()}
+    return [change.path for number, change in enumerate(asked) if number in lossy]
+
+
+def _lossy(
+    before: Struct, conflicts: Sequence[Conflict], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The numbers of the conflicts that some row has."""
+    import pyarrow as pa
+
+    for batch in batches:
+        rows = from_spark(batch, before)
+        numbers = [n for n, c in enumerate(conflicts) if having(rows, before, c.path, c).any()]
+        yield pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32())], ["number"])
+
+
+def _inexact(before: Schema, change: RewriteColumn) -> Conflict:
+    """The values of a column that are not exact in its new type."""
+    old = before.find(change.path)
+    assert old is not None
+    path, was, becomes = change.path, old.type, change.type
+    while isinstance(inner := peel(was)[1], Map):
+        wider = peel(becomes)[1]
+        assert isinstance(wider, Map)
+        path, was, becomes = (*path, "value"), inner.value, wider.value
+    return Conflict(path, "", facet_of(was), "", inexact=facet_of(becomes))

@@ -1,0 +1,50 @@
+"""Single records before the judge: what a table would not accept, told by the record's own shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from driftline.core.planning.admission import Judge
+from driftline.core.planning.routes import Conflict
+from driftline.core.planning.shape import FieldShape, RecordShape
+from driftline.observe.walk import Expect, Walker
+
+_REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not fit fail in one way
+
+
+class Court:
+    """Asks the judge of each record; records of one shape have one verdict."""
+
+    def __init__(self, judge: Judge, known: Expect, dates: str) -> None:
+        self._judge, self._known, self._dates = judge, known, dates
+        self._verdicts: dict[object, Conflict | None] = {}
+
+    def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
+        """Why the record is not accepted; None if it is. The sample and the place may be those of one like it."""
+        walker = Walker(self._known, self._dates)
+        walker.walk(record, source, line)
+        signature = _signature(walker.shape)
+        if signature not in self._verdicts:
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            self._verdicts[signature] = self._judge.conflict(walker.shape)
+        return self._verdicts[signature]
+
+
+def _signature(shape: RecordShape) -> object:
+    """All of a shape but places and samples."""
+    return tuple((key, _field(field)) for key, field in shape.fields.items())
+
+
+def _field(field: FieldShape) -> object:
+    facets: list[Any] = [
+        (
+            facet,
+            (seen.wide, seen.fraction, seen.far, seen.ragged, seen.digits),
+            None if seen.record is None else _signature(seen.record),
+            None if seen.value is None else _field(seen.value),
+        )
+        for facet, seen in field.facets.items()
+    ]
+    return field.empty_lists, field.empty_record, field.missing, field.absent, tuple(facets)

@@ -1,0 +1,1 @@
+"""What a person does with a table beside filling it, a file each."""

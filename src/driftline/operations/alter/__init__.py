@@ -1,0 +1,7 @@
+"""Evolution by hand: ALTER TABLE statements, or changes as values, applied together in one commit, or none."""
+
+from driftline.operations.alter.alter import Altered, alter, local_name
+from driftline.operations.alter.parse import Statement, parse
+from driftline.operations.alter.request import Request
+
+__all__ = ["Altered", "Request", "Statement", "alter", "local_name", "parse"]

@@ -1,0 +1,179 @@
+"""Reading what statements say of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from driftline.core.changes.defaults import default_json
+from driftline.core.changes.values import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    Position,
+    RelaxColumn,
+    RenameColumn,
+    ReplaceColumns,
+    RequireColumn,
+    SetDefault,
+    SetDoc,
+    TableChange,
+    WidenColumn,
+)
+from driftline.core.schema.types import Field, Path, dotted
+from driftline.errors import DataError
+from driftline.operations.alter.reader import Reader
+
+_CLAUSES = ("TYPE", "SET", "DROP", "FIRST", "AFTER", "COMMENT")  # of ALTER COLUMN
+
+
+class ColumnReader(Reader):
+    """A reader of new, dropped, renamed and altered columns; each change comes with where it begins."""
+
+    def add(self) -> Iterator[tuple[TableChange, int]]:
+        if not self.got("COLUMN"):
+            self.got("COLUMNS")
+        if_absent = self.got("IF", "NOT", "EXISTS")
+        if self.got("("):
+            while True:
+                yield self.new_column(if_absent)
+                if not self.got(","):
+                    break
+            self.need(")")
+            return
+        while True:
+            yield self.new_column(if_absent)
+            if not self.got(","):
+                return
+
+    def new_column(self, if_absent: bool) -> tuple[AddColumn, int]:
+        start = self.now
+        *parent, name = self.path()
+        type_ = self.type()
+        column, to = Field(name, type_), None
+        while True:
+            if self.got("NOT", "NULL"):
+                column = replace(column, required=True)
+            elif self.got("NULL"):
+                pass
+            elif self.got("DEFAULT"):
+                token = self.now
+                try:
+                    default = default_json(type_, self.literal())
+                except DataError as error:
+                    self.stop(error.message, error.hint, token)
+                column = replace(column, initial_default=default, write_default=default)
+            elif self.got("COMMENT"):
+                column = replace(column, doc=self.text("a comment"))
+            elif (position := self.position(tuple(parent))) is not None:
+                to = position
+            else:
+                return AddColumn(tuple(parent), column, to=to, if_absent=if_absent), start.start
+
+    def position(self, parent: Path) -> Position | None:
+        if self.got("FIRST"):
+            return Position()
+        if not self.got("AFTER"):
+            return None
+        token = self.now
+        *at, name = self.path()
+        if at and tuple(at) != parent:
+            self.stop("a column stays in its struct", "AFTER takes a field of the same one", token)
+        return Position(name)
+
+    def drop(self) -> Iterator[tuple[TableChange, int]]:
+        if not self.got("COLUMN"):
+            self.got("COLUMNS")
+        if_exists = self.got("IF", "EXISTS")
+        several = self.got("(")
+        while True:
+            begin = self.now.start
+            yield DropColumn(self.path(), if_exists), begin
+            if not self.got(","):
+                break
+        if several:
+            self.need(")")
+
+    def rename(self) -> RenameColumn:
+        path = self.path()
+        self.need("TO")
+        return RenameColumn(path, self.new_name(path))
+
+    def new_name(self, path: Path) -> str:
+        token = self.now
+        *at, name = self.path("the new name")
+        if at and tuple(at) != path[:-1]:
+            self.stop("a rename does not move a column", f"write only its new name: {name}", token)
+        return name
+
+    def replacement(self) -> ReplaceColumns:
+        """REPLACE COLUMNS, Spark's and Hive's."""
+        self.need("(")
+        columns: list[Field] = []
+        while True:
+            token = self.now
+            columns.append(self.field())
+            if columns[-1].name in {f.name for f in columns[:-1]}:
+                self.stop(f"there is a column {columns[-1].name} already", token=token)
+            if not self.got(","):
+                self.need(")")
+                return ReplaceColumns(tuple(columns))
+
+    def change_column(self) -> Iterator[tuple[TableChange, int]]:
+        """CHANGE: Hive's, with the new name and the type, or another word for ALTER COLUMN."""
+        at, begin = self.at, self.now.start
+        path = self.path()
+        if any(self.sees(word) for word in _CLAUSES):
+            self.at = at
+            yield from self.alter_column()
+            return
+        name = self.new_name(path)
+        yield WidenColumn(path, self.exact_type()), begin
+        while (change := self.described(path)) is not None:
+            yield change, begin
+        if name != path[-1]:
+            yield RenameColumn(path, name), begin
+
+    def described(self, path: Path) -> TableChange | None:
+        """What may stand behind the type."""
+        if self.got("NOT", "NULL"):
+            return RequireColumn(path)
+        if self.got("COMMENT"):
+            return SetDoc(path, self.text("a comment"))
+        position = self.position(path[:-1])
+        return None if position is None else MoveColumn(path, position)
+
+    def alter_column(self) -> Iterator[tuple[TableChange, int]]:
+        while True:
+            start = self.now
+            path = self.path()
+            found = False
+            while (change := self.column_change(path)) is not None:
+                found = True
+                yield change, start.start
+            if not found:
+                self.stop(
+                    f"what about {dotted(path)}?",
+                    "TYPE, FIRST, AFTER, SET DEFAULT, DROP DEFAULT, DROP NOT NULL, COMMENT",
+                )
+            if not self.got(","):
+                return
+
+    def column_change(self, path: Path) -> TableChange | None:
+        if self.got("SET", "DATA", "TYPE") or self.got("SET", "TYPE") or self.got("TYPE"):
+            type_ = self.exact_type()
+            if self.sees("USING"):
+                self.stop("USING would rewrite values", "only types that hold every value are possible")
+            return WidenColumn(path, type_)
+        if self.got("SET", "DEFAULT"):
+            return SetDefault(path, self.literal())
+        if self.got("DROP", "DEFAULT"):
+            return SetDefault(path, None)
+        if self.got("SET", "NOT", "NULL"):
+            return RequireColumn(path)
+        if self.got("DROP", "NOT", "NULL"):
+            return RelaxColumn(path)
+        if self.got("COMMENT"):
+            return SetDoc(path, None if self.got("NULL") else self.text("a comment"))
+        position = self.position(path[:-1])
+        return None if position is None else MoveColumn(path, position)

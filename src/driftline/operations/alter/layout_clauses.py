@@ -1,0 +1,124 @@
+"""Reading partition terms and sort orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from driftline.core.changes.values import SetDistribution, SetSortOrder, SortTerm, TableChange, Term
+from driftline.core.schema.partitioning import COUNTED, IDENTITY, TAKES, TIMES, Transform
+from driftline.core.schema.types import dotted
+from driftline.core.schema.words import Kind, quoted
+from driftline.errors import UsageError
+from driftline.operations.alter.reader import Reader
+
+# Other names that Iceberg's Spark functions have for them.
+_ALIASES = {f"{name}s": name for name in TIMES} | {"date": "day", "date_hour": "hour"}
+
+
+class LayoutReader(Reader):
+    """A reader that knows how files are laid out."""
+
+    def term(self, or_else: str = "") -> Term:
+        """A column, or a transform of one. ``or_else``: the end of the hint where it is neither."""
+        token = self.now
+        path = self.path()
+        if not self.got("("):
+            return Term(path)
+        word = path[0].lower()
+        name = _ALIASES.get(word, word)
+        if len(path) > 1 or name not in TAKES:
+            self.stop(f"there is no transform {dotted(path)}", ", ".join(TAKES) + or_else, token)
+        n = None
+        if name in COUNTED:
+            if self.now.kind is Kind.number:  # Iceberg's: bucket(8, id), and also bucket(id, 8)
+                n = self.number()
+                self.need(",")
+                column = self.path()
+            else:
+                column = self.path()
+                self.need(",")
+                n = self.number()
+        else:
+            column = self.path()
+        self.need(")")
+        return Term(column, Transform(name, n))
+
+    def named_as(self) -> str:
+        return self.name("the partition field's name") if self.got("AS") else ""
+
+    def partition_field(self) -> str | Term:
+        term = self.term()
+        return dotted(term.path) if term.transform == IDENTITY else term
+
+    def write(self) -> Iterator[TableChange]:
+        hashed = local = False
+        order: tuple[SortTerm, ...] | None = None
+        while True:
+            if self.got("DISTRIBUTED", "BY", "PARTITION"):
+                hashed = True
+            elif self.got("UNORDERED"):
+                order = ()
+            elif self.sees("LOCALLY") or self.sees("ORDERED"):
+                local = self.got("LOCALLY")
+                self.need("ORDERED", "BY")
+                closing = self.got("(")
+                order = self.listed(self.sort_term)
+                if closing:
+                    self.need(")")
+            else:
+                break
+        if order is None and not hashed:
+            self.stop("how is it written?", "[LOCALLY] ORDERED BY …, UNORDERED, DISTRIBUTED BY PARTITION")
+        yield SetSortOrder(order or ())
+        if hashed:
+            yield SetDistribution("hash")
+        elif not order:
+            yield SetDistribution("none")
+        elif not local:  # in order within each file, whichever way the rows get there
+            yield SetDistribution("range")
+
+    def sort_term(self) -> SortTerm:
+        return self.directed(self.term("; a DuckLake is sorted by other expressions with SET SORTED BY (…)"))
+
+    def sort_expression(self) -> SortTerm:
+        """A sort term in brackets: what is no column nor a transform of one is an expression of DuckDB's, as it stands."""
+        begin = self.at
+        with suppress(UsageError):
+            term = self.term()
+            if self.ends():
+                return self.directed(term)
+        self.at = begin
+        return self.directed(self.expression())
+
+    def expression(self) -> str:
+        """The text up to what ends it, names in backticks as DuckDB quotes them."""
+        text, begin, depth = "", self.tokens[self.at].start, 0
+        while depth or not self.ends():
+            token = self.tokens[self.at]
+            if token.kind is Kind.end:
+                self.stop(") is missing at the end")
+            if token.kind is Kind.quoted:
+                text += self.sql[begin : token.start] + quoted(token.value)
+                begin = token.stop
+            elif token.kind in (Kind.symbol, Kind.other):
+                depth += (token.value in "([{") - (token.value in ")]}")
+            self.at += 1
+        if begin == self.tokens[self.at].start and not text:
+            self.stop(f"a column or an expression is missing {self.here()}")
+        return text + self.sql[begin : max(begin, self.last.stop)]
+
+    def ends(self) -> bool:
+        return any(self.sees(word) for word in (",", ")", ";", "ASC", "DESC", "NULLS"))
+
+    def directed(self, term: Term | str) -> SortTerm:
+        """The term with its direction."""
+        descending = self.got("DESC")
+        if not descending:
+            self.got("ASC")
+        first = not descending
+        if self.got("NULLS"):
+            first = self.got("FIRST")
+            if not first:
+                self.need("LAST")
+        return SortTerm(term, descending, first)

@@ -1,0 +1,79 @@
+"""What a change by hand means for the batches that come: asked of the planner itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from driftline.core.changes import AddColumn, ColumnChange, DropColumn, RenameColumn
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.schema.naming import MARK, marked_key
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Schema, Struct, dotted
+from driftline.errors import DriftlineError
+
+
+def notes(
+    before: Schema, after: Schema, changes: Iterable[ColumnChange], settings: Settings
+) -> Iterator[str]:
+    """What a person should know of changes that lead from one schema to the other."""
+    for change in changes:
+        column = before.find(change.path) if isinstance(change, DropColumn | RenameColumn) else None
+        if column is None:
+            continue
+        if isinstance(change, RenameColumn):
+            now = after.find(path) if (path := _path_of(after, column.id)) else None
+            if now is not None and marked_key(now.doc, settings.mark) is not None:
+                key = key_of(now, settings.mark)
+                yield f"{dotted(path)} goes on being filled from {key}"
+        elif isinstance(change, DropColumn):
+            yield _dropped(before, after, change.path, column, settings)
+
+
+def key_of(column: Field, mark: str = MARK) -> str:
+    """The key of the data that fills a column."""
+    key = marked_key(column.doc, mark)
+    return column.name if key is None else key
+
+
+def _dropped(before: Schema, after: Schema, path: Path, column: Field, settings: Settings) -> str:
+    """What becomes of the next value that the column would have taken: planned, as a batch would be."""
+    shape = _value(Field("", before.struct), path, settings.mark).facets[Facet(0, RECORD)].record
+    value = f"the next {type_name(column.type)} of {key_of(column, settings.mark)}"
+    try:
+        planned = plan(after, shape or RecordShape(), settings)
+    except DriftlineError as error:
+        return f"{value} will be refused: {error.message}"
+    if planned.conflicts:
+        return f"{value} will be refused: {planned.conflicts[0].why}"
+    made = [
+        f"{dotted(c.path)} {type_name(c.type)}"
+        for c in planned.changes
+        if isinstance(c, AddColumn) and not c.within
+    ]
+    if made:
+        return f"{value} makes {' and '.join(made)}, empty in the rows before"
+    return f"{value} goes to the columns that remain"
+
+
+def _value(column: Field, path: Path, mark: str) -> FieldShape:
+    """A value of the column, with what leads to ``path`` in it, or with all that it can hold."""
+    dim, inner = 0, column.type
+    while isinstance(inner, List):
+        dim, inner, path = dim + 1, inner.element, path[1:]
+    base: Base = inner if isinstance(inner, Primitive) and inner != VARIANT else RECORD
+    seen = Seen(Place(), typed=True)
+    match inner:
+        case Struct(fields):
+            way = [f for f in fields if not path or f.name == path[0]]
+            seen.record = RecordShape({key_of(f, mark): _value(f, path[1:], mark) for f in way})
+        case Map(Primitive() as key, value):
+            base, seen.value = MapOf(key), _value(Field("value", value), path[1:], mark)
+        case _:
+            pass
+    return FieldShape(Place(), {Facet(dim, base): seen})
+
+
+def _path_of(schema: Schema, column: int) -> Path:
+    return next((path for path, f in schema.walk() if f.id == column), ())

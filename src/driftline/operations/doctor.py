@@ -1,0 +1,109 @@
+"""What `driftline doctor` looks at: each part that a lake needs, from the cheapest to the dearest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from driftline.errors import DriftlineError
+from driftline.runtime import class_data, session
+from driftline.runtime.java import find_java
+
+
+@dataclass(frozen=True)
+class Check:
+    """One look at one part. `detail` says what was found; `fix`, empty if all is well, what to do."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return asdict(self)
+
+
+def checks(
+    lake: Path, properties: Mapping[str, str] | None = None, ducklake: str | None = None
+) -> list[Check]:
+    """All checks of this machine and this lake, in order. Never raises.
+
+    What needs Spark is left out when Spark cannot start. Starts a session, if none runs, and leaves it open.
+    """
+    properties = properties or {}
+    parts: list[tuple[str, Callable[[], str]]] = [("python", _python), ("spark", _spark), ("java", _java)]
+    if session.is_embedded(properties):
+        parts.append(("lake", lambda: _lake(lake)))
+    if ducklake is not None:
+        parts.append(("duckdb", lambda: _duckdb(lake, ducklake)))
+    done = [_check(name, look) for name, look in parts]
+    if all(check.ok for check in done):
+        done.append(_check("jars", _jars))
+    if all(check.ok for check in done):
+        look = (lambda: _catalog(lake, properties)) if ducklake is None else lambda: _ducklake(lake, ducklake)
+        done.append(_check("catalog", look))
+    return done
+
+
+def _check(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, look())
+    except DriftlineError as error:
+        return Check(name, False, error.message, error.hint or "")
+    except Exception as error:  # whatever Spark or a catalog may throw: this is a report
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return Check(name, False, first, "See all of it with DRIFTLINE_DEBUG=1.")
+
+
+def _python() -> str:
+    return f"Python {platform.python_version()} ({sys.executable})"
+
+
+def _spark() -> str:
+    return f"pyspark {session.pyspark_version()}"
+
+
+def _java() -> str:
+    java = find_java()
+    return f"Java {java.major} ({java.home}, by {java.origin})"
+
+
+def _lake(lake: Path) -> str:
+    session.make_lake(lake)
+    return f"{lake.resolve()} can be written to"
+
+
+def _jars() -> str:
+    java = session.prepare_environment()
+    jars = session.find_jars()
+    of = class_data.Archive.of(session.cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
+    classes = "" if of is None else "; archive of classes: " + ("there" if of.file() else "not yet made")
+    return f"{len(jars)} jars in {jars[0].parent}{classes}"
+
+
+def _catalog(lake: Path, properties: Mapping[str, str]) -> str:
+    spark = session.open_session(lake, properties=properties)
+    names = spark.sql("show namespaces").count()
+    return f"opens; {names} namespace{'' if names == 1 else 's'}"
+
+
+def _duckdb(lake: Path, catalog: str) -> str:
+    from driftline.formats.open import ducklake_database
+
+    return ducklake_database(catalog, lake).engine()
+
+
+def _ducklake(lake: Path, catalog: str) -> str:
+    from driftline.formats.open import ducklake_database, ducklake_tables
+
+    database = ducklake_database(catalog, lake)
+    if not database.exists():
+        return f"{database.shown} is yet to be made"
+    count = len(ducklake_tables(database))
+    return f"{database.shown} opens; {count} table{'' if count == 1 else 's'}"

@@ -1,0 +1,76 @@
+"""`history`: what happened to a table, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from driftline.core.changelog.entries import Entry, Versions, entries
+from driftline.core.changes import ColumnChange, details, diff
+from driftline.core.schema.types import Schema
+from driftline.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """``entries``: oldest first. ``whole``: nothing of it is gone."""
+
+    table: str
+    entries: tuple[Entry, ...]
+    schemas: dict[int, Schema]
+    whole: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "whole": self.whole,
+            "changes": [entry.to_dict() for entry in self.entries],
+        }
+
+    def schema(self, version: int) -> Schema:
+        """The schema of a version. Raises UsageError where there is none."""
+        if version not in self.schemas:
+            there = ", ".join(map(str, sorted(self.schemas)))
+            raise UsageError(
+                f"{self.table} has no schema {version}, or it was cleaned away", f"there are {there}"
+            )
+        return self.schemas[version]
+
+    def diff(self, one: int, other: int) -> Difference:
+        """What leads from one schema version to another."""
+        return Difference(self.table, one, other, diff(self.schema(one), self.schema(other)))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    table: str
+    one: int
+    other: int
+    changes: tuple[ColumnChange, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "from": self.one,
+            "to": self.other,
+            "changes": [details(change) for change in self.changes],
+        }
+
+
+class Versioned(Protocol):
+    """A table whose versions can be read."""
+
+    @property
+    def name(self) -> str: ...
+
+    def versions(self) -> Versions: ...
+
+
+def history(table: Versioned) -> History:
+    """A table's history, as far as its metadata are there. Raises UsageError where there is no table."""
+    return of(table.name, table.versions())
+
+
+def of(name: str, past: Versions) -> History:
+    found = entries(past.versions, past.schemas, whole=past.whole)
+    return History(name, tuple(found), past.schemas, past.whole)

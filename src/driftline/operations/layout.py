@@ -1,0 +1,63 @@
+"""Which files follow which partitioning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.changelog.entries import Version, partition_text, sort_text
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.partitioning import PartitionField
+
+if TYPE_CHECKING:
+    from driftline.formats.base import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files of one partition spec. ``by``: its fields as SQL has them; ``bytes``: their size. ``current``: new files join."""
+
+    spec: int
+    by: tuple[str, ...]
+    files: int
+    records: int
+    bytes: int
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    table: str
+    groups: tuple[Group, ...]
+    sort: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "partitions": [
+                {
+                    "spec": g.spec,
+                    "by": list(g.by),
+                    "files": g.files,
+                    "records": g.records,
+                    "bytes": g.bytes,
+                    "current": g.current,
+                }
+                for g in self.groups
+            ],
+            "sort": list(self.sort),
+        }
+
+
+def layout(table: Table) -> Layout:
+    """A table's data files by partition spec; specs without files are left out, but for the current one."""
+    now = table.definition()
+    groups = tuple(
+        Group(of.spec, _text(now, of.fields), of.files, of.records, of.bytes, of.current)
+        for of in table.laid()
+    )
+    return Layout(table.name, groups, tuple(sort_text(Version(0, now))))
+
+
+def _text(now: Definition, fields: tuple[PartitionField, ...]) -> tuple[str, ...]:
+    return tuple(partition_text(Version(0, replace(now, partition=fields))))

@@ -1,0 +1,259 @@
+"""The quarantine of a table, looked at, and sent through again.
+
+A replay has a number, which its rows in the quarantine bear, and the table keeps the last one that it has: so each record
+is taken once, whenever a replay dies, and what waits can be told from what is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from driftline.core.changelog.token import BatchIsInError
+from driftline.errors import UsageError, no_table
+from driftline.formats.base import CommitConflict, Table
+from driftline.formats.retry import Retry
+from driftline.ingest.pipeline import ingest
+from driftline.ingest.result import Result
+from driftline.operations.resolve import CHANGED
+from driftline.quarantine import table as quarantine
+from driftline.quarantine.pending import Kept
+from driftline.quarantine.table import REPLAY
+from driftline.source.quarantined import quarantined
+from driftline.sql.quoting import name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LISTED = 100  # groups
+_SAMPLE = 500  # characters of a record
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Records that wait for one reason. ``sample``: the first of them, ``place``: where it came from."""
+
+    reason: str
+    path: str
+    table_type: str
+    incoming_type: str
+    count: int
+    sample: str
+    place: str
+    first: datetime
+    last: datetime
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "reason": self.reason,
+            "path": self.path or None,
+            "table_type": self.table_type or None,
+            "incoming_type": self.incoming_type or None,
+            "count": self.count,
+            "sample": self.sample,
+            "seen_in": self.place,
+            "first": self.first.isoformat(),
+            "last": self.last.isoformat(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """What is in a table's quarantine: ``waiting`` records by reason, and how many went through again since."""
+
+    table: str
+    waiting: int = 0
+    replayed: int = 0
+    groups: tuple[Group, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "waiting": self.waiting,
+            "replayed": self.replayed,
+            "groups": [group.to_dict() for group in self.groups],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What went through again: a result for each replay, those of before that had not ended among them. ``stay``: texts
+    that are no records, and are not tried; ``held``: records of a capture's batch that has not ended."""
+
+    table: str
+    results: tuple[Result, ...] = ()
+    stay: int = 0
+    held: int = 0
+
+    @property
+    def written(self) -> int:
+        return sum(result.rows_written for result in self.results)
+
+    @property
+    def back(self) -> int:
+        """How many came back, with a row of their own for the reason of now."""
+        return sum(result.rows_quarantined for result in self.results)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "rows_written": self.written,
+            "rows_quarantined": self.back,
+            "not_records": self.stay,
+            "held": self.held,
+            "batches": [result.to_dict() for result in self.results],
+        }
+
+
+def waiting(table: Table) -> DataFrame | None:
+    """The rows of the quarantine that are not in the table since; None where there is no quarantine."""
+    kept = Kept.of(table)
+    return None if kept is None else kept.rows().where(kept.waits)
+
+
+def _there(table: Table) -> Kept | None:
+    """The quarantine, if the table has one. Raises UsageError where there is no such table."""
+    kept = Kept.of(table)
+    if kept is None and not table.load().exists:
+        raise no_table(table.name)
+    return kept
+
+
+def listed(table: Table) -> Quarantine:
+    """What is in the quarantine, by reason. Raises UsageError where there is no such table."""
+    from pyspark.sql import functions as F
+
+    kept = _there(table)
+    if kept is None:
+        return Quarantine(table.name)
+    rows = kept.rows().withColumn("waits", F.expr(kept.waits))
+    keys = [F.coalesce(column, F.lit("")).alias(column) for column in ("path", "table_type", "incoming_type")]
+    # Places in a text are no reasons of their own.
+    alike = F.regexp_replace("reason", "[0-9]+", "0").alias("alike")
+    first = F.min_by(F.struct("reason", "raw", *_PLACE), F.struct("quarantined_at", *_PLACE)).alias("one")
+    groups = (
+        rows.groupBy("waits", alike, *keys)
+        .agg(
+            F.count("*").alias("n"),
+            first,
+            F.min("quarantined_at").alias("first"),
+            F.max("quarantined_at").alias("last"),
+        )
+        .orderBy(F.desc("waits"), F.desc("n"))
+        .limit(LISTED)
+    )
+    found = groups.collect()  # reasons, not records
+    counts = {row.waits: row.n for row in rows.groupBy("waits").agg(F.count("*").alias("n")).collect()}
+    return Quarantine(
+        table.name,
+        counts.get(True, 0),
+        counts.get(False, 0),
+        tuple(
+            Group(
+                row.one.reason, row.path, row.table_type, row.incoming_type, row.n,
+                (row.one.raw or "")[:_SAMPLE], _place(row.one), row.first, row.last,
+            )
+            for row in found
+            if row.waits
+        ),
+    )  # fmt: skip
+
+
+_PLACE = ("source", "line", "topic", "partition", "offset")
+
+
+def _place(row: Any) -> str:
+    if row.topic is not None:
+        return f"{row.topic}/{row.partition}:{row.offset}"
+    return f"{row.source or ''}:{row.line}" if row.line else row.source or ""
+
+
+def export(table: Table, file: Path) -> int:
+    """Writes what waits as JSON lines, each with the record as it came and why; returns how many."""
+    kept = _there(table)
+    rows: Iterator[Any] = iter(())
+    if kept is not None:
+        found = kept.rows().where(kept.waits)
+        columns = ", ".join(name(c) for c in found.columns if c != REPLAY)
+        rows = found.selectExpr(f"to_json(struct({columns}))").toLocalIterator()
+    count = 0
+    try:
+        with file.open("w", encoding="utf-8") as out:
+            for row in rows:
+                out.write(f"{row[0]}\n")
+                count += 1
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
+    return count
+
+
+def replay(
+    table: Table,
+    *,
+    settings: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Replay:
+    """Sends the records of the quarantine down the road again, each once. Raises DataError, UsageError.
+
+    What is refused again is in quarantine once more, for the reason of now.
+    """
+    kept = None if _there(table) is None else _marked(table, progress)
+    if kept is None:
+        return Replay(table.name)
+    results = []
+    for number in kept.pending():
+        # One after the other: the table knows no more than the last that it has.
+        source = quarantined(kept.rows().where(f"{REPLAY} = {number}"))
+        try:
+            results.append(
+                ingest(table, source, settings=settings, token=kept.token(number), progress=progress)
+            )
+        except BatchIsInError:  # another process was faster
+            continue
+    stay, held = kept.left()
+    return Replay(table.name, tuple(results), stay, held)
+
+
+def _marked(table: Table, progress: Callable[[str], None]) -> Kept | None:
+    """Gives the records that wait, and are in no replay yet, the number of the next one. Nothing is in the table by that."""
+    retry = Retry(quarantine.of(table).name, progress)
+    while True:
+        kept = Kept.of(table)
+        if kept is None:
+            return None
+        try:
+            _mark(kept)
+        except CommitConflict as conflict:
+            retry.wait(conflict)
+            continue
+        except PySparkException as error:
+            if CHANGED not in str(error):
+                raise
+            retry.wait(CommitConflict("it has changed meanwhile"))
+            continue
+        return Kept.of(table)
+
+
+def _mark(kept: Kept) -> None:
+    from pyspark.sql import functions as F
+
+    transaction = kept.table.transaction(kept.state, pinned=True)
+    try:
+        rows = kept.rows()  # read behind the start of the transaction, which lets no one add to them
+        new = f"{REPLAY} is null and {kept.ready}"
+        answer = rows.selectExpr(f"count_if({new})", f"max({REPLAY})").head()
+        assert answer is not None
+        if answer[0]:
+            number = max(kept.reached, answer[1] or 0) + 1
+            transaction.evolve(quarantine.missing(kept.state.schema))
+            transaction.replace(rows.withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})")), {})
+            transaction.commit()
+            transaction.upkeep()
+    except BaseException:
+        transaction.abandon()
+        raise

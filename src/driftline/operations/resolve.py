@@ -1,0 +1,251 @@
+"""`resolve`: the columns of a drifted field become one, in one commit; what does not convert stays beside it.
+
+The rows are written anew with the new columns and the old ones, and the old ones are dropped in the same commit: so `undo`
+takes a resolve back as it takes back any drop, values included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from driftline.core.changelog import record
+from driftline.core.changes import AddColumn, diff
+from driftline.core.columns.folding import Resolution, resolution, spelled_path
+from driftline.core.planning.contract import parse_path
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Path, Schema, Struct, Type, dotted
+from driftline.errors import DataError, UsageError, no_table
+from driftline.formats.base import CommitConflict, State, Table
+from driftline.formats.retry import Retry
+from driftline.ingest.rewrite import check_readable
+from driftline.runtime.failure import explained
+from driftline.runtime.spark_conf import PLAIN, configured
+from driftline.settings import PREFIX, from_properties
+from driftline.sql.fold import Fold
+from driftline.sql.lost import Folding
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SAMPLES = 10
+CHANGED = "TABLE_CHANGE_AFTER_ANALYSIS"  # Spark looks at a table once more before it reads it
+_SAMPLE = 200  # characters
+RESOLVED = PREFIX + "resolved."
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that was folded. ``rest``: how many of its values stay, or are dropped."""
+
+    path: Path
+    type: Type
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A field that became one column, or would. ``values``: records that have the field; ``rest``: those of them whose value
+    does not convert, with ``samples``; ``kept``: the columns that they stay in."""
+
+    table: str
+    field: Path
+    type: Type
+    dry_run: bool
+    values: int
+    rest: int
+    samples: tuple[str, ...]
+    folded: tuple[Column, ...]
+    beside: tuple[Path, ...]
+    columns: tuple[Path, ...] = ()
+    kept: tuple[Path, ...] = ()
+    snapshot: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "field": dotted(self.field),
+            "type": type_name(self.type),
+            "dry_run": self.dry_run,
+            "values": self.values,
+            "converted": self.values - self.rest,
+            "not_converted": self.rest,
+            "samples": list(self.samples),
+            "folded": [
+                {"path": dotted(c.path), "type": type_name(c.type), "not_converted": c.rest}
+                for c in self.folded
+            ],
+            "untouched": [dotted(path) for path in self.beside],
+            "columns": [dotted(path) for path in self.columns],
+            "kept_in": [dotted(path) for path in self.kept],
+            "snapshot": self.snapshot,
+            "notes": list(self.notes),
+        }
+
+
+def resolve(
+    table: Table,
+    path: str,
+    to: str,
+    *,
+    dry_run: bool = False,
+    drop_rest: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Resolved:
+    """Folds the columns of the field at ``path`` into one of type ``to``; planned anew where others change the table.
+
+    ``drop_rest``: what does not convert goes. Raises UsageError, DataError; the table is then as it was.
+    """
+    try:
+        wanted, type_ = parse_path(path), parse_type(to)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    retry = Retry(table.name, progress)
+    while True:
+        state = table.load()
+        if not state.exists:
+            raise no_table(table.name)
+        with configured(table.spark, PLAIN):
+            try:
+                return _resolve(table, state, wanted, type_, progress, dry_run=dry_run, drop_rest=drop_rest)
+            except CommitConflict as conflict:
+                retry.wait(conflict)
+            except PySparkException as error:
+                if CHANGED not in str(error):
+                    message, hint = explained(error)
+                    raise DataError(f"{table.name}: {dotted(wanted)}: {message}", hint) from error
+                retry.wait(CommitConflict("its columns have changed meanwhile"))
+
+
+def _resolve(
+    table: Table,
+    state: State,
+    path: Path,
+    to: Type,
+    progress: Callable[[str], None],
+    *,
+    dry_run: bool,
+    drop_rest: bool,
+) -> Resolved:
+    settings = from_properties(state.properties)
+    plan = resolution(state.schema, path, to, settings)
+    check_readable(table, state.schema)
+    folding = Folding(state.schema.struct, plan, Fold(settings.mark))
+    transaction = None if dry_run else table.transaction(state, pinned=True)
+    try:
+        # Behind the start of the transaction, which lets no one lay out the table anew, or add rows.
+        _possible(table, plan)
+        rows = table.read()
+        progress("looking")
+        looked = _look(table.name, rows, folding, dry_run=dry_run)
+        if transaction is None:
+            return looked
+        rest = {
+            site.parent: [
+                c.path[-1] for c in looked.folded if c.path[:-1] == site.parent and c.rest and not drop_rest
+            ]
+            for site in plan.sites
+        }
+        progress("writing")
+        transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
+        between = transaction.schema
+        written = transaction.replace(
+            rows.selectExpr(*folding.rows(rest)), {"driftline.resolve": dotted(plan.path)}
+        )
+        there = rows.count()
+        if written != there:
+            raise DataError(
+                f"{table.name}: {there} rows were there, {written} were written: nothing is changed"
+            )
+        after = plan.after(between, rest)
+        transaction.evolve(diff(between, after))  # type: ignore[arg-type]
+        spelled = spelled_path(plan.path)
+        said = f"{spelled} --as '{to}'" + " --drop-rest" * drop_rest
+        transaction.set(
+            {
+                f"{PREFIX}hints.{spelled}": str(to),
+                f"{RESOLVED}{spelled}": str(to),
+                **record.of_resolve(said),
+            }
+        )
+        progress("committing")
+        transaction.commit()
+    except BaseException:
+        if transaction is not None:
+            transaction.abandon()
+        raise
+    transaction.upkeep()
+    return _told(looked, plan, after, rest, transaction.snapshot)
+
+
+def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Resolved:
+    """How many values convert, and samples of those that do not."""
+    plan = folding.resolution
+    found = rows.selectExpr(f"explode({folding.folds()}) as v")
+    width = max(len(site.folded) for site in plan.sites)
+    counts = {
+        row.n: row
+        for row in found.groupBy("v.n").agg(*_counts(width)).collect()  # one row a struct of the schema
+    }
+    columns = [
+        Column((*site.parent, c.name), c.type, int(counts[n][f"c{i}"]) if n in counts else 0)
+        for n, site in enumerate(plan.sites)
+        for i, c in enumerate(site.folded)
+    ]
+    lost = sum(int(row.lost) for row in counts.values())
+    samples: list[str] = []
+    if lost:
+        texts = found.where("exists(v.lost, x -> x)").selectExpr(f"left(v.sample, {_SAMPLE}) as text")
+        samples = sorted(row.text for row in texts.distinct().limit(SAMPLES).collect())
+    return Resolved(
+        table,
+        plan.path,
+        plan.one.type,
+        dry_run,
+        sum(int(row.there) for row in counts.values()),
+        lost,
+        tuple(samples),
+        tuple(columns),
+        tuple((*site.parent, c.name) for site in plan.sites for c in site.beside),
+    )
+
+
+def _counts(width: int) -> list[Any]:
+    from pyspark.sql import functions as F
+
+    return [
+        F.count("*").alias("there"),
+        F.expr("count_if(exists(v.lost, x -> x))").alias("lost"),
+        *(F.expr(f"count_if(coalesce(get(v.lost, {i}), false))").alias(f"c{i}") for i in range(width)),
+    ]
+
+
+def _told(
+    looked: Resolved, plan: Resolution, after: Schema, rest: dict[Path, list[str]], snapshot: int | None
+) -> Resolved:
+    made: list[Path] = []
+    kept: list[Path] = []
+    for site in plan.sites:
+        found = after.find(site.parent)
+        struct = found.type if found is not None else after.struct
+        assert isinstance(struct, Struct)
+        before = {f.name: f.id for f in site.struct.fields}
+        new = [f for f in struct.fields if before.get(f.name) != f.id]
+        made.append((*site.parent, new[0].name))
+        kept += [(*site.parent, f.name) for f in new[1:]]
+    return replace(looked, columns=tuple(made), kept=tuple(kept), snapshot=snapshot)
+
+
+def _possible(table: Table, plan: Resolution) -> None:
+    """Raises DataError where something else needs a column that would go."""
+    definition = table.definition()
+    for site in plan.sites:
+        for column in site.folded:
+            if (use := definition.use_of(column)) is not None:
+                path = dotted((*site.parent, column.name))
+                raise DataError(f"{table.name}: {path} cannot be folded: {use.why}", f"{use.way_out} first")

@@ -1,0 +1,230 @@
+"""`undo`: a table's definition as it was, in metadata only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.changelog import record
+from driftline.core.changelog.entries import Entry, Version, Versions, partition_text, sort_text
+from driftline.core.changelog.restoring import Restoration, restoration
+from driftline.core.changes import ColumnChange, details, diff, in_words, told
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
+from driftline.errors import DataError
+from driftline.formats.base import CommitConflict, Draft, Table
+from driftline.formats.retry import Retry
+from driftline.operations import history
+from driftline.sql.quoting import name, variable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """How many values a column has; ``before``: how many it had when it was dropped, None where that is not known."""
+
+    path: str
+    count: int
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What was taken back. ``changes``: what it did to the columns; ``stays``: what could not be taken back."""
+
+    table: str
+    what: str
+    changes: tuple[ColumnChange, ...]
+    hidden: tuple[Values, ...]
+    back: tuple[Values, ...]
+    stays: tuple[str, ...]
+    layout: tuple[str, ...]
+    schema: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "undone": self.what,
+            "changes": [details(change) for change in self.changes],
+            "hidden": {v.path: v.count for v in self.hidden},
+            "back": {v.path: v.count for v in self.back},
+            "lost": {v.path: v.before - v.count for v in self.back if v.before and v.before > v.count},
+            "stays": list(self.stays),
+            "layout": list(self.layout),
+            "schema": self.schema,
+        }
+
+
+def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
+    """Takes the last change of the table's definition back, or all since schema version ``to``.
+
+    ``yes``: also where that hides values. Raises UsageError, DataError with the reason; nothing is changed then.
+    """
+    retry = Retry(table.name)
+    while True:
+        alteration = table.alteration()
+        past = table.versions()
+        now = alteration.before
+        what, then = _target(table.name, past, now, to)
+        plan = restoration(now, then, past.schemas.values())
+        if plan.changes_nothing:
+            raise DataError(
+                f"{table.name}: nothing can be taken back of {what}", "; ".join(plan.stays) or None
+            )
+        _possible(table, plan)
+        draft = alteration.restore(plan.after, record.of_undo(what))
+        # What a resolve folded is in the columns that come back, unless rows were written since.
+        since = () if to is None and _just_resolved(table, past) else plan.hidden
+        ids = {f.id for _, f in table.readable(now.schema).walk()}
+        seen = [path for path in since if (f := now.schema.find(path)) and f.id in ids]
+        unseen = [path for path in since if path not in seen]
+        hidden = _counted(table.read_readable, now.schema, seen)
+        if unseen and not yes:
+            column = dotted(unseen[0])
+            raise DataError(
+                f"{table.name}: taking back {what} would hide {column}, whose values Spark cannot count",
+                "--yes does it; undoing the undo brings them back",
+            )
+        if any(v.count for v in hidden) and not yes:
+            values = ", ".join(f"{v.count} of {v.path}" for v in hidden if v.count)
+            raise DataError(
+                f"{table.name}: taking back {what} would hide values: {values}",
+                "--yes does it; undoing the undo brings them back",
+            )
+        back = _back(table, past, draft, plan)
+        try:
+            draft.commit()
+        except CommitConflict as conflict:
+            retry.wait(conflict)
+            continue
+        made = draft.definition
+        changes = diff(now.schema, made.schema)
+        return Undone(
+            table.name, what, changes, hidden, back, plan.stays, tuple(_layout(now, made)), made.schema.id
+        )
+
+
+def _just_resolved(table: Table, past: Versions) -> bool:
+    """Whether the last change is a resolve, and no row was written since."""
+    last = history.of(table.name, past).entries[-1]
+    return last.by == "resolve" and table.load().snapshot == last.after.snapshot
+
+
+def _target(table: str, past: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:
+    """What is taken back, and what the table was before it."""
+    told = history.of(table, past)
+    if to is not None:
+        return f"all since schema {to}", replace(now, schema=told.schema(to))
+    last = told.entries[-1]
+    if last.made:
+        raise DataError(f"{table} is as it was made: there is nothing to take back")
+    if last.before is None or last.by == "unknown":
+        raise DataError(
+            f"the last change of {table} cannot be taken back: the metadata of before were cleaned away",
+            "--to VERSION goes back to a schema that is still there; see driftline history",
+        )
+    return _what(last), last.before.definition
+
+
+def _what(entry: Entry) -> str:
+    assert entry.before is not None
+    words = [in_words(change) for change in told(entry.changes)]
+    words += _layout(entry.before.definition, entry.after.definition)
+    shown = "; ".join(words[:3]) + (f"; and {len(words) - 3} more" if len(words) > 3 else "")
+    who = f"batch {entry.record.batch}" if entry.by == "batch" else entry.by
+    return f'"{shown}" ({who})'
+
+
+def _possible(table: Table, plan: Restoration) -> None:
+    """Raises DataError where something else needs a column that would be hidden."""
+    ids = {f.id for _, f in plan.after.schema.walk()}
+    for column, use in plan.after.column_uses().items():
+        if column not in ids:
+            path = dotted(plan.before.path_of(column) or ())
+            raise DataError(f"{table.name}: {path} cannot be hidden: {use.why}", f"{use.way_out} first")
+    gone = {f.id: dotted(path) for path, f in plan.before.schema.walk() if f.id not in ids}
+    for branch, columns in table.branches().items():
+        needed = [path for id_, path in gone.items() if id_ in columns]
+        if needed:
+            raise DataError(
+                f"{table.name}: branch {branch} was written with {needed[0]}, and branches read with the table's schema",
+                f"drop the branch or merge it first: ALTER TABLE … DROP BRANCH {branch}",
+            )
+
+
+def _layout(before: Definition, after: Definition) -> Sequence[str]:
+    one, two = Version(0, before), Version(0, after)
+    out = []
+    if partition_text(one) != partition_text(two):
+        out.append(f"partitioned by {', '.join(partition_text(two)) or 'nothing'}")
+    if sort_text(one) != sort_text(two):
+        out.append(f"sorted by {', '.join(sort_text(two)) or 'nothing'}")
+    return out
+
+
+# Counting ---------------------------------------------------------------------------------------------------------
+
+
+def _back(table: Table, past: Versions, draft: Draft, plan: Restoration) -> tuple[Values, ...]:
+    """The values that come back, and how many there were."""
+    ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
+    seen = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
+    found = _counted(draft.read, plan.after.schema, seen)
+    return tuple(
+        replace(values, before=_had(table, past, plan.after.schema, path))
+        for values, path in zip(found, seen, strict=True)
+    )
+
+
+def _had(table: Table, past: Versions, schema: Schema, path: Path) -> int | None:
+    """How many values a column had when it was dropped; None where that snapshot is gone."""
+    column = schema.find(path)
+    assert column is not None
+    for before, after in reversed(list(pairwise(past.versions))):
+        if after.definition.path_of(column.id) is None and before.definition.path_of(column.id) is not None:
+            for snapshot in table.snapshots(after.snapshot):
+                then = past.schemas.get(snapshot.schema)
+                at = next((p for p, f in then.walk() if f.id == column.id), None) if then else None
+                if then and at:
+                    return _counted(partial(table.read, snapshot.id), then, [at])[0].count
+            return None
+    return None
+
+
+def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
+    if not paths:
+        return ()
+    struct: Type = schema.struct
+    counts = read().selectExpr(*(f"sum({_count(struct, path, '')}) as c{i}" for i, path in enumerate(paths)))
+    row = counts.head()
+    assert row is not None
+    return tuple(Values(dotted(path), int(row[i] or 0)) for i, path in enumerate(paths))
+
+
+def _count(type_: Type, path: Path, x: str) -> str:
+    """SQL for how many values of the column at ``path`` the value ``x`` of this type holds; x empty: the row."""
+    if not path:
+        return f"if({x} is null, 0L, 1L)"
+    match type_:
+        case Struct():
+            field = type_.get(path[0])
+            assert field is not None
+            inner = f"{x}.{name(path[0])}" if x else name(path[0])
+            return _count(field.type, path[1:], inner)
+        case List():
+            return _summed(x, type_.element, path[1:])
+        case Map():
+            return _summed(f"map_values({x})", type_.value, path[1:])
+    raise AssertionError(path)
+
+
+def _summed(array: str, element: Type, path: Path) -> str:
+    total, item = variable("n"), variable("x")
+    return (
+        f"coalesce(aggregate({array}, 0L, ({total}, {item}) -> {total} + {_count(element, path, item)}), 0L)"
+    )

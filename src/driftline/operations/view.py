@@ -1,0 +1,202 @@
+"""`view`: each drifted field as one column, over the table as it is; nothing is written but the view."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.columns.siblings import Drifted, One, Settling
+from driftline.core.planning.contract import parse_path
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Path, Schema, Type, dotted
+from driftline.errors import DataError, UsageError
+from driftline.runtime.spark_conf import PLAIN, configured
+from driftline.settings import from_properties
+from driftline.sql.fold import Fold
+from driftline.sql.quoting import literal, name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from driftline.lake import Table
+
+SUFFIX = "_settled"
+_OF, _TYPES = "driftline.view-of", "driftline.view-types"
+_NO_VIEWS = ("not supported by catalog", "without view support", "ability.views", "does not support views")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view of a table. ``statement`` makes it; ``select`` is what it shows. ``made``: it is in the catalog; if not,
+    ``why`` says so where a view was wanted. ``new``: columns that the view of before had not, None where there was none."""
+
+    table: str
+    name: str
+    fields: tuple[Drifted, ...]
+    select: str
+    statement: str
+    made: bool
+    why: str = ""
+    new: tuple[str, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "view": self.name,
+            "made": self.made,
+            "why": self.why or None,
+            "fields": [
+                {
+                    "field": dotted(f.path),
+                    "type": type_name(f.type),
+                    "columns": {c.name: type_name(c.type) for c in f.columns},
+                }
+                for f in self.fields
+            ],
+            "new": None if self.new is None else list(self.new),
+            "statement": self.statement,
+        }
+
+
+def view(
+    table: Table, *, view_name: str | None = None, types: Mapping[str, str] | None = None, make: bool = True
+) -> View:
+    """Makes, or makes anew, the view of a table. ``types``: of fields, by path. Raises UsageError, DataError."""
+    state = table.state()
+    settings = from_properties(state.properties)
+    settling = Settling(settings.mark, settings.contract, wanted_types(types or {}))
+    one = settling.record([state.schema.struct])
+    for path in settling.wanted.keys() - settling.met:
+        raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
+    catalog = table.lake.format
+    at = view_name or table.name + SUFFIX
+    if at.count(".") != table.name.count("."):
+        raise UsageError(f"{at!r} is not a view's name", "write namespace.view, as in shop.orders_settled")
+    fold = Fold(settings.mark, near=True)
+    select = _select(fold, state.schema, one, catalog.sql_name(table.name))
+    fields = tuple(settling.drifted)
+    full = catalog.sql_name(at)
+    properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
+    statement = _statement(full, properties, one, fields, select)
+    made = View(table.name, at, fields, select, statement, made=False)
+    if not make:
+        return made
+    if not catalog.has_views:
+        return _not_made(made, "a DuckLake keeps no views of Spark's")
+    table.read()  # raises where Spark cannot
+    return _create(table.lake.spark, made, full)
+
+
+def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
+    """Types of fields as a person writes them. Raises UsageError."""
+    try:
+        return {parse_path(path): parse_type(text) for path, text in types.items()}
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
+    assert one.fields is not None
+    columns = fold.struct([(schema.struct, "")], one)
+    listed = [
+        sql if sql == name(m.name) else f"{sql} as {name(m.name)}"
+        for sql, m in zip(columns, one.fields, strict=True)
+    ]
+    return "select\n  " + ",\n  ".join(listed) + f"\nfrom {relation}"
+
+
+def remade(table: Table) -> View | None:
+    """The table's view made anew, as it was wanted, where there is one of the usual name. Raises UsageError, DataError."""
+    types = _types_of_view(table)
+    return None if types is None else view(table, types=types)
+
+
+def moved(before: Table, table: Table) -> View | None:
+    """The view of a table that has another name now, under that name, where there was one of the usual name.
+
+    Raises UsageError, DataError."""
+    types = _types_of_view(before)
+    if types is None:
+        return None
+    made = view(table, types=types)
+    table.lake.spark.sql(f"drop view {before.lake.format.sql_name(before.name + SUFFIX)}")
+    return made
+
+
+def _types_of_view(table: Table) -> dict[str, str] | None:
+    """The types that the table's view was made with; None where there is none of the usual name."""
+    if not table.lake.format.has_views:
+        return None
+    with configured(table.lake.spark, PLAIN):
+        there = _properties(table.lake.spark, table.lake.format.sql_name(table.name + SUFFIX))
+    if there.get(_OF) != table.name:
+        return None
+    types: dict[str, str] = json.loads(there.get(_TYPES, "{}"))
+    return types
+
+
+def _statement(
+    full: str, properties: Mapping[str, str], one: One, fields: tuple[Drifted, ...], select: str
+) -> str:
+    of = {f.path[0]: ", ".join(c.name for c in f.columns) for f in fields if len(f.path) == 1}
+    told = {m.key: f" comment {literal(f'one of {of[m.key]}')}" for m in one.fields or () if m.key in of}
+    listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+    columns = ",\n  ".join(f"{name(m.name)}{told.get(m.key, '')}" for m in one.fields or ())
+    return (
+        f"create or replace view {full} (\n  {columns}\n)\n"
+        f"comment {literal(f'{properties[_OF]}, each field as one column')}\n"
+        f"tblproperties ({listed})\nas {select}"
+    )
+
+
+def _create(spark: SparkSession, made: View, full: str) -> View:
+    from pyspark.errors import PySparkException
+
+    with configured(spark, PLAIN):
+        before = _columns_before(spark, made, full)
+        try:
+            spark.sql(made.statement)
+        except PySparkException as error:
+            text = str(error)
+            if any(sign in text.lower() for sign in _NO_VIEWS):
+                return _not_made(made, "this catalog keeps no views")
+            if "ALREADY_EXISTS" in text:
+                raise DataError(
+                    f"there is a table {made.name} already", "name the view with --name"
+                ) from error
+            raise DataError(f"view {made.name} cannot be made: {text.splitlines()[0]}") from error
+        now = spark.table(full).columns
+    new = None if before is None else tuple(c for c in now if c not in before)
+    return View(made.table, made.name, made.fields, made.select, made.statement, made=True, new=new)
+
+
+def _columns_before(spark: SparkSession, made: View, full: str) -> list[str] | None:
+    """The columns of the view that is there. Raises DataError for a view of somebody else's."""
+    from pyspark.errors import PySparkException
+
+    try:
+        there = [row.col_name for row in spark.sql(f"describe {full}").collect()]
+    except PySparkException:  # there is none
+        return None
+    of = _properties(spark, full).get(_OF)
+    if of != made.table:
+        whose = "not a view that driftline made" if of is None else f"a view of {of}"
+        raise DataError(f"{made.name} is there already, and {whose}", "name another with --name")
+    return there
+
+
+def _properties(spark: SparkSession, full: str) -> dict[str, str]:
+    """What a view says of itself; nothing where there is none."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return {row.key: row.value for row in spark.sql(f"show tblproperties {full}").collect()}
+    except PySparkException:
+        return {}
+
+
+def _not_made(made: View, why: str) -> View:
+    return View(made.table, made.name, made.fields, made.select, made.statement, made=False, why=why)

@@ -1,0 +1,80 @@
+"""A quarantine as it is at one time: which of its records wait, and which of those may be sent through again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftline.core.changelog.token import Token
+from driftline.formats.base import State, Table
+from driftline.quarantine import table as quarantine
+from driftline.quarantine.table import REPLAY
+from driftline.sql.quoting import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Text that is no JSON record stays so, whatever the table becomes.
+_NO_COLUMNS = "'no columns yet'"
+RECORDS = f"(path is not null or reason = {_NO_COLUMNS})"
+
+
+@dataclass(slots=True)
+class Kept:
+    """A quarantine as it was loaded. ``reached``: the last replay that the table has; ``open``: batches of captures that
+    are in quarantine, and not in the table yet."""
+
+    table: Table
+    state: State
+    reached: int = 0
+    open: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: Table) -> Kept | None:
+        kept = quarantine.of(table)
+        state = kept.load()
+        if not state.exists:
+            return None
+        made, now = cls(kept, state), table.load()
+        text = now.properties.get(next(iter(made.token(0).properties)), "")
+        made.reached = int(text.rpartition(":")[2] or 0)
+        if now.exists:
+            last = map(Token.of, state.properties.items())
+            made.open = tuple(token.batch for token in last if token and not token.reached(now.properties))
+        return made
+
+    @property
+    def waits(self) -> str:
+        return f"coalesce({REPLAY} > {self.reached}, true)"
+
+    @property
+    def ready(self) -> str:
+        """Records that may be sent. A capture that died in its batch takes that back, and brings it again."""
+        if not self.open:
+            return RECORDS
+        listed = ", ".join(map(literal, self.open))
+        return f"{RECORDS} and (batch not in ({listed}) or reason = {_NO_COLUMNS})"
+
+    def left(self) -> tuple[int, int]:
+        """How many wait that are no records; and how many that are not ready."""
+        stay, held = f"not {RECORDS}", f"{RECORDS} and not ({self.ready})"
+        row = self.rows().where(self.waits).selectExpr(f"count_if({stay})", f"count_if({held})").head()
+        assert row is not None
+        return int(row[0]), int(row[1])
+
+    def rows(self) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        rows = self.table.read()
+        has = REPLAY in rows.columns
+        return rows if has else rows.withColumn(REPLAY, F.lit(None).cast("bigint"))
+
+    def token(self, number: int) -> Token:
+        """Of a replay: numbers rise, and the quarantine is the stream that they are of."""
+        stream = str(self.state.uuid)
+        return Token(f"replay:{stream[:8]}", stream, number)
+
+    def pending(self) -> list[int]:
+        """The replays that the table has not, in their order."""
+        rows = self.rows().where(f"{REPLAY} > {self.reached}").select(REPLAY).distinct().collect()
+        return sorted(int(row[0]) for row in rows)

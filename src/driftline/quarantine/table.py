@@ -1,0 +1,112 @@
+"""The quarantine of a table: a sibling table that keeps, whole, what could not be accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from driftline.core.changelog.token import Token
+from driftline.core.changes import AddColumn
+from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
+from driftline.formats.base import Table, Transaction
+from driftline.formats.retry import Retry, commit
+from driftline.source.base import REJECTED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SUFFIX = "__quarantine"
+REPLAY = "replay"
+
+TableT = TypeVar("TableT", bound=Table)
+
+SCHEMA = Schema(
+    Struct(
+        (
+            Field("raw", STRING, 1, doc="the record as it came; bytes that are not UTF-8 are escaped"),
+            Field("raw_bytes", BINARY, 2, doc="the record's bytes, where they are not UTF-8"),
+            Field("reason", STRING, 3),
+            Field("path", STRING, 4, doc="the field that does not fit"),
+            Field("table_type", STRING, 5, doc="the type that the table has there"),
+            Field("incoming_type", STRING, 6, doc="the type that came"),
+            Field("source", STRING, 7, doc="the file"),
+            Field("line", LONG, 8, doc="the line of the file, from 1"),
+            Field("topic", STRING, 9),
+            Field("partition", INT, 10),
+            Field("offset", LONG, 11),
+            Field("batch", STRING, 12),
+            Field("quarantined_at", TIMESTAMP, 13),
+            Field(REPLAY, LONG, 14, doc="the replay that took it into the table"),
+        )
+    )
+)
+
+
+def of(table: TableT) -> TableT:
+    """The quarantine that belongs to a table."""
+    return table.sibling(table.name + SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Rejected records, written but not visible until `commit`. ``rows``: how many."""
+
+    table: Table
+    transaction: Transaction
+    rows: int
+    batch: str
+
+    def commit(self, retry: Retry) -> None:
+        commit(self.transaction, self.table.load, retry)
+
+    def undo(self) -> None:
+        """Takes them out again: the batch that they belong to has failed."""
+        if not self.transaction.committed:
+            self.transaction.abandon()
+        elif not self.transaction.undo():
+            self.table.delete("batch", self.batch)
+
+    def withdraw(self, *, tried: bool) -> None:
+        """Leaves the batch's rejects to another process, which has brought the batch; unless it wrote them before this
+        one, and so lost them as those of an earlier try (``tried``)."""
+        if not self.transaction.committed:
+            self.transaction.abandon()
+        elif not tried:
+            self.transaction.undo()  # where the files are gone, the other process has taken them for those of a try
+
+
+def stage(table: Table, rejected: DataFrame, batch: str, token: Token | None = None) -> Staged:
+    """Writes rejected records into the table's quarantine."""
+    from pyspark.sql import functions as F
+
+    quarantine = of(table)
+    state = quarantine.load()
+    transaction = quarantine.transaction(state, SCHEMA)
+    if state.exists:
+        transaction.evolve(missing(state.schema))
+    rows = rejected.select(
+        *(column.split()[0] for column in REJECTED.split(", ")),
+        F.lit(batch).alias("batch"),
+        F.current_timestamp().alias("quarantined_at"),
+        F.lit(None).cast("bigint").alias(REPLAY),
+    )
+    written = transaction.append(rows, {"driftline.batch": batch})
+    if token is not None:
+        transaction.set(token.properties)
+    return Staged(quarantine, transaction, written, batch)
+
+
+def forget(table: Table, token: Token) -> bool:
+    """Deletes what an earlier try of a micro-batch left; False where there was none."""
+    quarantine = of(table)
+    state = quarantine.load()
+    if not (state.exists and token.reached(state.properties)):
+        return False
+    quarantine.delete("batch", token.batch)
+    return True
+
+
+def missing(schema: Schema) -> list[AddColumn]:
+    """The columns that a quarantine of an earlier version has not."""
+    has = {column.name for column in schema.struct.fields}
+    return [AddColumn((), column) for column in SCHEMA.struct.fields if column.name not in has]

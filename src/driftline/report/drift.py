@@ -1,0 +1,129 @@
+"""What people read where they settle a drift: of views, of resolved fields, of the quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from driftline.core.schema.types import dotted
+from driftline.report.text import LISTED, Hanging, batch, clean, sample, short
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from driftline.operations.replay import Group, Quarantine, Replay
+    from driftline.operations.resolve import Resolved
+    from driftline.operations.view import View
+
+
+def view(of: View) -> Iterator[RenderableType]:
+    """A view that was made: the fields that are one column there."""
+    head = "view of" if of.made else f"not made, for {of.why}: the statement is below; view of"
+    yield Text.assemble((clean(of.name), "bold"), f"  {head} {clean(of.table)}, {_fields(len(of.fields))}")
+    shown = of.fields[: 4 * LISTED]
+    wide = max((len(dotted(f.path)) for f in shown), default=0)
+    for f in shown:
+        columns = ", ".join(clean(c.name) for c in f.columns)
+        line = Text.assemble((f"{clean(dotted(f.path)):{wide}}", "bold"), f"   {short(f.type)}")
+        line.append(f"   of {columns}", "dim")
+        yield Hanging(line, 2, 6)
+    if len(of.fields) > len(shown):
+        yield Text(f"  and {len(of.fields) - len(shown)} more", "dim")
+    if of.new:
+        yield Hanging(Text(f"new columns: {', '.join(map(clean, of.new))}", "green"), 2, 6)
+
+
+def _fields(n: int) -> str:
+    return f"{n} drifted field{'s' * (n != 1)} as one column each" if n else "in which no field has drifted"
+
+
+def resolved(of: Resolved) -> Iterator[RenderableType]:
+    """What became of a field's values, or would."""
+    field = clean(dotted(of.field))
+    done = "would be" if of.dry_run else "is"
+    yield Text.assemble((clean(of.table), "bold"), f"  {field} {done} {short(of.type)}")
+    yield Text(f"  {of.values - of.rest} of {_values(of.values)} convert{'' if of.dry_run else 'ed'}")
+    for column in of.folded:
+        rest = f"   {_values(column.rest)} not" if column.rest else ""
+        line = Text(f"{clean(dotted(column.path))}   {short(column.type)}")
+        line.append(rest, "yellow")
+        yield Hanging(line, 6, 10)
+    if of.rest:
+        shown = ", ".join(map(sample, of.samples)) + (", …" if of.rest > len(of.samples) else "")
+        kept = ", ".join(clean(dotted(path)) for path in of.kept)
+        what = (
+            "would not convert"
+            if of.dry_run
+            else f"kept in {kept}"
+            if kept
+            else "dropped; driftline undo has them"
+        )
+        yield Hanging(Text.assemble((f"{_values(of.rest)} {what}", "yellow"), f": {shown}"), 2, 6)
+    if of.beside:
+        paths = ", ".join(clean(dotted(path)) for path in of.beside)
+        yield Hanging(Text(f"untouched, for nothing there is {short(of.type)}: {paths}", "dim"), 2, 6)
+    for note in of.notes:
+        yield Hanging(Text(clean(note), "dim"), 2, 6)
+    if of.dry_run:
+        yield Text("  a dry run: nothing is written", "dim")
+
+
+def _values(n: int) -> str:
+    return f"{n} value{'s' * (n != 1)}"
+
+
+def quarantine(of: Quarantine) -> Iterator[RenderableType]:
+    """What waits, by reason."""
+    more = f", {of.replayed} went through again" if of.replayed else ""
+    count = (
+        f"{of.waiting} record{'s' * (of.waiting != 1)} in quarantine"
+        if of.waiting
+        else "nothing in quarantine"
+    )
+    yield Text.assemble((clean(of.table), "bold"), f"  {count}{more}")
+    for group in of.groups:
+        yield from _group(group)
+    shown = sum(group.count for group in of.groups)
+    if shown < of.waiting:
+        yield Text(f"  and {of.waiting - shown} more, for other reasons", "dim")
+
+
+def _group(group: Group) -> Iterator[RenderableType]:
+    line = Text.assemble((f"{group.count:>6}  ", "yellow"))
+    if group.path:
+        line.append(
+            f"{clean(group.path)}: {clean(group.incoming_type)} into {clean(group.table_type)}", "bold"
+        )
+        line.append("  ")
+    line.append(clean(group.reason))
+    yield Hanging(line, 2, 10)
+    place = group.place.removeprefix("file:").removeprefix(f"{Path.cwd()}/")
+    where = f" ({clean(place)})" if place else ""
+    when = group.first.strftime("%Y-%m-%d %H:%M")
+    last = group.last.strftime("%Y-%m-%d %H:%M")
+    when = when if when == last else f"{when} to {last}"
+    yield Hanging(Text(f"{sample(group.sample)}{where}  {when}", "dim"), 10, 10)
+
+
+def replayed(of: Replay) -> Iterator[RenderableType]:
+    """What went through again."""
+    if not of.results:
+        yield Text.assemble((clean(of.table), "bold"), "  nothing to send through again")
+    told: set[str] = set()
+    for result in of.results:
+        yield from batch(result, "from quarantine", told=told)
+    if of.stay:
+        stay = (
+            "stays in quarantine: it is no record"
+            if of.stay == 1
+            else "stay in quarantine: they are no records"
+        )
+        yield Text(f"  {of.stay} {stay}, whatever the table is", "dim")
+    if of.held:
+        yield Text(
+            f"  {of.held} of a capture's batch that has not ended: again, once the capture has gone on",
+            "yellow",
+        )

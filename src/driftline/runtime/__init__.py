@@ -1,0 +1,1 @@
+"""Spark and its Java: found, configured, started; and what they print, in one sentence."""

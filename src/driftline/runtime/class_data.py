@@ -1,0 +1,208 @@
+"""Java's archive of classes: those of Spark, as a Java had them loaded. With it, the next ones start in half the time.
+
+It is made once for each Java, pyspark and set of jars, by a process in the background, and takes 190 MB of the cache.
+Without it all is the same, only slower. Java crashes on an archive that is cut off: so its size is part of its name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from shutil import disk_usage, rmtree
+
+from driftline.runtime.java import Java
+
+JAVAS = (17,)  # the JRE wheel of 21 has no archive of its own, on which ours would build
+SPACE = 2**30  # bytes that are to be free for making one
+DAY = 24 * 3600  # seconds
+UNUSED = 7 * DAY  # after which an archive is removed
+# These put folders on the class path, of which Java makes no archive.
+_FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+_BATCHES = (
+    '{"id": 1, "at": "2026-01-02T03:04:05Z", "who": {"name": "x", "tags": ["a"]}, "sum": 1.5}\n',
+    '{"id": "2", "at": "later", "who": {"name": 7}, "more": [{"a": true}]}\n[]\n',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The archive for one Java and class path; it need not be there."""
+
+    folder: Path
+    key: str
+    java: Path
+
+    @classmethod
+    def of(cls, cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> Archive | None:
+        """The archive of the ``jars`` and of those of ``spark``, its home; None where Java takes none."""
+        folder = cache / "classes"
+        if java.major not in JAVAS or any(os.environ.get(name) for name in _FOLDERS):
+            return None
+        if not (java.home / "lib" / "server" / "classes.jsa").is_file() or set(str(folder)) & set(':"\\'):
+            return None
+        files = [java.home / "release", *jars, *sorted((spark / "jars").glob("*.jar"))]
+        # Java looks at just these, and passes over an archive of others.
+        found = [(str(file), (s := file.stat()).st_size, s.st_mtime_ns) for file in files if file.is_file()]
+        return cls(folder, sha256(repr(found).encode()).hexdigest()[:16], java.home)
+
+    def file(self) -> Path | None:
+        """The archive, if it is there and whole."""
+        for file in self.folder.glob(f"{self.key}-*.jsa"):
+            with suppress(OSError, ValueError):
+                if file.stat().st_size == int(file.stem.partition("-")[2]):
+                    return file
+        return None
+
+    def options(self) -> str:
+        """What Java is told to use it; empty where it is not there."""
+        file = self.file()
+        if file is None:
+            return ""
+        with suppress(OSError):
+            os.utime(file)  # tells that it is used
+        # What Java says of a crash belongs here, not where the user stands.
+        crash = self.folder / "crash.log"
+        return f'"-XX:SharedArchiveFile={file}" "-XX:ErrorFile={crash}" -Xlog:cds=off -Xlog:cds+dynamic=off'
+
+    def wanted(self) -> bool:
+        """Whether it is to be made: not if it is there, was tried today, or has no room."""
+        if self.file() is not None:
+            return False
+        try:
+            self.folder.mkdir(exist_ok=True)
+            if self._failed.exists() and time.time() - self._failed.stat().st_mtime < DAY:
+                return False
+            return os.access(self.folder, os.W_OK) and disk_usage(self.folder).free > SPACE
+        except OSError:
+            return False
+
+    def make(self) -> None:
+        """Makes it, which takes half a minute. Of several processes, one does."""
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return
+            self._tidy()
+            if not self.wanted():
+                return
+            self._failed.touch()  # until it is made: what dies on the way is not tried again at once
+            draft = self.folder / f"{self.key}.draft"
+            if _run(draft, self.folder / "lake"):
+                with draft.open("rb") as written:
+                    os.fsync(written.fileno())
+                draft.replace(self.folder / f"{self.key}-{draft.stat().st_size}.jsa")
+                self._failed.unlink()
+            self._tidy()
+
+    def remove(self) -> bool:
+        """Removes it, for a day at least; False where it is not there."""
+        file = self.file()
+        if file is not None:
+            with suppress(OSError):
+                self._failed.touch()
+                file.unlink()
+        return file is not None
+
+    @property
+    def _failed(self) -> Path:
+        return self.folder / f"{self.key}.failed"
+
+    def _tidy(self) -> None:
+        """Removes what processes that died have left, and archives that are broken or that nobody has used for long."""
+        rmtree(self.folder / "lake", ignore_errors=True)
+        for file in self.folder.glob("*.*"):
+            unused = time.time() - file.stat().st_mtime > UNUSED
+            if unused or file.suffix == ".draft" or (file.match(f"{self.key}-*.jsa") and file != self.file()):
+                file.unlink(missing_ok=True)
+
+
+# Which this process looked for, and found or not.
+_used: list[Archive] = []
+_missing: list[Archive] = []
+
+
+def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
+    """What Java is told to use the archive; empty where it is not there."""
+    archive = Archive.of(cache, java, jars, spark)
+    if archive is None:
+        return ""
+    told = archive.options()
+    (_used if told else _missing).append(archive)
+    return told
+
+
+def discard() -> bool:
+    """Removes the archive that this process's Java was told to use, which may be why it did not start; False if none was.
+
+    Whether it is damaged inside, Java does not look.
+    """
+    used = [archive.remove() for archive in _used]
+    _used.clear()
+    return any(used)
+
+
+def make_soon() -> None:
+    """Has a process in the background make the archive that this one looked for in vain."""
+    for archive in _missing:
+        if archive.wanted():
+            with suppress(OSError):
+                subprocess.Popen(
+                    [sys.executable, "-P", "-m", "driftline.runtime.class_data"],
+                    cwd=archive.folder,
+                    env={**os.environ, "JAVA_HOME": str(archive.java)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+
+
+def make_here() -> None:
+    """Makes the archive of this process's Java, pyspark and jars."""
+    import pyspark
+
+    from driftline.runtime.java import find_java
+    from driftline.runtime.session import cache_folder, cached_jars
+
+    archive = Archive.of(cache_folder(), find_java(), cached_jars(), Path(pyspark.__file__).parent)
+    if archive is not None and archive.wanted():
+        archive.make()
+
+
+def _run(draft: Path, folder: Path) -> bool:
+    """Does what commands do, in a Java that writes its classes to ``draft`` when it ends; returns whether it did."""
+    os.environ["SPARK_SUBMIT_OPTS"] = f'"-XX:ArchiveClassesAtExit={draft}" -XX:TieredStopAtLevel=1'
+    os.environ["DRIFTLINE_DRIVER_MEMORY"] = "1g"
+    from pyspark import SparkContext
+
+    from driftline.lake import Lake
+
+    lake = Lake.open(folder)
+    table = lake.table("a.b")
+    for number, batch in enumerate(_BATCHES):
+        file = folder / f"{number}.jsonl"
+        file.write_text(batch)
+        table.ingest(file)
+    lake.alter("alter table a.b add column extra int")
+    table.stats()
+    lake.sql("select id, count(*) from lake.a.b group by id order by id limit 1").collect()
+    lake.spark.stop()
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    return gateway.proc.wait() == 0 and draft.is_file()
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    make_here()

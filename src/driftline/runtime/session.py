@@ -1,0 +1,300 @@
+"""The embedded engine: one local Spark session on a lake, with its Java, its jars and its catalog."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from driftline.errors import SetupError
+from driftline.runtime import class_data
+from driftline.runtime.java import Java, find_java, launcher_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The one place of the versions of Java libraries.
+SPARK = "4.1"
+PACKAGES = (
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "org.apache.spark:spark-avro_2.13:4.1.1",  # the last one published; it runs on 4.1.3
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+)
+_SPARKS_OWN = (
+    "org.apache.hadoop:*",
+    "org.slf4j:*",
+    "org.lz4:*",
+    "org.xerial.snappy:*",
+    "com.google.code.findbugs:*",
+)
+_KAFKA_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+# What Spark's resolver is asked for, one after the other, and what it is to leave out each time. The connector's
+# provider of tokens is published up to 4.0.0 only; the connector works with that one.
+RESOLVED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (PACKAGES, ()),
+    (("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",), (*_SPARKS_OWN, _KAFKA_TOKENS)),
+    ((f"{_KAFKA_TOKENS}:4.0.0",), (*_SPARKS_OWN, "org.apache.kafka:*")),
+)
+OURS = "spark.driftline.embedded"  # marks a session that has our jars
+CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
+MEMORY_GIB = 4
+LOCAL = "local[*]"
+_HERE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+HINT = "`driftline doctor` looks for the cause."
+
+
+def open_session(
+    lake: Path,
+    *,
+    catalog: str | None = "lake",
+    properties: Mapping[str, str] | None = None,
+    app_name: str = "driftline",
+    notify: Callable[[str], None] | None = None,
+) -> SparkSession:
+    """A local Spark session with the lake as its default catalog; the open one again if the process has it already.
+
+    `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the embedded one;
+    keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all. `notify` is told, in one line, of what takes long.
+    SetupError: no Java, no jars, Spark does not start, or a session that is not ours runs in this process.
+    """
+    properties = properties or {}
+    if is_embedded(properties):
+        make_lake(lake)
+    settings = catalog_settings(lake, catalog, properties)
+    if session := _running(settings):
+        return session
+    java = prepare_environment()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    jars, master = find_jars(notify), settings.get("spark.master", LOCAL)
+    options = class_data.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
+
+    def started(options: str) -> SparkSession:
+        engine: dict[str, bool | float | int | str | None] = {
+            **engine_settings(jars, master, options),
+            **settings,
+        }
+        return SparkSession.builder.appName(app_name).config(map=engine).getOrCreate()
+
+    try:
+        try:
+            return started(options)
+        except PySparkException:
+            if not class_data.discard():
+                raise
+            return started("")
+    except (PySparkException, Py4JError) as error:
+        cause = getattr(error, "java_exception", None)
+        told = str(error if cause is None else cause.getMessage() or cause).split("\n", 1)[0]
+        raise SetupError(f"Spark did not start: {told}", HINT) from error
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stops Spark, with all other sessions of this process. A second call does nothing."""
+    session.stop()
+
+
+def is_embedded(properties: Mapping[str, str]) -> bool:
+    """Whether the lake's own catalog is meant, as no other is named."""
+    return all(key.startswith("spark.") for key in properties)
+
+
+def make_lake(lake: Path) -> None:
+    """Makes the folder of an embedded lake. SetupError if it cannot be made or written to."""
+    try:
+        lake.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"Cannot make the lake folder {lake}: {error.strerror}.", "Name another with --lake."
+        ) from error
+    if not os.access(lake, os.W_OK | os.X_OK):
+        raise SetupError(f"Cannot write to the lake folder {lake}.", "Allow it, or name another with --lake.")
+
+
+def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings for the catalog: the embedded one in the folder `lake`, or the one that `properties` name."""
+    if catalog is None:
+        return dict(properties)
+    folder = lake.resolve()  # Spark would take a relative one from wherever each of its processes stands
+    embedded = {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{folder}/catalog.db",
+        "jdbc.schema-version": "V1",  # with views
+        "jdbc.busy_timeout": "20000",  # ms to wait for another process
+        "warehouse": str(folder),
+    }
+    spark = {key: value for key, value in properties.items() if key.startswith("spark.")}
+    given = {key: value for key, value in properties.items() if key not in spark}
+    prefix = f"spark.sql.catalog.{catalog}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        # Other processes change tables too.
+        **{
+            f"{prefix}.{key}": value
+            for key, value in {"cache-enabled": "false", **(given or embedded)}.items()
+        },
+        "spark.sql.defaultCatalog": catalog,
+        **spark,
+    }
+
+
+def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = "") -> dict[str, str]:
+    """Spark's settings for an engine inside this machine: no port opened outwards, no litter, nothing on the terminal.
+
+    With a ``master`` elsewhere, its executors are sent the jars. ``options``: further ones of this machine's Java.
+    """
+    levels = " -Ddriftline.log=warn -Ddriftline.raised=warn" if os.environ.get("DRIFTLINE_DEBUG") else ""
+    logging = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {
+        OURS: "true",
+        "spark.master": master,
+        "spark.driver.memory": os.environ.get("DRIFTLINE_DRIVER_MEMORY") or default_memory(),
+        # Not spark.jars here: those would be copied and loaded apart, which takes seconds at each start.
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}{levels} {options}".rstrip(),
+        **(_HERE if master.startswith("local") else {"spark.jars": ",".join(map(str, jars))}),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.geospatial.enabled": "true",  # else a view of a table with such a column is refused
+        # Listing thousands of files as Spark tasks takes seconds more than listing them here.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    }
+
+
+def default_memory() -> str:
+    """MEMORY_GIB for Java's heap, or half of the machine if that is less; as Spark writes it."""
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return f"{min(MEMORY_GIB * 1024, half // 2**20)}m"
+
+
+def cache_folder() -> Path:
+    """Where jars are kept between runs; made if it is not there."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("DRIFTLINE_CACHE") or Path(base, "driftline")).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def pyspark_version() -> str:
+    """The version of the pyspark that is installed. SetupError if there is none, or one that the jars do not fit."""
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError as error:
+        raise SetupError("Spark is not installed.", "pip install 'driftline[local]'") from error
+    if not found.startswith(f"{SPARK}."):
+        raise SetupError(f"pyspark {found} is installed, not {SPARK}.", "pip install 'driftline[local]'")
+    return found
+
+
+def prepare_environment() -> Java:
+    """Has Spark use this Python, this pyspark and the Java that fits, which is returned. SetupError without one of them."""
+    pyspark_version()
+    import pyspark
+    from pyspark.logger import PySparkLogger
+
+    if not os.environ.get("DRIFTLINE_DEBUG"):  # pyspark would print each error as JSON, besides raising it
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel("CRITICAL")
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(launcher_home(java, cache_folder()))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a cluster of many machines needs another
+    return java
+
+
+def cached_jars() -> list[Path]:
+    """The jars of RESOLVED and of what they need, out of the cache; none if one of them is not there."""
+    names = _jar_list()
+    jars = [names.with_name(name) for name in names.read_text().split()] if names.is_file() else []
+    return jars if all(jar.is_file() for jar in jars) else []
+
+
+def find_jars(notify: Callable[[str], None] | None = None) -> list[Path]:
+    """The same jars, downloaded by Spark's own resolver when the cache has not got them. SetupError if that fails."""
+    if jars := cached_jars():
+        return jars
+    if notify:
+        notify("Downloading the Java libraries of Iceberg and Kafka, once (about 70 MB)")
+    names = _jar_list()
+    names.parent.mkdir(exist_ok=True)
+    # Another process may do the same at this moment: each has a folder of its own, and renames what is whole.
+    with TemporaryDirectory(dir=names.parent) as draft:
+        for packages, left_out in RESOLVED:
+            _resolve(Path(draft), packages, left_out)
+        found = sorted(Path(draft, "jars").glob("*.jar"))
+        jars = [jar.replace(names.with_name(jar.name)) for jar in found]
+        Path(draft, "names").write_text("\n".join(jar.name for jar in jars))
+        Path(draft, "names").replace(names)
+    return jars
+
+
+def _jar_list() -> Path:
+    key = sha256(repr(RESOLVED).encode()).hexdigest()[:12]
+    return cache_folder() / "jars" / f"{key}.txt"
+
+
+def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> None:
+    """Has Spark download the packages into `folder`/jars: it does so before it starts anything, and then we end it."""
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False).setAll(
+        [
+            ("spark.jars.packages", ",".join(packages)),
+            ("spark.jars.excludes", ",".join(left_out)),
+            ("spark.jars.ivy", str(folder)),
+        ]
+    )
+    log = folder / "log"
+    with log.open("w") as output:
+        try:
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
+        except PySparkException as error:
+            text = log.read_text()
+            missing = dict.fromkeys(re.findall(r"unresolved dependency: ([^:\s]+)", text))
+            raise SetupError(
+                f"Could not download the Java libraries: {', '.join(missing) or text.strip()[-500:]}",
+                "Is the network there? Behind a mirror, name its Ivy settings file as spark.jars.ivySettings "
+                "in the spark-defaults.conf of SPARK_CONF_DIR.",
+            ) from error
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+def _running(settings: Mapping[str, str]) -> SparkSession | None:
+    """The session of this process with this catalog, if Spark runs in it; a further one for another catalog."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return None
+    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    catalog = {key: value for key, value in settings.items() if key.startswith(CATALOG_KEYS)}
+    if all(session.conf.get(key, None) == value for key, value in catalog.items()):
+        return session
+    if session.conf.get(OURS, None) is None:
+        raise SetupError(
+            "This process runs a Spark session of its own already.",
+            "Use it with Lake.attach(spark, catalog=...), or stop it first.",
+        )
+    session = session.newSession()
+    for key, value in settings.items():
+        if key.startswith("spark.sql."):  # the rest is settled when Java starts
+            session.conf.set(key, value)
+    return session

@@ -1,0 +1,125 @@
+"""One value of one type as SQL of another: exact, or null.
+
+The pairs are those of `driftline.core.conversions.FITS` and ``ROUTES_TOO``, and of the `widen` policy; the ways are section
+3 of the rules.
+Nothing here depends on the session's time zone.
+"""
+
+from __future__ import annotations
+
+from driftline.core.schema.types import DATE, LONG, TIMESTAMP, TIMESTAMP_NTZ, Primitive
+from driftline.core.values.dates import (
+    DATE_PATTERN,
+    OFFSET_PATTERN,
+    TIMESTAMP_NTZ_PATTERN,
+    TIMESTAMP_PATTERN,
+    UUID_PATTERN,
+)
+from driftline.core.values.numbers import EXACT
+from driftline.sql.quoting import bind, literal, spark_type
+
+_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_FIRST_YEAR, _LAST_YEAR = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+
+def convert(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
+    """``x`` of type ``s`` as ``t``, which it fits; null where the value is not exact there.
+
+    ``unit`` is the epoch unit, None where it was not set.
+    """
+    if s == t or (s.name, t.name) in (("fixed", "binary"), ("uuid", "string"), ("time", "string")):
+        return x
+    if t.name == "string":
+        return _text(x, s)
+    match s.name, t.name:
+        case "string", "binary":
+            return f"cast({x} as binary)"
+        case "int" | "long", "float":
+            exact = "cast(cast({0} as float) as decimal(20,0)) = cast({0} as decimal(20,0))"
+            return bind(x, lambda v: f"if({exact.format(v)}, cast({v} as float), null)")
+        case "boolean", "decimal":
+            return f"cast(cast({x} as int) as {spark_type(t)})"
+        case "long", "double":
+            return bind(x, lambda v: f"if({v} between -{EXACT} and {EXACT}, cast({v} as double), null)")
+        case "long", "timestamp" | "timestamp_ntz":
+            return _instant(x, t, unit)
+        case "date" | "timestamp" | "timestamp_ntz", "long" | "double":
+            return _epoch(_micros(x, s), t, unit or "ms")
+        case "date", "timestamp":
+            return f"timestamp_micros({_micros(x, s)})"
+        case _:
+            return f"try_cast({x} as {spark_type(t)})"
+
+
+def _text(x: str, s: Primitive) -> str:
+    match s.name:
+        case "binary":
+            return bind(f"cast({x} as string)", lambda v: f"if(is_valid_utf8({v}), {v}, null)")
+        case "timestamp":
+            # The text of a zoneless timestamp knows no session time zone.
+            return f"concat(replace(cast({_zoneless(_micros(x, s))} as string), ' ', 'T'), 'Z')"
+        case "timestamp_ntz":
+            return f"replace(cast({x} as string), ' ', 'T')"
+        case "decimal" if s.args[1] > 0:
+            return f"regexp_replace(cast({x} as string), '\\\\.?0+$', '')"
+        case _:
+            return f"cast({x} as string)"
+
+
+def _zoneless(micros: str) -> str:
+    return f"(timestamp_ntz'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {micros} / 1000000BD))"
+
+
+def _micros(x: str, s: Primitive) -> str:
+    match s.name:
+        case "date":
+            return f"(unix_date({x}) * 86400000000)"
+        case "timestamp":
+            return f"unix_micros({x})"
+        case _:
+            return f"unix_micros(cast(concat(cast({x} as string), 'Z') as timestamp))"
+
+
+def _epoch(micros: str, t: Primitive, unit: str) -> str:
+    """Microseconds as a number of the unit, if whole."""
+    if unit == "ns":
+        count = f"try_multiply({micros}, 1000L)"
+    else:
+        count = bind(micros, lambda m: f"if({m} % {_MICROS[unit]} = 0, {m} div {_MICROS[unit]}, null)")
+    return count if t == LONG else convert(count, LONG, t, unit)
+
+
+def _instant(x: str, t: Primitive, unit: str | None) -> str:
+    """A number as an instant: by its unit, else by its magnitude (seed rule 10); null outside years 1 to 9999."""
+
+    def micros(v: str) -> str:
+        by = {
+            "s": f"try_multiply({v}, 1000000L)",
+            "ms": f"try_multiply({v}, 1000L)",
+            "us": v,
+            "ns": f"cast(floor({v} / 1000BD) as bigint)",
+        }
+        if unit is not None:
+            return by[unit]
+        size = f"abs(cast({v} as decimal(20,0)))"
+        return (
+            f"case when {size} < 100000000000 then {by['s']} when {size} < 100000000000000 then {by['ms']} "
+            f"when {size} < 100000000000000000 then {by['us']} else {by['ns']} end"
+        )
+
+    made = "timestamp_micros({})".format if t == TIMESTAMP else _zoneless
+    return bind(bind(x, micros), lambda m: f"if({m} between {_FIRST_YEAR} and {_LAST_YEAR}, {made(m)}, null)")
+
+
+def from_text(x: str, s: Primitive, mode: str) -> str:
+    """A JSON string as the date-like or uuid it is, null where it is none (rules 2.2). ``mode``: the dates setting."""
+    if s.name == "uuid":
+        return f"if({x} rlike {literal(_whole(UUID_PATTERN))}, {x}, null)"
+    pattern = {DATE: DATE_PATTERN, TIMESTAMP: TIMESTAMP_PATTERN, TIMESTAMP_NTZ: TIMESTAMP_NTZ_PATTERN}[s]
+    if s == TIMESTAMP and mode == "instant":
+        pattern = OFFSET_PATTERN
+    return f"if({x} rlike {literal(_whole(pattern))}, try_cast({x} as {spark_type(s)}), null)"
+
+
+def _whole(pattern: str) -> str:
+    return rf"\A(?:{pattern})\z"

@@ -1,0 +1,126 @@
+"""The columns of a field as SQL of one column: each value from the column that is nearest to what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from driftline.core.columns.siblings import One, Settling, families, most_exact
+from driftline.core.schema.naming import MARK
+from driftline.core.schema.types import STRING, Field, Map, Primitive, Struct, Type, peel
+from driftline.sql.asked_casts import exactly, nearly
+from driftline.sql.quoting import bind, each, first_of, literal, name, null, variable
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """``near``: where a value has no exact place in the wider type, the nearest stands for it, as a view that is only read
+    may have it; otherwise null does."""
+
+    mark: str = MARK
+    near: bool = False
+
+    def struct(self, columns: Sequence[tuple[Struct, str]], to: One) -> list[str]:
+        """One expression for each field of ``to``, from records that stand behind a prefix each (``""``, ``"x."``)."""
+        assert to.fields is not None
+        found = [{f.key: f.columns for f in families([struct], self.mark)} for struct, _ in columns]
+        return [
+            self.field(
+                [
+                    (column, prefix + name(column.name))
+                    for by_key, (_, prefix) in zip(found, columns, strict=True)
+                    for column in by_key.get(member.key, ())
+                ],
+                member.one,
+            )
+            for member in to.fields
+        ]
+
+    def field(self, columns: Sequence[tuple[Field, str]], to: One) -> str:
+        """A field's columns, each with its SQL, as one."""
+        of = {id(column): x for column, x in columns}
+        order = most_exact([column for column, _ in columns], to.type)
+        parts = [self.value(column.type, of[id(column)], to) for column in order]
+        parts = [part for part in parts if part != null(to.type)]
+        if to.asked and to.dim and to.base is not None and len(parts) > 1:
+            return reduce(lambda a, b: _merged(a, b, to.dim), parts)
+        return first_of(parts, to.type)
+
+    def value(self, type_: Type, x: str, to: One) -> str:
+        """A value of one column as the one type; null where it has no place there."""
+        dim, inner = peel(type_)
+        if to.text:
+            return self._text(type_, x)
+        if dim > to.dim or not _same_kind(inner, to):
+            return null(to.type)
+        return _wrapped(self._lists(inner, x, dim, to), to.dim - dim)
+
+    def _lists(self, inner: Type, x: str, dim: int, to: One) -> str:
+        if dim:
+            return each(x, lambda e: self._lists(inner, e, dim - 1, to))
+        match inner:
+            case Struct() if to.value is not None:
+                return self._as_map(inner, x, to.value)
+            case Struct():
+                assert to.fields is not None
+                made = self.struct([(inner, f"{x}.")], to)
+                names = [m.name for m in to.fields]
+                if names == [f.name for f in inner.fields] and made == [f"{x}.{name(n)}" for n in names]:
+                    return x
+                listed = ", ".join(f"{sql} as {name(n)}" for sql, n in zip(made, names, strict=True))
+                return f"if({x} is null, null, struct({listed}))"
+            case Map(_, value):
+                assert to.value is not None
+                k, v = variable("k"), variable("v")
+                made_value = self.value(value, v, to.value)
+                return x if made_value == v else f"transform_values({x}, ({k}, {v}) -> {made_value})"
+            case Primitive():
+                assert to.base is not None
+                convert = nearly if self.near else exactly
+                return convert(x, inner, to.base, to.unit)
+        raise AssertionError(inner)
+
+    def _as_map(self, struct: Struct, x: str, value: One) -> str:
+        """A struct as a map of the keys that have a value."""
+        entries = [
+            f"{literal(family.key)}, {self.field([(c, f'{x}.{name(c.name)}') for c in family.columns], value)}"
+            for family in families([struct], self.mark)
+        ]
+        k, v = variable("k"), variable("v")
+        return f"if({x} is null, null, map_filter(map({', '.join(entries)}), ({k}, {v}) -> {v} is not null))"
+
+    def _text(self, type_: Type, x: str) -> str:
+        """A value beside others that have no type in common with it: text, JSON where it is nested."""
+        if isinstance(type_, Primitive):
+            return exactly(x, type_, STRING, None)
+        settled = Settling(self.mark).of([type_], (), ())
+        return f"to_json({self.value(type_, x, settled)})"
+
+
+def _same_kind(inner: Type, to: One) -> bool:
+    match inner:
+        case Struct():
+            return to.fields is not None or (to.value is not None and to.key == STRING)
+        case Map(key):
+            return to.value is not None and to.key == key
+        case _:
+            return to.base is not None
+
+
+def _wrapped(x: str, lists: int) -> str:
+    if not lists:
+        return x
+    return bind(x, lambda v: f"if({v} is null, null, {'array(' * lists}{v}{')' * lists})")
+
+
+def _merged(a: str, b: str, dim: int) -> str:
+    """Two lists of one value, position by position: what one of them has no place for, the other may have."""
+
+    def zipped(x: str, y: str) -> str:
+        e, f = variable(), variable()
+        inner = f"coalesce({e}, {f})" if dim == 1 else _merged(e, f, dim - 1)
+        same = f"size({x}) = size({y})"
+        return f"if({x} is null, {y}, if({y} is null or not {same}, {x}, zip_with({x}, {y}, ({e}, {f}) -> {inner})))"
+
+    return bind(a, lambda x: bind(b, lambda y: zipped(x, y)))

@@ -1,0 +1,159 @@
+"""Which values of a column a folded one has no place for, as SQL; wherever in a row the column stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from driftline.core.columns.folding import TEMPORARY, Resolution, Site
+from driftline.core.columns.siblings import families, spelled
+from driftline.core.schema.types import LONG, STRING, Field, List, Map, Path, Primitive, Struct, Type, peel
+from driftline.sql.casts import convert
+from driftline.sql.fold import Fold
+from driftline.sql.quoting import bind, literal, name, variable
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """A resolution as SQL over the rows of a table of ``struct``."""
+
+    struct: Struct
+    resolution: Resolution
+    fold: Fold
+
+    def rows(self, rest: dict[Path, list[str]]) -> list[str]:
+        """The table's columns, and the new ones: the folded, and what is left, of the columns in ``rest``."""
+        return [f"{sql} as {name(n)}" for n, sql in self._fields(self.struct, (), "", rest)]
+
+    def folds(self) -> str:
+        """An array with one struct for each record that has the field: ``n`` is the site's number, ``lost`` has a boolean
+        for each of its columns, ``sample`` is a value that is lost."""
+        return " || ".join(
+            self._gathered(self.struct, site.parent, "", self._fold(i, site))
+            for i, site in enumerate(self.resolution.sites)
+        )
+
+    # Rows ---------------------------------------------------------------------------------------------------------
+
+    def _fields(
+        self, struct: Struct, at: Path, prefix: str, rest: dict[Path, list[str]]
+    ) -> Iterator[tuple[str, str]]:
+        for f in struct.fields:
+            yield f.name, self._value(f.type, (*at, f.name), prefix + name(f.name), rest)
+        for site in self.resolution.sites:
+            if site.parent == at:
+                made = self._one(site, prefix)
+                yield TEMPORARY, made
+                for i, c in enumerate(site.folded):
+                    if c.name in rest[at]:
+                        x = prefix + name(c.name)
+                        yield f"{TEMPORARY}_{i}", f"if({self._lost(c.type, x, made)}, {x}, null)"
+
+    def _value(self, type_: Type, at: Path, x: str, rest: dict[Path, list[str]]) -> str:
+        if not any(site.parent[: len(at)] == at for site in self.resolution.sites):
+            return x
+        match type_:
+            case Struct():
+                made = ", ".join(f"{sql} as {name(n)}" for n, sql in self._fields(type_, at, f"{x}.", rest))
+                return f"if({x} is null, null, struct({made}))"
+            case List(element):
+                e = variable()
+                return f"transform({x}, {e} -> {self._value(element, (*at, 'element'), e, rest)})"
+            case Map(_, value):
+                k, v = variable("k"), variable("v")
+                return f"transform_values({x}, ({k}, {v}) -> {self._value(value, (*at, 'value'), v, rest)})"
+        raise AssertionError(type_)
+
+    def _one(self, site: Site, prefix: str) -> str:
+        columns = [(c, prefix + name(c.name)) for c in site.folded]
+        return self.fold.field([(c, self._sent(c, x, columns)) for c, x in columns], self.resolution.one)
+
+    def _sent(self, column: Field, x: str, columns: list[tuple[Field, str]]) -> str:
+        """An instant that routing made of a number counts for nothing beside that number (seed rule 10)."""
+        longs = [y for c, y in columns if c.type == LONG]
+        if isinstance(column.type, Primitive) and column.type.name.startswith("timestamp") and longs:
+            return f"if({longs[0]} is null, {x}, null)"
+        return x
+
+    # What is lost -------------------------------------------------------------------------------------------------
+
+    def _fold(self, number: int, site: Site) -> Callable[[str], str]:
+        def entry(prefix: str) -> str:
+            made = self._one(site, prefix)
+            columns = [(c.type, prefix + name(c.name)) for c in site.folded]
+            there = " or ".join(f"{x} is not null" for _, x in columns)
+
+            def told(one: str) -> str:
+                lost = [self._lost(t, x, one) for t, x in columns]
+                texts = (f"if({no}, {_text(t, x)}, null)" for no, (t, x) in zip(lost, columns, strict=True))
+                listed = f"array({', '.join(lost)})"
+                sample = f"coalesce({', '.join(texts)})"
+                return f"named_struct('n', {number}, 'lost', {listed}, 'sample', {sample})"
+
+            return f"if({there}, array({bind(made, told)}), array())"
+
+        return entry
+
+    def _gathered(self, type_: Type, path: Path, x: str, entry: Callable[[str], str]) -> str:
+        """The entries of all records at the path; ``x`` empty: the row."""
+        match type_:
+            case Struct():
+                if not path:
+                    return entry(f"{x}." if x else "")
+                f = type_.get(path[0])
+                assert f is not None
+                inner = f"{x}.{name(path[0])}" if x else name(path[0])
+                return self._gathered(f.type, path[1:], inner, entry)
+            case List(element):
+                return self._flat(x, element, path, entry)
+            case Map(_, value):
+                return self._flat(f"map_values({x})", value, path, entry)
+        raise AssertionError(type_)
+
+    def _flat(self, array: str, element: Type, path: Path, entry: Callable[[str], str]) -> str:
+        e = variable()
+        inner = f"if({e} is null, array(), {self._gathered(element, path[1:], e, entry)})"
+        return f"coalesce(flatten(transform({array}, {e} -> {inner})), array())"
+
+    def _lost(self, type_: Type, x: str, one: str) -> str:
+        """Whether a column's value ``x`` has anything that ``one``, made of it, has not."""
+        to = self.resolution.one
+        if spelled(type_) == spelled(to.type):
+            return "false"
+        if to.value is not None and isinstance(type_, Struct):
+            lost = (
+                f"({x}.{name(column.name)} is not null and {one}[{literal(family.key)}] is null)"
+                for family in families([type_], self.fold.mark)
+                for column in family.columns
+            )
+            return f"coalesce({' or '.join(lost)}, false)"
+        if to.value is not None:
+            k = variable("k")
+            return (
+                f"coalesce(exists(map_keys({x}), {k} -> {x}[{k}] is not null and {one}[{k}] is null), false)"
+            )
+        lists = to.dim - peel(type_)[0]
+        return _beyond(f"{'array(' * lists}{x}{')' * lists}", one, to.dim)
+
+
+def _beyond(x: str, one: str, dim: int) -> str:
+    if not dim:
+        return f"({x} is not null and {one} is null)"
+
+    def compared(v: str, w: str) -> str:
+        e, f, b = variable(), variable(), variable()
+        pairs = f"zip_with({v}, {w}, ({e}, {f}) -> {_beyond(e, f, dim - 1)})"
+        return f"coalesce(if({w} is null, {_has_value(v, dim)}, exists({pairs}, {b} -> {b})), false)"
+
+    return bind(x, lambda v: bind(one, lambda w: compared(v, w)))
+
+
+def _has_value(x: str, dim: int) -> str:
+    if not dim:
+        return f"{x} is not null"
+    e = variable()
+    return f"exists({x}, {e} -> {_has_value(e, dim - 1)})"
+
+
+def _text(type_: Type, x: str) -> str:
+    return convert(x, type_, STRING, None) if isinstance(type_, Primitive) else f"to_json({x})"

@@ -1,0 +1,259 @@
+"""Keys under which a record and the row that holds it meet, whatever the value was converted to.
+
+A key is made of the *set* of (path, value) of all scalars, lists and wrapping left out, each value collapsed so
+that all its lawful conversions are one text. It is weak on purpose: what meets is compared by `match`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Any
+
+from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
+from driftline.verify.match import Column, Record
+from driftline.verify.moments import epoch, moment
+from driftline.verify.values import Reading, number, single
+
+_NUMBERS = {"int", "long", "float", "double", "decimal"}
+_WHOLE = _NUMBERS | {"string"}  # what holds a long beside the instant that it may be
+_INSTANTS = {"timestamp", "timestamp_ntz"}
+_HUGE = 400  # digits
+
+
+@dataclass(slots=True)
+class Slot:
+    """What all columns of one key path are together.
+
+    ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: numbers, as such or as text, and
+    instants, which seed rule 10 mixes, cannot be told apart by position here, so that they all meet. ``default``: a record without a value
+    may have got one, so that it says nothing here.
+    """
+
+    kinds: set[str] = field(default_factory=set)
+    many: bool = False
+    fields: dict[str, Slot] = field(default_factory=dict)
+    values: Slot | None = None
+    coarse: int = 0
+    timeless: bool = False
+    default: bool = False
+
+    @classmethod
+    def of(cls, struct: Struct, record: Record, floats: int = 0) -> Slot:
+        """``floats``: 2 for a source with typed floats, 1 with typed doubles, 0 for text."""
+        out = cls()
+        out._add(struct, record, False)
+        out._settle(floats)
+        return out
+
+    def child(self, key: str) -> Slot | None:
+        return self.fields.get(key) or self.values
+
+    def _add(self, struct: Struct, record: Record, many: bool) -> None:
+        for f in struct.fields:
+            key, column = record.columns[f.name]
+            slot = self.fields.setdefault(key, Slot())
+            slot.default = slot.default or bool(column.defaults)
+            slot._add_type(f.type, column, many)
+
+    def _add_type(self, type_: Type, column: Column, many: bool) -> None:
+        dim, inner = peel(type_)
+        self.many = self.many or many or dim > 0
+        match inner:
+            case Primitive(name):
+                self.kinds.add(name)
+            case Struct() if column.record is not None:
+                self._add(inner, column.record, False)
+            case Map() if column.value is not None:
+                self.values = self.values or Slot()
+                # Sibling maps hold one key's value, as siblings do, but no column stands beside another.
+                self.values._add_type(inner.value, column.value, True)
+
+    def _merge(self, other: Slot) -> None:
+        self.kinds |= other.kinds
+        self.many = self.many or other.many
+        self.default = self.default or other.default
+        for key, slot in other.fields.items():
+            self.fields.setdefault(key, Slot())._merge(slot)
+        if other.values is not None:
+            self.values = self.values or Slot()
+            self.values._merge(other.values)
+
+    def _settle(self, floats: int) -> None:
+        if self.values is not None:
+            for slot in self.fields.values():
+                slot._merge(self.values)
+            self.values._settle(floats)
+        for slot in self.fields.values():
+            slot._settle(floats)
+        doubles = "double" in self.kinds or bool(floats and "string" in self.kinds)
+        self.coarse = 2 if "float" in self.kinds or (doubles and floats == 2) else int(doubles)
+        self.timeless = self.many and bool(self.kinds & _WHOLE) and bool(self.kinds & _INSTANTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Makes the keys, of both sides, of one table and one source."""
+
+    record: Record
+    slot: Slot
+    how: Reading
+
+    def of_record(self, v: Mapping[str, Any]) -> set[str]:
+        """The collapsed scalars of a source's record, each with its path."""
+        out: set[str] = set()
+        self._value(self.slot, v, "", out)
+        return out
+
+    def of_row(self, row: Mapping[str, Any]) -> set[str]:
+        """The collapsed scalars of a table's row."""
+        out: set[str] = set()
+        self._row(self.record, self.slot, row, "", out)
+        return out
+
+    def _value(self, slot: Slot | None, v: Any, path: str, out: set[str]) -> None:
+        if isinstance(v, dict):
+            for key, x in v.items():
+                if x is not None and key != "":
+                    at = f"{path}.{key}" if path else str(key)
+                    below = slot and slot.child(str(key))
+                    if not (below and below.default):
+                        self._value(below, x, at, out)
+        elif isinstance(v, list):
+            for x in v:
+                if x is not None:
+                    self._value(slot, x, path, out)
+        elif v is not None and v != "":
+            coarse, timeless = (slot.coarse, slot.timeless) if slot else (0, False)
+            out.add(
+                f"{path}={_collapsed(v, self.how.at(path) if self.how.units else self.how, coarse, timeless)}"
+            )
+
+    def _row(self, record: Record, slot: Slot, row: Mapping[str, Any], path: str, out: set[str]) -> None:
+        whole = {record.columns[name][0] for name in row if _is_whole(record, name)}
+        for name, stored in row.items():
+            if name not in record.columns:
+                continue
+            key, column = record.columns[name]
+            at = f"{path}.{key}" if path else key
+            # A long beside an instant is the value, the instant its conversion (seed rule 10), or the other way
+            # round, exactly: the number says it all. So does a text: it is the long's, or the instant's.
+            echo = key in whole and column.type is not None and column.type.name in _INSTANTS
+            below = slot.child(key)
+            counts = below is not None and not below.default
+            if below is not None and counts and not (echo and not below.many):
+                self._column(column, below, stored, at, out)
+
+    def _column(self, column: Column, slot: Slot, stored: Any, path: str, out: set[str]) -> None:
+        if stored is None:
+            return
+        if isinstance(stored, list):
+            for x in stored:
+                self._column(column, slot, x, path, out)
+        elif column.record is not None:
+            self._row(column.record, slot, stored, path, out)
+        elif column.value is not None:
+            for key, x in stored.items():
+                below = slot.child(str(key))
+                at = f"{path}.{key}"
+                if below is not None and key != "":
+                    self._column(column.value, below, x, at, out)
+        else:
+            self._value(slot, stored, path, out)
+
+
+def key(scalars: Iterable[str]) -> int:
+    """One number for the set."""
+    text = "\n".join(sorted(scalars))
+    return int.from_bytes(
+        blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "big", signed=True
+    )
+
+
+def loosely(v: Any) -> list[str]:
+    """All scalars of a record, collapsed, without their paths: how a quarantined copy in another form is known."""
+    if isinstance(v, dict):
+        v = [x for k, x in v.items() if k != ""]
+    if isinstance(v, list):
+        return sorted(text for x in v for text in loosely(x))
+    return [] if v is None or v == "" else [_collapsed(v, Reading(), 2)]
+
+
+def exactly(v: Any) -> str:
+    """A record as text, one text for one value: key order and the spelling of numbers do not count."""
+    match v:
+        case dict():
+            return "{" + ",".join(f"{json.dumps(k)}:{exactly(v[k])}" for k in sorted(v)) + "}"
+        case list():
+            return "[" + ",".join(map(exactly, v)) + "]"
+        case str() | bool() | None:
+            return json.dumps(v)
+        case _:
+            return _number(v, 0)
+
+
+def _collapsed(v: Any, how: Reading, coarse: int, timeless: bool = False) -> str:
+    """A scalar as one text, the same for all that it converts to."""
+    if isinstance(v, bytes):
+        try:
+            v = v.decode()
+        except UnicodeDecodeError:
+            return str(v.hex())
+    if isinstance(v, str):
+        if '"' in v:  # readers of CSV differ in which quotes they take for a part of the text
+            v = v.replace('"', "")
+        meant = _meant(v, how)
+        if meant is None:
+            return f"'{v}"
+        v = meant
+    elif isinstance(v, date):
+        v = epoch(v, how.unit)
+    return "*" if timeless else _number(v, coarse)
+
+
+def _is_whole(record: Record, name: str) -> bool:
+    column = record.columns[name][1] if name in record.columns else None
+    return column is not None and not column.dim and column.type is not None and column.type.name in _WHOLE
+
+
+_WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def _meant(text: str, how: Reading) -> float | Decimal | None:
+    """The number that a text may have been, or may become: a number's, a date's epoch, true's 1."""
+    first = text[:1]
+    if first == "-" or "0" <= first <= "9":
+        n = number(text)
+        if n is not None:
+            return n
+        m = moment(text, how.offsets)
+        if m is not None:
+            return epoch(m, how.unit)
+    return _WORDS.get(text)
+
+
+def _number(v: float | Decimal, coarse: int) -> str:
+    if coarse:
+        try:
+            x = float(v) + 0.0  # -0.0 is 0.0
+        except OverflowError:
+            x = math.copysign(math.inf, v)
+        return repr(single(x) if coarse == 2 else x)
+    if isinstance(v, int):
+        return str(int(v))
+    if isinstance(v, float):
+        if not math.isfinite(v):
+            return repr(float(v))
+        v = Decimal(repr(float(v)))
+    if not v:
+        return "0"
+    sign, digits, _ = v.as_tuple()
+    if abs(v.adjusted()) < _HUGE and v == v.to_integral_value():
+        return str(int(v))
+    text = "".join(map(str, digits)).strip("0")
+    return f"{'-' * sign}{text}e{v.adjusted()}"
