@@ -101,3 +101,31 @@ def test_columns_are_the_same_in_any_batches(records: list[dict[str, Any]], rand
 def types_of(schema: Schema) -> list[str]:
     """The types of the columns; which of a field's columns has its own name depends on what came first, as ever."""
     return sorted(str(column.type) for column in schema.struct.fields)
+
+
+DAYS = [f"2024-01-{day:02}" for day in range(1, 31)]
+HALVES = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.sampled_from(["x", "y", 1, None]),
+        "total": SCALARS,
+        "default": st.integers(0, 3),
+        **{day: st.integers(0, 3) | st.just("z") for day in DAYS[:3]},
+        "2025-01-01": st.sampled_from([0.5, {"a": 1}, {"name": "x"}]),
+    },
+)
+
+
+@given(st.lists(st.lists(HALVES, min_size=1, max_size=3), min_size=1, max_size=3), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_words_and_data_together_lose_nothing(batches: list[list[dict[str, Any]]], later: bool) -> None:
+    """Before or behind the batch that shows so many dates beside a name that they are a map."""
+    many = [{"name": "x", **dict.fromkeys(DAYS[:15], 1)}, {"name": "y", **dict.fromkeys(DAYS[15:], 2)}]
+    schema = Schema()
+    for objects in (*batches, many) if later else (many, *batches):
+        schema = taken(schema, [{"m": o} for o in objects])
+        taken(schema, [{"m": o} for o in objects])
+    if not later:
+        assert any(isinstance(column.type, Map) for column in schema.struct.fields)
+        (struct,) = (f.type for f in schema.struct.fields if isinstance(f.type, Struct))
+        assert all(field.name[0] not in "0123456789" for field in struct.fields)

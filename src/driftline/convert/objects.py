@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import assemble, place, shred
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered, variants_of
+from driftline.core.planning.maps import is_word
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, MapOf
 from driftline.core.schema.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
@@ -113,8 +115,9 @@ class JsonValues:
         if key != STRING:
             return None
         objects: list[Mapping[str, object]] = [self._apart.leaves[n] for n in self._objects]  # type: ignore[misc]
-        if route.left_out:
-            objects = [{k: v for k, v in o.items() if k not in route.left_out} for o in objects]
+        if route.left_out or route.no_words:
+            takes = partial(_takes_key, route)
+            objects = [{k: v for k, v in o.items() if takes(k)} for o in objects]
         offsets = np.zeros(len(objects) + 1, np.int32)
         np.cumsum([len(o) for o in objects], out=offsets[1:])
         keys = pa.array([key for o in objects for key in o], pa.string())
@@ -144,6 +147,10 @@ class JsonValues:
 
     def _planned(self, dim: int | None) -> bool:
         return any(f.dim == dim and f.base in (RECORD, _MAP) for f in self._facets)
+
+
+def _takes_key(route: FieldRoute, key: str) -> bool:
+    return key not in route.left_out and not (route.no_words and is_word(key))
 
 
 def _takes_text(target: Primitive, bases: frozenset[Base], base: Primitive) -> bool:

@@ -166,6 +166,8 @@ class _Builder:
     def untypable(self, seen: FieldShape, known: Expect) -> bool:
         """Whether what is known of the field is more than msgspec's types can say, or can say for sure."""
         bases = {facet.base for facet in seen.facets}
+        if known.beside is not None or bases >= {RECORD, _MAP}:
+            return True
         if any(s.ragged for s in seen.facets.values()) or BIG_INTEGER in bases:
             return True
         if not known.plain_fractions and bases & {DOUBLE, BIG_DECIMAL}:

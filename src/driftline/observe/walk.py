@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.maps import as_map, entries_of, values_of
+from driftline.core.planning.maps import as_map, entries_of, is_word, values_of
+from driftline.core.planning.objects import words_apart
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
 from driftline.core.schema.naming import is_metadata, marked_key
@@ -38,17 +40,33 @@ from driftline.observe.sample import sample
 _MAP = MapOf(STRING)
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A struct beside a map: it has the ``keys``, or ``words``, too, which then are not in the map."""
+
+    keys: AbstractSet[str] = frozenset()
+    words: bool = True
+
+    def in_struct(self, key: str) -> bool:
+        return key in self.keys or (self.words and is_word(key))
+
+    def in_map(self, key: str) -> bool:
+        return not (self.words and is_word(key))
+
+
 @dataclass(slots=True)
 class Expect:
     """What a table has for one field: the ``types`` of its columns inside their lists, what is known of the
     ``fields`` of its records and of the ``value`` of its maps, whether a column is ``required``. ``sole``: the type of the
-    one column, if values of this type say nothing new by being there."""
+    one column, if values of this type say nothing new by being there. ``beside``: which keys of objects are kept apart,
+    where there is a struct beside a map."""
 
     types: frozenset[Primitive] = frozenset()
     fields: Mapping[str, Expect] = field(default_factory=dict)
     value: Expect | None = None
     required: bool = False
     sole: Facet | None = None
+    beside: Beside | None = None
 
     # Derived: whether integers and fractions go by their own types, or small integers by int and others by their own;
     # whether strings do, and whether date-like ones always count.
@@ -70,6 +88,7 @@ class Expect:
 
 
 UNKNOWN = Expect()
+_FOLDED = Beside()  # an object whose many keys were folded but for its words
 MANY_KEYS = 1_000  # of one object, that are kept apart before it is asked whether they are data
 
 
@@ -98,12 +117,18 @@ def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) ->
     below = contract.inside(max((dim for dim, _ in peeled), default=0))
     inner = [type_ for _, type_ in peeled]
     values = [Field("value", t.value) for t in inner if isinstance(t, Map) and t.key == STRING]
+    structs = [t for t in inner if isinstance(t, Struct)]
+    fields = _expected([f for t in structs for f in t.fields], below, settings)
+    beside = (
+        Beside(frozenset(fields), words_apart(inner, contract, settings.mark)) if structs and values else None
+    )
     return Expect(
         frozenset(t for t in inner if isinstance(t, Primitive)),
-        _expected([f for t in inner if isinstance(t, Struct) for f in t.fields], below, settings),
+        fields,
         _expect(values, below.of("value"), settings) if values else None,
         any(column.required for column in columns),
         _sole(columns, contract, settings.dates),
+        beside,
     )
 
 
@@ -249,8 +274,9 @@ class Walker:
         digits = 0
         base: Base
         if isinstance(leaf, dict):
-            base = RECORD if known.value is None and Facet(dim, _MAP) not in seen.facets else _MAP
-        elif isinstance(leaf, bool):
+            self._object(leaf, dim, ragged, value, seen, known, position)
+            return
+        if isinstance(leaf, bool):
             base = BOOLEAN
         elif isinstance(leaf, str) and not isinstance(leaf, Number):
             base = self._string(leaf, dim, seen, known)
@@ -260,38 +286,78 @@ class Walker:
             text = str(leaf)
             base = declared_base(text, known.types) if known.types else base_of(text)
             wide = base is LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
-        quick = id(seen), dim, id(base)
-        mine = self._quick.get(quick)
-        if mine is None:
-            mine = self._quick[quick] = self._facet(Facet(dim, base), value, seen, position)
+        mine = self._facet(base, dim, value, seen, position)
         if wide > mine.wide or digits > mine.fraction or beyond > mine.far or ragged > mine.ragged:
             self._learn()
             mine.wide, mine.fraction = mine.wide or wide, max(mine.fraction, digits)
             mine.far, mine.ragged = mine.far or beyond, mine.ragged or ragged
-        if isinstance(leaf, dict):
-            self._object(leaf, mine, known, position)
-            if self._folds and mine.record is not None and not known.fields:
+
+    def _object(
+        self,
+        leaf: Mapping[str, object],
+        dim: int,
+        ragged: bool,
+        value: object,
+        seen: FieldShape,
+        known: Expect,
+        position: int,
+    ) -> None:
+        """An object: as a record, as a map's values, or, where both stand beside each other, each with its keys."""
+        beside = known.beside
+        is_map = known.value is not None or Facet(dim, _MAP) in seen.facets
+        if beside is None and known.value is None and is_map and Facet(dim, RECORD) in seen.facets:
+            beside = _FOLDED
+        if not is_map or beside is not None:
+            fields = leaf if beside is None else {k: v for k, v in leaf.items() if beside.in_struct(k)}
+            mine = self._facet(RECORD, dim, value, seen, position)
+            self._mix(mine, ragged)
+            if mine.record is None:
+                mine.record = RecordShape()
+            self._record(fields, mine.record, known)
+            if self._folds and not is_map and not known.fields:
                 self._fold(mine, mine.record, dim, seen)
+        if is_map:
+            mine = self._facet(_MAP, dim, value, seen, position)
+            self._mix(mine, ragged)
+            if mine.value is None:
+                mine.value = FieldShape(mine.place)
+            for key, item in leaf.items():
+                if item is not None and (beside is None or beside.in_map(key)):
+                    self._value(item, mine.value, known.value or UNKNOWN, position)
+
+    def _mix(self, mine: Seen, ragged: bool) -> None:
+        if ragged > mine.ragged:
+            self._learn()
+            mine.ragged = True
 
     def _fold(self, mine: Seen, record: RecordShape, dim: int, seen: FieldShape) -> None:
         """Forgets the keys of an object that has many, and is a map: memory follows the schema, not the keys."""
         if len(record.fields) < self._next_look.get(id(mine), MANY_KEYS):
             return
-        if as_map(entries_of([record])) is None:
+        verdict = as_map(entries_of([record]))
+        if verdict is None:
             self._next_look[id(mine)] = 2 * len(record.fields)
             return
         self._learn()
         del seen.facets[Facet(dim, RECORD)]
+        if verdict.apart:
+            seen.add(Facet(dim, RECORD), replace(mine, record=record.having(_FOLDED.in_struct)))
+            record = record.having(_FOLDED.in_map)
         value = values_of(record, mine.place)
         seen.add(Facet(dim, _MAP), replace(mine, record=None, value=value))
         self._quick.clear()  # by identity: of shapes that are gone, too
         self._next_look.clear()
 
-    def _facet(self, facet: Facet, value: object, seen: FieldShape, position: int) -> Seen:
-        mine = seen.facets.get(facet)
+    def _facet(self, base: Base, dim: int, value: object, seen: FieldShape, position: int) -> Seen:
+        quick = id(seen), dim, id(base)
+        mine = self._quick.get(quick)
         if mine is None:
-            self._learn()
-            mine = seen.facets[facet] = Seen(Place(self._source, self._line, position), sample(value))
+            facet = Facet(dim, base)
+            mine = seen.facets.get(facet)
+            if mine is None:
+                self._learn()
+                mine = seen.facets[facet] = Seen(Place(self._source, self._line, position), sample(value))
+            self._quick[quick] = mine
         return mine
 
     def _string(self, text: str, dim: int, seen: FieldShape, known: Expect) -> Primitive:
@@ -303,15 +369,3 @@ class Walker:
             return base
         # Among other strings dates are strings, unless the field has a column for them (rule 2.2).
         return STRING if Facet(dim, STRING) in seen.facets else base
-
-    def _object(self, leaf: dict[str, object], mine: Seen, known: Expect, position: int) -> None:
-        if known.value is None and mine.value is None:
-            if mine.record is None:
-                mine.record = RecordShape()
-            self._record(leaf, mine.record, known)
-            return
-        if mine.value is None:
-            mine.value = FieldShape(mine.place)
-        for value in leaf.values():
-            if value is not None:
-                self._value(value, mine.value, known.value or UNKNOWN, position)

@@ -229,7 +229,7 @@ class _Check:
                 self.emptied(deep, below, x, (*at, i))
 
     def nested(self, held: Sequence[_Held], v: dict[Any, Any], at: Steps) -> None:
-        """One record column holds it whole, or the map columns together do."""
+        """One record column holds it whole, or the map columns together do, or a record column the keys that no map has."""
         ways: list[list[Difference]] = []
         maps, strange = [], []
         for column, dim, stored in held:
@@ -245,6 +245,8 @@ class _Check:
         if maps:
             way = _Check(self.how)
             way.maps(maps, v, at)
+            nowhere = {d.steps[len(at)] for d in way.out if d.lost}
+            ways = [[d for d in out if not d.lost or d.steps[len(at)] in nowhere] for out in ways]
             ways.append(way.out)
         if not ways:
             self.lost(strange, v, at)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from driftline.core.changes import Reason
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.maps import Verdict
+from driftline.core.planning.objects import Closed
 from driftline.core.planning.policies import preserve, widen
 from driftline.core.planning.routes import facet_of
 from driftline.core.planning.shape import Facet, FieldShape, MapOf, Place, RecordShape, Seen
@@ -19,7 +20,7 @@ from driftline.core.schema.types import STRING, Field, Path, Struct, Type
 class Slot:
     """A place that holds a value: a field, or a map's value. Its types, what was seen, the types to be made.
 
-    ``verdict``: why its objects become a map now; ``closed``: its structs get no more columns.
+    ``verdict``: why its objects become a map now; ``closed``: which keys of its structs get no more columns.
     """
 
     types: list[Type]
@@ -30,7 +31,7 @@ class Slot:
     original: Type | None = None
     values: dict[MapOf, Slot] = field(default_factory=dict)
     verdict: Verdict | None = None
-    closed: bool = False
+    closed: Closed = Closed.none
 
     @property
     def unit(self) -> str:

@@ -8,7 +8,19 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.data_keys import Look, look
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, Place, RecordShape
-from driftline.core.schema.types import BOOLEAN, DOUBLE, FLOAT, INT, LONG, Field, Map, Primitive, Struct, peel
+from driftline.core.schema.types import (
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    Type,
+    peel,
+)
 
 _NUMBERS = (INT, LONG, FLOAT, DOUBLE, NUMBER_TEXT)
 _ODD = re.compile(r"[^\w$-]", re.ASCII)  # characters that names of fields seldom have
@@ -34,10 +46,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why an object is a map. ``keys``: some that decided."""
+    """Why an object is a map. ``keys``: some that decided; ``apart``: its words stay a struct, the other keys are a map."""
 
     why: str
     keys: tuple[str, ...] = field(default=())
+    apart: bool = False
 
     def __str__(self) -> str:
         return f"{self.why}: {', '.join(map(_short, self.keys))}" if self.keys else self.why
@@ -90,7 +103,25 @@ def as_map(entries: Mapping[str, Entry]) -> Verdict | None:
         return Verdict(f"its {len(entries)} keys have values that are built alike", tuple(entries)[:3])
     if len(entries) >= MANY and one_kind:
         return Verdict(f"its {len(entries)} keys have values of one kind", tuple(entries)[:3])
+    kinds = frozenset(kind for key in data for kind in entries[key].kinds)
+    if len(data) >= ALIKE and len(kinds) == 1 and other_words(entries, kinds):
+        return Verdict(f"{len(data)} of its keys look like data", tuple(data[:3]), apart=True)
     return None
+
+
+def kinds_in(type_: Type) -> frozenset[Kind]:
+    """The kinds of values in a column of this type."""
+    return _of_column(Field("", type_)).kinds
+
+
+def other_words(entries: Mapping[str, Entry], kinds: frozenset[Kind]) -> bool:
+    """Whether there are words with values of other kinds."""
+    return any(entry.kinds - kinds for key, entry in entries.items() if is_word(key))
+
+
+def is_word(key: str) -> bool:
+    """Whether a key is the name of a field."""
+    return look(key) is Look.word
 
 
 def _all_data(looks: Mapping[str, Look], data: Sequence[str]) -> bool:

@@ -1,16 +1,28 @@
 """JSON objects as maps, as structs, or as both: what a field's columns and the objects' own keys say (section 9).
 
 A struct whose keys turn out to be data is closed: its columns go on being filled, none is added to it at any depth, and a
-map beside it takes all keys.
+map beside it takes all keys. Where many keys are data beside words of another kind, the words are a struct, and the map
+beside it takes the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from driftline.core.planning.contract import Contract
-from driftline.core.planning.maps import Entry, Verdict, as_map, entries_of, entries_of_struct, values_of
+from driftline.core.planning.maps import (
+    Entry,
+    Verdict,
+    as_map,
+    entries_of,
+    entries_of_struct,
+    is_word,
+    kinds_in,
+    other_words,
+    values_of,
+)
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
@@ -20,14 +32,31 @@ from driftline.core.schema.types import STRING, Field, Map, Primitive, Struct, T
 MAP = MapOf(STRING)
 
 
+class Closed(Enum):
+    """Which keys of a field's structs get no more columns, as a map beside them has these keys."""
+
+    none = "none"
+    data = "all but words"
+    all = "all"
+
+    def holds(self, key: str) -> bool:
+        """Whether the map has this key."""
+        return self is Closed.all or (self is Closed.data and not is_word(key))
+
+
 @dataclass(frozen=True, slots=True)
 class Objects:
     """A field's ``shape`` with its objects as what they are to be. ``verdict``: why they become a map, where the table has
-    none for them yet; ``closed``: the field's structs get no more columns."""
+    none for them yet; ``closed``: the keys that get no more columns in the field's structs, as a map has them; ``apart``:
+    the map has no words."""
 
     shape: FieldShape
     verdict: Verdict | None = None
-    closed: bool = False
+    closed: Closed = Closed.none
+
+    @property
+    def apart(self) -> bool:
+        return self.closed is Closed.data
 
 
 def objects_of(
@@ -37,31 +66,50 @@ def objects_of(
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     structs = [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
     has_map = any(facet_of(type_).base == MAP for type_ in types)
-    folded = any(facet.base == MAP and not seen.typed for facet, seen in shape.facets.items())
+    folded = [seen for facet, seen in shape.facets.items() if facet.base == MAP and not seen.typed]
     if has_map:
         verdict = None
     elif folded:
-        verdict = Verdict("its many keys are data")
+        verdict = _of_folded(folded, records.values())
     else:
         verdict = _verdict(records.values(), structs, contract, policy, mark)
-    if not records:
-        return Objects(shape, verdict, closed=has_map and bool(structs))
     if not has_map and verdict is None:
         return Objects(shape)
+    apart = words_apart(types, contract, mark) if verdict is None else verdict.apart
+    closed = Closed.data if apart else Closed.all if structs else Closed.none
     out = replace(shape, facets={f: s for f, s in shape.facets.items() if f not in records})
-    unit = contract.epoch_unit or "ms"
+    deepest = max((c.dim for type_ in types if (c := facet_of(type_)).base == RECORD), default=-1)
     for facet, seen in records.items():
         assert seen.record is not None
-        out.add(Facet(facet.dim, MAP), replace(seen, record=None, value=values_of(seen.record, seen.place)))
-        if any(facet_of(type_).base == RECORD and facet_of(type_).dim >= facet.dim for type_ in types):
-            known = _together(structs)
-            out.add(facet, replace(seen, record=_within(seen.record, known, mark, unit)))
-    return Objects(out, verdict, bool(structs))
+        in_map = seen.record.having(lambda key: not apart or closed.holds(key))
+        if in_map.fields or not apart:
+            out.add(Facet(facet.dim, MAP), replace(seen, record=None, value=values_of(in_map, seen.place)))
+        if apart or deepest >= facet.dim:
+            words = {k: s for k, s in seen.record.fields.items() if k not in in_map.fields}
+            record = _within(in_map, _together(structs), mark, contract.epoch_unit or "ms")
+            out.add(facet, replace(seen, record=RecordShape(record.fields | words)))
+    return Objects(out, verdict, closed)
 
 
-def closed_route(route: RecordRoute) -> RecordRoute:
-    """The route of a closed struct: what has no column there is in the map."""
-    return RecordRoute(tuple(_closed_field(field) for field in route.fields))
+def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
+    """Whether a field with columns of these types has its words in a struct, and the other keys in a map beside it: words
+    are of another kind than what made the map. Else the struct is one that turned out to be a map, which has all keys."""
+    structs = [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
+    maps = [inner for type_ in types if isinstance(inner := peel(type_)[1], Map)]
+    if not structs or not maps or contract.hint is not None:
+        return False
+    return other_words(_entries_of_columns(structs, mark), kinds_in(maps[0].value))
+
+
+def closed_contract(contract: Contract, closed: Closed, keys: Iterable[str]) -> Contract:
+    """The same, but below keys that get no more columns objects stay structs."""
+    below = {key: contract.of(key).without_maps() for key in keys if closed.holds(key)}
+    return replace(contract, fields={**contract.fields, **below})
+
+
+def closed_route(route: RecordRoute, closed: Closed = Closed.all) -> RecordRoute:
+    """The route of a struct that gets no more columns for some keys: what has no column there is in the map."""
+    return RecordRoute(tuple(_closed_field(f) if closed.holds(f.key) else f for f in route.fields))
 
 
 def _closed_field(field: FieldRoute) -> FieldRoute:
@@ -89,12 +137,26 @@ def _verdict(
     if decided or policy != "preserve":
         return None
     entries = entries_of(seen.record for seen in records if seen.record is not None)
+    for key, entry in _entries_of_columns(structs, mark).items():
+        entries[key] = entries.get(key, Entry()) | entry
+    return as_map(entries)
+
+
+def _of_folded(maps: Iterable[Seen], records: Iterable[Seen]) -> Verdict:
+    """Why objects are a map whose many keys were not kept; ``records``: what else was kept of the field's objects."""
+    entries = entries_of(seen.record for seen in records if seen.record is not None)
+    folded = entries_of(RecordShape({"": seen.value}) for seen in maps if seen.value is not None)
+    kinds = folded.get("", Entry()).kinds
+    return Verdict("its many keys are data", apart=len(kinds) == 1 and other_words(entries, kinds))
+
+
+def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
     for struct in structs:
         columns = Struct(tuple(f for f in struct.fields if not is_metadata(f.doc)))
-        known = entries_of_struct(columns, {f.name: _key(f, mark) for f in columns.fields})
-        for key, entry in known.items():
+        for key, entry in entries_of_struct(columns, {f.name: _key(f, mark) for f in columns.fields}).items():
             entries[key] = entries.get(key, Entry()) | entry
-    return as_map(entries)
+    return entries
 
 
 def _together(structs: Sequence[Struct]) -> Struct:

@@ -15,7 +15,7 @@ from driftline.core.planning.map_hints import map_type
 from driftline.core.planning.maps import Verdict, as_map, entries_of
 from driftline.core.planning.normalise import settled
 from driftline.core.planning.nulls import Nulls
-from driftline.core.planning.objects import closed_route, objects_of
+from driftline.core.planning.objects import Closed, closed_contract, closed_route, objects_of
 from driftline.core.planning.policies import preserve, strict, widen
 from driftline.core.planning.policies.decision import Decision, Facets, Refusal, Retyped
 from driftline.core.planning.routes import (
@@ -290,8 +290,9 @@ class Planner:
             ]
             filled = self.fill(below, inner, (*keys, "value"))
             left_out = slot.contract.inside(max(facets[i].dim for i in at)).excluded_keys
+            no_words = slot.closed is Closed.data
             values |= {
-                i: FieldRoute("value", below.shape, (way,), left_out=left_out)
+                i: FieldRoute("value", below.shape, (way,), left_out=left_out, no_words=no_words)
                 for i, way in zip(at, filled, strict=True)
             }
         out = []
@@ -310,10 +311,10 @@ class Planner:
                 dim, struct = peel(type_)
                 assert isinstance(struct, Struct)
                 of = slot.contract.inside(dim)
-                of = of.without_maps() if slot.closed else of
+                of = closed_contract(of, slot.closed, shape.fields)
                 made = self.record(struct, shape, of, inside(path, type_), inside(keys, type_), new)
                 type_ = with_inner(type_, made.struct)
-                record = closed_route(made.route) if slot.closed else made.route
+                record = closed_route(made.route, slot.closed)
             elif i in values:
                 type_ = with_value(type_, values[i].columns[0].type)
             out.append(ColumnRoute(path[-1], type_, takes, record, values.get(i), slot.contract.epoch_unit))
@@ -351,6 +352,6 @@ class Planner:
         if not (new and keys) or contract.maps != "hint":
             return
         verdict, type_ = as_map(entries_of([shape])), map_type(shape)
-        if verdict is not None and type_ is not None:
+        if verdict is not None and not verdict.apart and type_ is not None:
             path = dotted(keys)
             self.hints.append(f'{path} could be a map, {verdict}: {path} = "{type_}" makes it one')

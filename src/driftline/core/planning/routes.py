@@ -53,7 +53,7 @@ class FieldRoute:
     """A field of the data, what was seen of it, and the columns it goes to.
 
     ``elsewhere``: a map beside the struct that the field is in holds all its values, those too that no column here takes.
-    ``left_out``: of the values of a map, the keys that are excluded.
+    Of the values of a map, ``left_out`` are the keys that are excluded; ``no_words``: words are in a struct beside it.
     """
 
     key: str
@@ -61,6 +61,7 @@ class FieldRoute:
     columns: tuple[ColumnRoute, ...]
     elsewhere: bool = False
     left_out: frozenset[str] = frozenset()
+    no_words: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ property: the first place (a minimum), marks that only ever rise. Counts are not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
@@ -179,6 +179,10 @@ class RecordShape:
             return self.fields
         typed = any(seen.typed for seen in self.fields[""].facets.values())
         return self.fields if typed else {key: shape for key, shape in self.fields.items() if key}
+
+    def having(self, takes: Callable[[str], bool]) -> RecordShape:
+        """The fields whose keys it takes."""
+        return RecordShape({key: shape for key, shape in self.fields.items() if takes(key)})
 
     def covers(self, other: RecordShape) -> bool:
         """Whether the other one has nothing more, places and samples aside."""
