@@ -23,8 +23,8 @@ from driftline import Lake
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
+from driftline.observe.expect import expect
 from driftline.observe.json_files import Split, blocks, observe_split
-from driftline.observe.walk import expect
 from driftline.runtime.spark_conf import configured
 from driftline.source.json import JsonFiles
 from driftline.source.json_tasks import JsonTasks

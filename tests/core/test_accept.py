@@ -15,9 +15,9 @@ from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct
 from driftline.ingest.accept import accepted
+from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.observe.walk import expect
 
 
 @dataclass

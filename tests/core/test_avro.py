@@ -20,7 +20,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
-from driftline.observe.walk import expect
+from driftline.observe.expect import expect
 from driftline.source.avro import AvroReader, avro_readers
 from driftline.source.avro_blocks import cuts_of
 from driftline.source.column_rows import Terms, observed_rows

@@ -24,9 +24,9 @@ from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.values.parse import Malformed, parse
 from driftline.ingest.accept import accepted
 from driftline.ingest.rewrite import rewrites
+from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.observe.walk import expect
 from driftline.settings import as_properties, from_properties
 from rule_cases import Case, cases, columns, text
 

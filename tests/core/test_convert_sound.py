@@ -38,8 +38,8 @@ from driftline.core.schema.types import (
 )
 from driftline.core.values.parse import Malformed, parse
 from driftline.observe.arrow import ArrowObserver
+from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.walk import expect
 from driftline.verify.files import parse as parse_apart
 from driftline.verify.match import Record, differences
 from driftline.verify.values import Pairs, Reading, Single

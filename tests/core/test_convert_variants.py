@@ -16,8 +16,8 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import VARIANT, Field, List, Schema, Struct
 from driftline.core.values.parse import parse
+from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.walk import expect
 
 
 def value_of(array: pa.Array, at: int = 0) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from driftline.core.schema.types import DOUBLE, INT, LONG, Primitive, decimal
 from driftline.errors import DataError, UsageError
 from driftline.observe import ranges
-from driftline.observe.walk import Expect
+from driftline.observe.expect import Expect
 from driftline.source import csv as csv_source
 from driftline.source import csv_cut
 from driftline.source.csv import Fitted, csv_readers

@@ -15,8 +15,8 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import UsageError
 from driftline.observe.arrow import ArrowObserver
+from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import expect
 
 NANOS = pa.array([1_000, 1_001, None], pa.timestamp("ns", "UTC"))
 WIDE = pa.decimal256(60, 2)

@@ -10,9 +10,9 @@ from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
+from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
-from driftline.observe.walk import expect
 
 MAPS = {maps: Settings(contract=contract(maps=maps)) for maps in ("auto", "hint", "off")}
 WORDS = [f"{a}{b}{c}" for a in "abcde" for b in "vwxyz" for c in "klmno"]

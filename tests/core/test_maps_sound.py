@@ -16,8 +16,8 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Map, Schema, Struct, peel
 from driftline.core.values.parse import parse
+from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.walk import expect
 from driftline.verify.files import parse as parse_apart
 from driftline.verify.match import Record, differences
 from driftline.verify.values import Reading

@@ -22,8 +22,9 @@ from driftline.core.schema.types import (
 )
 from driftline.core.values.parse import MAX_DEPTH, parse
 from driftline.observe.decoder import REFUSED, build
+from driftline.observe.expect import expect
 from driftline.observe.screen import doubtful
-from driftline.observe.walk import Walker, expect
+from driftline.observe.walk import Walker
 
 BIG = "9007199254740993"
 EXACT = "exact"  # the fast decoder leaves it to the exact one

@@ -15,9 +15,9 @@ from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import Place
 from driftline.errors import DataError
 from driftline.observe import ranges
+from driftline.observe.expect import Expect
 from driftline.observe.json_files import Split, blocks, is_document, observe_split, records_of, splits_of
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import Expect
 
 
 def observed(splits: list[Split]) -> Observation:

@@ -16,9 +16,9 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import Place, RecordShape
 from driftline.core.schema.types import Schema
+from driftline.observe.expect import Expect
 from driftline.observe.json_lines import JsonObserver, reason
 from driftline.observe.observation import Bad, Observation, merge_observations
-from driftline.observe.walk import Expect
 
 
 def observe(lines: Sequence[bytes], source: str = "f", first: int = 1) -> Observation:

@@ -40,10 +40,11 @@ from driftline.core.schema.types import (
 from driftline.core.values.parse import Malformed, parse
 from driftline.observe import decoder, json_lines
 from driftline.observe.decoder import REFUSED, build
+from driftline.observe.expect import Expect, expect, steady
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.screen import doubtful
-from driftline.observe.walk import Expect, Walker, expect, steady
+from driftline.observe.walk import Walker
 
 KEYS = st.sampled_from(["a", "a", "b", "b", "c", "", 'q"', "é"])
 NUMBERS = st.one_of(

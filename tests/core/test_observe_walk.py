@@ -24,7 +24,8 @@ from driftline.core.schema.types import (
     wrap,
 )
 from driftline.core.values.parse import MAX_DEPTH, parse, reason
-from driftline.observe.walk import Walker, expect
+from driftline.observe.expect import expect
+from driftline.observe.walk import Walker
 
 
 def walked(*lines: str, table: Struct | None = None, dates: str = "on") -> Walker:

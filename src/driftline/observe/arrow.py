@@ -17,9 +17,9 @@ from driftline.core.planning.routes import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
 from driftline.core.schema.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
 from driftline.core.values.numbers import EXACT
+from driftline.observe.expect import UNKNOWN, Expect
 from driftline.observe.observation import Observation, Tally
 from driftline.observe.sample import sample
-from driftline.observe.walk import UNKNOWN, Expect
 
 _DAY = 86_400_000_000  # microseconds
 _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199

@@ -29,8 +29,9 @@ from driftline.core.schema.types import (
 from driftline.core.values.dates import DATELIKE, DECLARED, known_pattern, other_patterns
 from driftline.core.values.numbers import EXACT, simple_fractions
 from driftline.core.values.parse import Number
+from driftline.observe.expect import UNKNOWN, Expect
 from driftline.observe.screen import HUGE
-from driftline.observe.walk import UNKNOWN, Expect, News, Walker
+from driftline.observe.walk import News, Walker
 
 _WIDEST = 2000  # keys of a record that msgspec looks up; more are looked up in Python
 _UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names

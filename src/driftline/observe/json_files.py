@@ -12,10 +12,10 @@ import msgspec
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Settings
+from driftline.observe.expect import Expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.ranges import BLOCK, BOM, lines_between, opened, packed
-from driftline.observe.walk import Expect
 
 _SPLIT = 32 * 2**20  # bytes of a split
 _HEAD = 2**20  # bytes that tell a document from lines

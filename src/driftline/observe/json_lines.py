@@ -17,11 +17,12 @@ from driftline.core.planning.shape import Place, RecordShape
 from driftline.core.values.parse import Malformed, parse, reason
 from driftline.observe.decoder import REFUSED, Decoder, build
 from driftline.observe.excluded import Excluded
+from driftline.observe.expect import Expect, steady
 from driftline.observe.observation import REASONS, Bad, Observation, Tally, merge_observations
 from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.screen import doubtful
 from driftline.observe.single_records import Court
-from driftline.observe.walk import Expect, Walker, steady
+from driftline.observe.walk import Walker
 
 __all__ = ["JsonObserver", "reason"]
 

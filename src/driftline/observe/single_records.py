@@ -8,7 +8,8 @@ from typing import Any
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict
 from driftline.core.planning.shape import FieldShape, RecordShape
-from driftline.observe.walk import Expect, Walker
+from driftline.observe.expect import Expect
+from driftline.observe.walk import Walker
 
 _REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not fit fail in one way
 

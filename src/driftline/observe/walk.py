@@ -3,157 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
-from driftline.core.planning.contract import Contract
-from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.maps import as_map, entries_of, is_word, values_of
-from driftline.core.planning.objects import words_apart
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.maps import as_map, entries_of, values_of
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
-from driftline.core.schema.naming import is_metadata, marked_key
 from driftline.core.schema.types import (
     BOOLEAN,
-    DOUBLE,
-    FLOAT,
-    INT,
     LONG,
     STRING,
-    TIME,
-    UUID,
-    Field,
-    Map,
     Primitive,
-    Schema,
-    Struct,
     dotted,
-    peel,
 )
 from driftline.core.values.dates import DATELIKE, declared_string_base, far, fraction, string_base
 from driftline.core.values.numbers import EXACT, base_of, declared_base
 from driftline.core.values.parse import Number
+from driftline.observe.expect import UNKNOWN, Beside, Expect
 from driftline.observe.parts import Parts
 from driftline.observe.sample import sample
 
 _MAP = MapOf(STRING)
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """A struct beside a map: it has the ``keys``, or ``words``, too, which then are not in the map."""
-
-    keys: AbstractSet[str] = frozenset()
-    words: bool = True
-
-    def in_struct(self, key: str) -> bool:
-        return key in self.keys or (self.words and is_word(key))
-
-    def in_map(self, key: str) -> bool:
-        return not (self.words and is_word(key))
-
-
-@dataclass(slots=True)
-class Expect:
-    """What a table has for one field: the ``types`` of its columns inside their lists, what is known of the
-    ``fields`` of its records and of the ``value`` of its maps, whether a column is ``required``. ``sole``: the type of the
-    one column, if values of this type say nothing new by being there. ``beside``: which keys of objects are kept apart,
-    where there is a struct beside a map."""
-
-    types: frozenset[Primitive] = frozenset()
-    fields: Mapping[str, Expect] = field(default_factory=dict)
-    value: Expect | None = None
-    required: bool = False
-    sole: Facet | None = None
-    beside: Beside | None = None
-
-    # Derived: whether integers and fractions go by their own types, or small integers by int and others by their own;
-    # whether strings do, and whether date-like ones always count.
-    plain_integers: bool = field(init=False)
-    plain_fractions: bool = field(init=False)
-    small_integers: bool = field(init=False)
-    plain_strings: bool = field(init=False)
-    dated: bool = field(init=False)
-    required_keys: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        narrow = {t for t in self.types if t == FLOAT or t.name == "decimal"}
-        self.plain_integers = LONG in self.types or not (narrow or INT in self.types)
-        self.plain_fractions = DOUBLE in self.types or not narrow
-        self.small_integers = INT in self.types and not narrow and LONG not in self.types
-        self.plain_strings = not self.types & {UUID, TIME}
-        self.dated = bool(self.types & set(DATELIKE))
-        self.required_keys = tuple(key for key, known in self.fields.items() if known.required)
-
-
-UNKNOWN = Expect()
-_FOLDED = Beside()  # an object whose many keys were folded but for its words
 MANY_KEYS = 1_000  # of one object, that are kept apart before it is asked whether they are data
-
-
-@no_search()
-def expect(schema: Schema, settings: Settings | None = None) -> Expect:
-    """What a table has, or gets by hints, for each key of a record."""
-    settings = settings or Settings()
-    return Expect(fields=_expected(schema.struct.fields, settings.contract, settings))
-
-
-def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, Expect]:
-    keys: dict[str, list[Field]] = {}
-    for column in columns:
-        if not is_metadata(column.doc):
-            key = marked_key(column.doc, settings.mark)
-            keys.setdefault(column.name if key is None else key, []).append(column)
-    for key, of in contract.fields.items():
-        if of.hint is not None or of.fields:
-            keys.setdefault(key, [])
-    return {key: _expect(of, contract.of(key), settings) for key, of in keys.items()}
-
-
-def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) -> Expect:
-    declared = [Field("", contract.hint)] if contract.hint is not None else []
-    peeled = [peel(column.type) for column in [*columns, *declared]]
-    below = contract.inside(max((dim for dim, _ in peeled), default=0))
-    inner = [type_ for _, type_ in peeled]
-    values = [Field("value", t.value) for t in inner if isinstance(t, Map) and t.key == STRING]
-    structs = [t for t in inner if isinstance(t, Struct)]
-    fields = _expected([f for t in structs for f in t.fields], below, settings)
-    beside = (
-        Beside(frozenset(fields), words_apart(inner, contract, settings.mark)) if structs and values else None
-    )
-    return Expect(
-        frozenset(t for t in inner if isinstance(t, Primitive)),
-        fields,
-        _expect(values, below.of("value"), settings) if values else None,
-        any(column.required for column in columns),
-        _sole(columns, contract, settings.dates),
-        beside,
-    )
-
-
-def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | None:
-    if len(columns) != 1 or contract.hint is not None or contract.excluded:
-        return None
-    (column,) = columns
-    dim, inner = peel(column.type)
-    told = inner in (BOOLEAN, LONG, DOUBLE, STRING) or isinstance(inner, Struct)
-    told = told or (inner in DATELIKE and dates == "on")
-    # Of what is required it matters whether it was there.
-    if not told or any(f.required for _, f in Schema(Struct((column,))).walk()):
-        return None
-    return Facet(dim, RECORD if isinstance(inner, Struct) else inner)  # type: ignore[arg-type]
-
-
-def steady(known: Expect) -> RecordShape:
-    """The shape of records that have just what the table has columns for, as far as that is plain."""
-    shape = RecordShape()
-    for position, (key, below) in enumerate(known.fields.items()):
-        if below.sole is not None:
-            place = Place("", 0, position)
-            record = steady(below) if below.sole.base == RECORD else None
-            shape.fields[key] = FieldShape(place, {below.sole: Seen(place, record=record)})
-    return shape
+_FOLDED = Beside()  # an object whose many keys were folded but for its words
 
 
 class News(ValueError):

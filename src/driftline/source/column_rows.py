@@ -13,10 +13,10 @@ from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import Facet, FieldShape, Place, RecordShape
 from driftline.core.schema.types import Path, Struct, dotted
 from driftline.observe.arrow import ArrowObserver, shape_of
+from driftline.observe.expect import Expect
 from driftline.observe.observation import REASONS, Bad, Observation, merge_observations
 from driftline.observe.refused import first_conflicts, having
 from driftline.observe.sample import SAMPLE, sample
-from driftline.observe.walk import Expect
 from driftline.source.rejects import Origin, Reject, reject_batch
 
 if TYPE_CHECKING:

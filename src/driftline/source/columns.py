@@ -11,8 +11,8 @@ from driftline.convert import Converter
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.types import Schema, Struct
+from driftline.observe.expect import Expect, expect
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import Expect, expect
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import Rows, RowsObserver, Terms, rejected_rows, together

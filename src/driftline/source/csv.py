@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from driftline.convert.declared import VOID
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct
 from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
-from driftline.observe.walk import UNKNOWN, Expect
+from driftline.observe.expect import UNKNOWN, Expect
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
 from driftline.source.csv_files import Stretch, header_of, size_of, stretches_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.schema.types import Schema, Struct
+from driftline.observe.expect import Expect, expect
 from driftline.observe.json_files import Split, blocks, observe_split, splits_of
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import Expect, expect
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps

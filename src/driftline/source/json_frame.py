@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.schema.types import Schema, Struct
+from driftline.observe.expect import Expect, expect
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import Expect, expect
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
 from driftline.source.json_rows import JsonRows, reject_batches, rejected_of

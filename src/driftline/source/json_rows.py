@@ -17,8 +17,8 @@ from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
+from driftline.observe.expect import Expect
 from driftline.observe.json_lines import JsonObserver, Looked, Why
-from driftline.observe.walk import Expect
 from driftline.source.rejects import Reject, reject_batch
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from driftline.core.schema.types import (
     dotted,
 )
 from driftline.errors import UsageError
+from driftline.observe.expect import Expect, expect
 from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import Expect, expect
 from driftline.runtime.spark_conf import PLAIN
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import (
