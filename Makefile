@@ -19,8 +19,9 @@ help: ## say what there is
 demo: $(INSTALLED) ## drifting batches into a fresh lake: what changed, why, and a query over it
 	@.venv/bin/driftline demo
 
-test: $(INSTALLED) ## the tests, on this machine's own Spark
-	@$(PY) -m pytest --ignore=tests/cluster $(ARGS)
+# Two processes, each with a Spark session of its own; tests of one file stay together, as they share what they set up.
+test: $(INSTALLED) ## the tests, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)
+	@$(PY) -m pytest --ignore=tests/cluster -n 2 --dist loadfile $(ARGS)
 
 test-all: test ## these, and those on a real cluster, in a process of their own
 	@$(PY) -m pytest tests/cluster
