@@ -324,7 +324,7 @@ class Table:
         columns = self.format.readable(state.schema).struct.fields
         beside = [f.name for f in columns if is_metadata(f.doc)]
         data = Struct(tuple(f for f in columns if f.name not in beside))
-        with spooled(files) as (sources, names):
+        with spooled(files, format) as (sources, names):
             return verify(
                 self.lake.spark,
                 self.format.read_readable().drop(*beside),

@@ -101,12 +101,11 @@ DAMAGED = [
     GZIPPED[:-20],
     GZIPPED[: len(GZIPPED) // 2],
     GZIPPED[:-4] + b"1234",
-    b"no gzip",
     GZIPPED + b"x" * 9,
 ]
 
 
-@pytest.mark.parametrize("text", DAMAGED, ids=["cut", "half", "changed", "none", "more"])
+@pytest.mark.parametrize("text", DAMAGED, ids=["cut", "half", "changed", "more"])
 def test_half_a_gzip_is_an_error_that_names_the_file(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "x.jsonl.gz"
     file.write_bytes(text)

@@ -17,6 +17,7 @@ from driftline.runtime.java import QUICK
         ("json", "a.jsonl", LITTLE, False),
         ("csv", "a.csv.gz", LITTLE // 8 - 1, True),
         ("csv", "a.csv.gz", LITTLE // 8, False),
+        ("csv", "a.csv.zip", LITTLE // 8, False),
         ("parquet", "a.parquet", LITTLE // 8, False),
     ],
 )

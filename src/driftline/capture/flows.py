@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftline.capture.folder import FileLog
 from driftline.errors import DriftlineError, UsageError
-from driftline.source import open_source
+from driftline.source import open_source, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +25,7 @@ class Files:
     log: FileLog
     done: int
     strings: bool = False
+    _held: ExitStack = field(default_factory=ExitStack, init=False)
 
     @property
     def name(self) -> str:
@@ -34,7 +36,8 @@ class Files:
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
         files = self.log.read(epoch)
-        return open_source(frame.sparkSession, files, format=self.log.format, strings=self.strings)
+        source = opened(frame.sparkSession, files, format=self.log.format, strings=self.strings)
+        return self._held.enter_context(source)
 
     def check(self, epoch: int) -> None:
         self.log.check(epoch)
@@ -44,7 +47,7 @@ class Files:
         return 0, self.log.lag(epoch)
 
     def release(self) -> None:
-        pass
+        self._held.close()
 
     def look(self) -> None:
         self.log.add(self.done)

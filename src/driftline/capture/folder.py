@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime.spark_conf import literally
-from driftline.source.files import FORMATS, format_of
+from driftline.source.endings import format_by_name, is_archive
+from driftline.source.files import format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,7 +187,7 @@ def _below(folder: str, fmt: str | None) -> Iterator[Entry]:
 
 
 def _known(name: str) -> bool:
-    return any(ending in FORMATS for ending in Path(name.lower()).suffixes[-2:])
+    return is_archive(name) or format_by_name(name) is not None
 
 
 def _entry(path: str) -> Entry:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 LITTLE = 48 * 2**20  # bytes of text; at 400 MB, half the time goes the other way
-PACKED = (".gz", ".gzip")
 T = TypeVar("T")
 
 
@@ -105,9 +104,10 @@ def _elsewhere(work: Callable[[], T]) -> T:
 
 def little(kind: str, files: Sequence[str]) -> bool:
     """Whether the files are so small that Java's better compiler takes longer than it saves. A pipe may bring much."""
+    from driftline.source.endings import is_packed
     from driftline.source.pipes import is_pipe
 
     if any(map(is_pipe, files)):
         return False
-    plain = kind in ("json", "csv") and not any(file.endswith(PACKED) for file in files)
+    plain = kind in ("json", "csv") and not any(map(is_packed, files))
     return sum(Path(file).stat().st_size for file in files) < LITTLE / (1 if plain else 8)

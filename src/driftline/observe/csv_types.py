@@ -78,7 +78,7 @@ def numbers_of(texts: pa.Array, among: Types) -> Types:
 
     >>> from driftline.core.schema.types import INT, decimal
     >>> sorted(map(str, numbers_of(pa.array(["1.50", "2"]), frozenset({decimal(10, 2), decimal(4, 1), INT}))))
-    ['decimal(10, 2)']
+    ['decimal(10, 2)', 'decimal(4, 1)']
     """
     texts = texts.drop_null() if texts.null_count else texts
     if not (len(texts) and among):

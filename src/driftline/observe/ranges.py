@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from driftline.errors import DataError
+from driftline.observe.codecs import HEAD, Unpacked, codec_of
 
 BLOCK = 4 * 2**20  # bytes read at once
 BOM = b"\xef\xbb\xbf"
@@ -40,21 +38,20 @@ def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[byte
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
-    """A local file, or one that pyarrow knows by its URI, decompressed where its name says so, and its size as it lies there.
+    """A local file, or one that pyarrow knows by its URI, unpacked where its bytes say so, and its size as it lies there.
 
-    Raises DataError, while it is read, for a compressed file that is cut off or broken.
+    Raises DataError for a file that is no text, or not what its name says; and, while it is read, for a packed one that
+    is cut off or broken.
     """
     with _raw(path) as (file, length):
-        if not packed(path):
-            yield file, length
-            return
-        try:
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield unpacked, length  # type: ignore[misc]
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(
-                f"{path}: broken gzip: {error}", hint="the file is cut off or damaged: copy it again"
-            ) from error
+        codec = _codec(path, file, length)
+        yield file if codec is None else Unpacked(file, path, codec), length  # type: ignore[misc]
+
+
+def packed(path: str) -> bool:
+    """Whether a file is compressed. Raises as `opened` does."""
+    with _raw(path) as (file, length):
+        return _codec(path, file, length) is not None
 
 
 @contextmanager
@@ -70,6 +67,9 @@ def _raw(path: str) -> Iterator[tuple[Any, int]]:
         yield file, file.size()
 
 
-def packed(path: str) -> bool:
-    """Whether a file of this name is compressed."""
-    return path.endswith((".gz", ".gzip"))
+def _codec(path: str, file: Any, length: int) -> str | None:
+    head = file.read(HEAD)
+    file.seek(max(0, length - HEAD))
+    tail = file.read(HEAD)
+    file.seek(0)
+    return codec_of(path, head, tail)

@@ -35,7 +35,7 @@ def opened(
         yield open_source(spark, data, json_column=json_column)
         return
     kind, found = expand(_paths(data), format)
-    with spooled(found) as (files, names):
+    with spooled(found, kind) as (files, names):
         yield named(open_source(spark, files, format=kind, strings=strings), names)
 
 

@@ -9,18 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from driftline.errors import UsageError
+from driftline.source.archives import format_in
+from driftline.source.endings import FORMATS, format_by_name, is_archive, is_hidden
 from driftline.source.pipes import STDIN, is_pipe
 
-FORMATS = {
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".avro": "avro",
-    ".orc": "orc",
-}
-_PACKED = (".gz", ".gzip")
 # The path of the file that a row came from, as SQL: Spark tells it as a URI.
 ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
 
@@ -47,19 +39,18 @@ def expand(sources: Sequence[str], fmt: str | None = None) -> tuple[str, list[st
 
 
 def format_of(path: str) -> str:
-    """The format that the ending tells.
+    """The format that the ending tells, or those of the files in an archive.
 
     >>> format_of("a/b.jsonl.gz")
     'json'
     """
-    name = Path(path)
-    ending = name.suffixes[-2] if name.suffix in _PACKED and len(name.suffixes) > 1 else name.suffix
-    if ending.lower() not in FORMATS:
+    found = format_in(path) if is_archive(path) else format_by_name(path)
+    if found is None:
         raise UsageError(
             f"{path}: the ending tells no format",
             hint="name it with --format json, csv, parquet, avro or orc",
         )
-    return FORMATS[ending.lower()]
+    return found
 
 
 def _files(source: str, fmt: str | None) -> list[str]:
@@ -67,7 +58,7 @@ def _files(source: str, fmt: str | None) -> list[str]:
         return [source]
     path = Path(source)
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
+        found = sorted(p for p in path.rglob("*") if p.is_file() and not is_hidden(p.relative_to(path)))
         if fmt is None:
             found = [p for p in found if _known(p)]
         if not found:
@@ -81,10 +72,6 @@ def _files(source: str, fmt: str | None) -> list[str]:
         if not found:
             raise UsageError(f"{source}: no such file, folder or glob")
     return [str(p.absolute()) for p in found]
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def _known(path: Path) -> bool:

@@ -64,10 +64,10 @@ class Named:
         frame = self.source.rejected(everything)
         if frame is None:
             return None
-        column = F.col("source")
-        for path, name in self.names.items():
-            column = F.when(F.col("source") == path, F.lit(name)).otherwise(column)
-        return frame.withColumn("source", column)
+        names = F.create_map(*(F.lit(text) for pair in self.names.items() for text in pair))
+        return frame.withColumn(
+            "source", F.coalesce(F.try_element_at(names, F.col("source")), F.col("source"))
+        )
 
     def _named(self, place: Place) -> Place:
         return replace(place, source=self.names.get(place.source, place.source))

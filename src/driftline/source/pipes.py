@@ -1,5 +1,5 @@
-"""Pipes as sources: what comes through one comes once, and to this process alone, yet a batch is read more often,
-and by Java too. So it is written into a temporary file first."""
+"""Sources that are no files to be read again and again, in tasks too: what comes through a pipe, which comes once, and to this
+process alone, and what is in an archive. It is written into temporary files first."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import DriftlineError, SetupError, UsageError
+from driftline.source.archives import unpack
+from driftline.source.endings import is_archive
 
 STDIN = "-"
 _OF_THIS_PROCESS = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _CHUNK = 2**20  # bytes that are held at once
-_GZIP = b"\x1f\x8b"  # no text begins so
 
 
 def is_pipe(source: str) -> bool:
@@ -26,23 +27,24 @@ def is_pipe(source: str) -> bool:
 
 
 @contextmanager
-def spooled(files: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The files, a temporary one in place of each pipe, and the pipes' names by those; at the end they are deleted.
+def spooled(files: Sequence[str], kind: str | None = None) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """The files, temporary ones in place of each pipe and each archive, and the names that those stand for, by path; at the end
+    they are deleted. ``kind``: the format that is taken of archives.
 
-    Errors that name a temporary file name its pipe. Raises UsageError for a pipe that cannot be read, SetupError
-    where there is no room for what comes.
+    Errors that name a temporary file name what it stands for. Raises UsageError for a pipe that cannot be read, DataError
+    for a broken archive, SetupError where there is no room for what comes.
     """
-    if not any(map(is_pipe, files)):
+    if not any(is_pipe(file) or is_archive(file) for file in files):
         yield list(files), {}
         return
     with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
         names: dict[str, str] = {}
         out = []
         for i, file in enumerate(files):
-            if is_pipe(file):
-                kept = _copied(file, os.path.realpath(folder) + f"/{i}")
-                names[kept] = file
-            out.append(kept if is_pipe(file) else file)
+            place = Path(os.path.realpath(folder)) / f"{i:08}"  # none begins as another one does
+            found = _spooled(file, kind, place)
+            names.update(found)
+            out += list(found) or [file]
         try:
             yield out, names
         except DriftlineError as error:
@@ -50,25 +52,31 @@ def spooled(files: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
             raise
 
 
-def _copied(pipe: str, path: str) -> str:
-    """What comes through the pipe, as a file whose name begins so."""
+def _spooled(file: str, kind: str | None, place: Path) -> dict[str, str]:
+    """What a pipe or an archive holds, in files at the place, and the name of each; nothing for another file."""
+    if is_pipe(file):
+        _copy(file, place)
+        return {str(place): file}
+    if not is_archive(file):
+        return {}
+    place.mkdir()
+    return {str(path): f"{file}/{name}" for path, name in unpack(file, kind, place)}
+
+
+def _copy(pipe: str, path: Path) -> None:
+    """Writes what comes through the pipe."""
     try:
         source = _opened(pipe)
     except OSError as error:
         raise UsageError(f"{pipe}: cannot be read: {error.strerror}") from error
     try:
-        with source, open(path, "wb") as file:
-            head = source.read(_CHUNK)
-            file.write(head)
+        with source, path.open("wb") as file:
             shutil.copyfileobj(source, file, _CHUNK)
     except OSError as error:
         raise SetupError(
             f"{pipe}: cannot be copied to {path}: {error.strerror}",
             hint="what comes through a pipe needs room there; TMPDIR names another folder",
         ) from error
-    if not (head.startswith(_GZIP) or pipe.lower().endswith((".gz", ".gzip"))):
-        return path
-    return str(Path(path).rename(f"{path}.gz"))
 
 
 def _opened(pipe: str) -> Any:

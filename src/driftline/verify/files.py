@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 from codecs import BOM_UTF8
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from driftline.verify.cells import rows
+from driftline.verify.packed import is_packed, unpacked
 from driftline.verify.values import number
 
 _BLANK = b" \t\r\n"
@@ -111,7 +111,8 @@ def read(part: Part) -> Iterator[Read]:
 
 
 def _packed(file: str) -> bool:
-    return file.lower().endswith((".gz", ".gzip"))
+    with opened(file) as f:
+        return is_packed(f.read(16), file)
 
 
 def opened(file: str) -> IO[bytes]:
@@ -131,8 +132,7 @@ def _size(file: str) -> int:
 
 def _whole(file: str) -> bytes:
     with opened(file) as f:
-        data = gzip.decompress(f.read()) if _packed(file) else f.read()
-        return data.removeprefix(BOM_UTF8)
+        return unpacked(f.read(), file).removeprefix(BOM_UTF8)
 
 
 # JSON ---------------------------------------------------------------------------------------------------

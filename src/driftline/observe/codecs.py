@@ -1,0 +1,171 @@
+"""Packed text: which codec its first bytes tell, and what it holds."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+
+from driftline.errors import DataError, UsageError
+from driftline.observe import snappy
+
+ENDINGS = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".bz2": "bzip2",
+    ".xz": "xz",
+    ".lz4": "lz4",
+    ".snappy": "snappy",
+    ".sz": "snappy",
+}
+HEAD = 16  # bytes that tell a codec
+LIMIT = "DRIFTLINE_MAX_UNPACKED"
+_LIMIT = 64 * 2**30  # bytes that a packed file may hold
+_BLOCK = 4 * 2**20
+
+_BEGINNINGS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\0": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\xff\x06\0\0sNaPpY": "snappy",
+    **{b"BZh%d" % level + block: "bzip2" for level in range(1, 10) for block in (b"1AY&SY", b"\x17rE8P\x90")},
+}
+_SKIPPED = b"\x2a\x4d\x18"  # behind one byte: what zstd and lz4 may have in front
+# What is neither text nor packed as text may be. No text begins so; "PAR1" and "ORC" might.
+_OTHERS = {
+    b"PK\x03\x04": ("a zip", "name it .zip"),
+    b"Obj\x01": ("Avro", "name it --format avro"),
+    b"\x89PNG": ("a picture", None),
+    b"SQLite format 3\0": ("a SQLite database", None),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it first"),
+    b"\xff\xfe": ("UTF-16 text", "convert the file to UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "convert the file to UTF-8"),
+}
+_BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # pyarrow's are among these
+_DAMAGED = "the file is cut off or damaged: copy it again"
+
+
+class Readable(Protocol):
+    """What text is read from."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
+    """The codec of a file of text that begins, and ends, with these bytes; None for plain text.
+
+    Raises DataError where the bytes are not what the name says, or no text at all.
+
+    >>> codec_of("a.json", b"{}"), codec_of("a.json", bytes.fromhex("1f8b08")), codec_of("a.csv.sz", b"")
+    (None, 'gzip', None)
+    """
+    for beginning, codec in _BEGINNINGS.items():
+        if head.startswith(beginning):
+            return codec
+    claimed = ENDINGS.get(Path(path).suffix.lower())
+    if claimed is not None and head:
+        return _without_a_sign(path, head, claimed)
+    for sign, (kind, hint) in _OTHERS.items():
+        if head.startswith(sign):
+            raise DataError(f"{path}: this is {kind}, not text", hint)
+    if head.startswith(b"PAR1") and tail.endswith(b"PAR1"):
+        raise DataError(f"{path}: this is Parquet, not text", "name it --format parquet")
+    if head.startswith(b"ORC") and tail[:-1].endswith(b"ORC"):
+        raise DataError(f"{path}: this is ORC, not text", "name it --format orc")
+    return None
+
+
+def _without_a_sign(path: str, head: bytes, claimed: str) -> str:
+    if claimed in ("zstd", "lz4") and head[1:4] == _SKIPPED:
+        return claimed
+    if claimed in ("snappy", "lz4") and snappy.begins_block(head):
+        return f"hadoop {claimed}"
+    raise DataError(
+        f"{path}: its name says {claimed}, its first bytes do not", "give it the ending that it should have"
+    )
+
+
+class Unpacked:
+    """A packed file as what it holds. ``path``: how errors name it.
+
+    Raises DataError, while it is read, where it is broken or cut off, or holds more than `LIMIT` says.
+    """
+
+    def __init__(self, file: IO[bytes], path: str, codec: str) -> None:
+        self._path, self._codec, self._limit = path, codec, largest()
+        self._size = 0
+        self._stream = self._checked(partial(_READERS[codec], file))
+
+    def read(self, size: int = -1, /) -> bytes:
+        """So many bytes; fewer only at the end; all that is left where it is negative."""
+        if size < 0:
+            return b"".join(iter(partial(self.read, _BLOCK), b""))
+        data: bytes = self._checked(partial(self._stream.read, size))
+        self._size += len(data)
+        if self._size > self._limit:
+            raise too_large(self._path, self._limit)
+        return data
+
+    def _checked(self, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except _BROKEN as error:
+            name = self._codec.rpartition(" ")[2]
+            raise DataError(f"{self._path}: broken {name}: {error}", hint=_DAMAGED) from error
+
+
+def largest() -> int:
+    """How many bytes a packed file may hold. Raises UsageError where the setting is no number."""
+    text = os.environ.get(LIMIT, "")
+    if text and not text.isdecimal():
+        raise UsageError(f"{LIMIT} = {text!r} is not a whole number of bytes")
+    return int(text or _LIMIT)
+
+
+def too_large(path: str, limit: int) -> DataError:
+    """What is said of a file that holds more."""
+    return DataError(f"{path}: holds more than {limit} bytes", hint=f"if that is right, set {LIMIT} to more")
+
+
+class _Joined:
+    """Texts of any sizes, read as a file."""
+
+    def __init__(self, texts: Iterator[bytes]) -> None:
+        self._texts, self._left = texts, b""
+
+    def read(self, size: int) -> bytes:
+        some, length = [self._left], len(self._left)
+        while length < size and (text := next(self._texts, None)) is not None:
+            some.append(text)
+            length += len(text)
+        data = b"".join(some)
+        self._left = data[size:]
+        return data[:size]
+
+
+def _by_arrow(codec: str, file: IO[bytes]) -> Readable:
+    stream: Readable = pa.CompressedInputStream(pa.PythonFile(file, "r"), codec)
+    return stream
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "gzip": lambda file: gzip.GzipFile(fileobj=file),
+    "zstd": partial(_by_arrow, "zstd"),
+    "lz4": partial(_by_arrow, "lz4"),
+    "bzip2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
+    "snappy": lambda file: _Joined(snappy.frames(file)),
+    "hadoop snappy": lambda file: _Joined(snappy.blocks(file, "snappy")),
+    "hadoop lz4": lambda file: _Joined(snappy.blocks(file, "lz4_raw")),
+}

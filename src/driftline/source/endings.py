@@ -1,0 +1,44 @@
+"""What the ending of a file's name tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from driftline.observe.codecs import ENDINGS
+
+FORMATS = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".avro": "avro",
+    ".orc": "orc",
+}
+ARCHIVE = ".zip"
+
+
+def format_by_name(path: str) -> str | None:
+    """The format that the ending tells, if any.
+
+    >>> format_by_name("a/b.jsonl.zst"), format_by_name("b.csv.zip"), format_by_name("b.txt")
+    ('json', 'csv', None)
+    """
+    name = Path(path.lower())
+    packed = name.suffix in ENDINGS or name.suffix == ARCHIVE
+    return FORMATS.get(Path(name.stem).suffix if packed else name.suffix)
+
+
+def is_packed(path: str) -> bool:
+    """Whether the ending tells that the file is compressed, or holds others that are."""
+    return path.lower().endswith((*ENDINGS, ARCHIVE))
+
+
+def is_archive(path: str) -> bool:
+    """Whether the ending tells that the file holds others."""
+    return path.lower().endswith(ARCHIVE)
+
+
+def is_hidden(path: Path) -> bool:
+    """Whether a file, or a folder that it is in, is passed over, as Spark does."""
+    return any(part.startswith(("_", ".")) and part != ".." for part in path.parts)
