@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from driftline.core.planning.contract import MAPS, POLICIES, contract, parse_path
+from driftline.core.planning.contract import MAPS, NEW_FIELDS, POLICIES, contract, parse_path
 from driftline.core.planning.conversions import EPOCH_DIGITS
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.naming import MARK
@@ -16,16 +16,19 @@ from driftline.errors import UsageError
 
 PREFIX = "driftline."
 # Settings of tables that did not exist before: those that were made earlier go on as they did.
-NEW_TABLE = {PREFIX + "maps": "auto"}
+NEW_TABLE = {PREFIX + "maps": "auto", PREFIX + "beyond": "rest", PREFIX + "max-fields": "1000"}
 
 # Each setting, and the values it may have (None: any text; int: a whole number). The property is its name.
 _KNOWN: dict[str, tuple[str, ...] | type[int] | None] = {
     "allow_rewrite": ("true", "false"),
+    "beyond": ("rest", "quarantine", "fail"),
     "dates": ("on", "off", "instant"),
     "epoch_unit": tuple(EPOCH_DIGITS),
     "maps": MAPS,
     "mark": None,
     "max_columns": int,
+    "max_fields": int,
+    "new_fields": NEW_FIELDS,
     "on_conflict": ("quarantine", "fail"),
     "policy": POLICIES,
 }
@@ -35,6 +38,7 @@ _BY_PATH: dict[str, tuple[str, ...] | None] = {
     "exclude": ("true", "false"),
     "hints": None,
     "maps": MAPS,
+    "new_fields": NEW_FIELDS,
     "policies": POLICIES,
 }
 
@@ -119,12 +123,14 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         else:
             plain[name] = value
     return Settings(
-        plain.get("dates", "on"),
-        plain.get("mark", MARK),
-        int(plain.get("max_columns", "10000")),
-        plain.get("on_conflict", "quarantine"),
-        plain.get("allow_rewrite") == "true",
-        contract(
+        dates=plain.get("dates", "on"),
+        mark=plain.get("mark", MARK),
+        max_columns=int(plain.get("max_columns", "10000")),
+        max_fields=int(plain["max_fields"]) if "max_fields" in plain else None,
+        beyond=plain.get("beyond", "quarantine"),
+        on_conflict=plain.get("on_conflict", "quarantine"),
+        allow_rewrite=plain.get("allow_rewrite") == "true",
+        contract=contract(
             plain.get("policy", "preserve"),
             plain.get("epoch_unit"),
             policies=paths["policies"],
@@ -133,5 +139,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
             epoch_units=paths["epoch_units"],
             maps=plain.get("maps", "hint"),
             maps_of=paths["maps"],
+            new_fields=plain.get("new_fields", "add"),
+            new_fields_of=paths["new_fields"],
         ),
     )

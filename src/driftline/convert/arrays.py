@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,8 +15,11 @@ from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import assemble, flattened, numbered, place, relist, same_lists
+from driftline.convert.rest import has_value, json_text, places_of
+from driftline.convert.row_text import json_values, merged
 from driftline.convert.types import arrow_type
-from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered, variants_of
+from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
+from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD
 from driftline.core.schema.types import (
@@ -30,6 +33,7 @@ from driftline.core.schema.types import (
     Struct,
     Type,
     peel,
+    wrap,
 )
 from driftline.core.values.dates import declared_string_base
 
@@ -203,6 +207,28 @@ class ArrowValues:
     def missing(self) -> pa.Array:
         return self._lists.is_null() if self._dim else pa.array(~self._valid)
 
+    def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
+        if not self._dim:
+            return [(number, ()) for number in range(self.count)]
+        return places_of(numbered(self._lists, np.ones(self.count, np.bool_)))
+
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
+        if held is not None:
+            below = contract.inside(self._dim)
+            for inner, leaves in self._leaves:
+                lost = np.flatnonzero(~nulls_of(leaves) & ~held)
+                yield from _typed_texts(lost, leaves.take(pa.array(lost)), inner, below)
+        elif len(self._columns) > 1 and self._dim:
+            # Lists whose elements are of several types are no one type's.
+            columns = zip(self._columns, self._leaves, strict=True)
+            lists = [json_values(array, wrap(inner, self._dim)) for array, (inner, _) in columns]
+            for number, value in enumerate(reduce(merged, same) for same in zip(*lists, strict=True)):
+                if has_value(value):
+                    yield Text(number, json_text(value, contract))
+        else:
+            for array, (inner, _) in zip(self._columns, self._leaves, strict=True):
+                yield from _typed_texts(range(len(array)), array, wrap(inner, self._dim), contract)
+
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for inner, leaves in self._leaves:
             if isinstance(inner, Primitive):
@@ -211,6 +237,12 @@ class ArrowValues:
                     value: object = leaves[int(lost[0])].as_py()
                     return value
         return None
+
+
+def _typed_texts(numbers: Iterable[int], array: pa.Array, type_: Type, contract: Contract) -> Iterator[Text]:
+    for number, value in zip(numbers, json_values(array, type_), strict=True):
+        if has_value(value):
+            yield Text(int(number), json_text(value, contract), type_)
 
 
 def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
@@ -258,6 +290,17 @@ class MixedValues:
 
     def missing(self) -> pa.Array:
         return reduce(pc.and_, (part.missing() for part in self._parts))
+
+    def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
+        return [place for part in self._parts for place in part.places()]
+
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
+        for part, start in zip(self._parts, self._starts, strict=False):
+            if held is None:
+                yield from part.texts(None, contract)
+                continue
+            for text in part.texts(held[start : start + part.count], contract):
+                yield text._replace(number=text.number + int(start))
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for part, start in zip(self._parts, self._starts, strict=False):

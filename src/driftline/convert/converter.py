@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from driftline.convert.arrays import ArrowRecords
 from driftline.convert.deep_pickle import pickled
 from driftline.convert.defaults import default_of
 from driftline.convert.objects import JsonRecords
+from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_field, arrow_schema, arrow_type
 from driftline.convert.values import Records, Values
+from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, Settings
 from driftline.core.schema.types import (
     LONG,
@@ -88,24 +91,34 @@ class Converter:
         return self._rows(ArrowRecords(batch.columns, struct, batch.num_rows, json, self.settings.dates))
 
     def _rows(self, records: Records) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(_columns(self.struct, self.route, records, ()), schema=self.schema)
+        column = rest_column(self.struct) if self.route.has_rest else None
+        rest = None if column is None else Collector.of(records.count, self.settings.contract)
+        arrays = _columns(self.struct, self.route, records, (), rest)
+        if rest is not None:
+            arrays[self.struct.fields.index(column)] = rest.entries.array()
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def _restored(fields: bytes) -> Converter:
     return Converter(*pickle.loads(fields))  # noqa: S301  our own bytes
 
 
-def _columns(struct: Struct, route: RecordRoute, records: Records, path: Path) -> list[pa.Array]:
-    """The fields of a struct, in their order."""
+def _columns(
+    struct: Struct, route: RecordRoute, records: Records, path: Path, rest: Collector | None
+) -> list[pa.Array]:
+    """The fields of a struct, in their order. ``rest``: takes what no column does."""
     by_name = {column.name: column for column in struct.fields}
     filled: dict[str, pa.Array] = {}
     for field in route.fields:
         # A column that cannot be written is known to the plan, which takes no value there, and is not in the struct.
         column_routes = [column_route for column_route in field.columns if column_route.name in by_name]
         columns = [by_name[column_route.name] for column_route in column_routes]
-        values = records.values(field) if columns else None
-        if values is not None:
-            arrays = _fill([c.type for c in columns], column_routes, field, values, (*path, field.key))
+        values = records.values(field) if columns or field.beyond else None
+        below = None if rest is None or field.elsewhere else rest.field(field.key)
+        if values is not None and not columns:
+            _aside(below, values, None)
+        elif values is not None:
+            arrays = _fill([c.type for c in columns], column_routes, field, values, (*path, field.key), below)
             for column, array in zip(columns, arrays, strict=True):
                 filled[column.name] = _or_default(array, column, values)
     return [
@@ -122,14 +135,27 @@ def _or_default(made: pa.Array, column: Field, values: Values) -> pa.Array:
     return pc.if_else(missing, default_of(column, len(made)), made) if pc.any(missing).as_py() else made
 
 
+def _aside(rest: Collector | None, values: Values, held: NDArray[np.bool_] | None) -> None:
+    """Sends to the rest what no column holds; all values where ``held`` is None."""
+    assert rest is not None, "what goes to the rest has a column for it"
+    spots = rest if held is None else rest.leaves(values)
+    for text in values.texts(held, rest.contract):
+        rest.entries.add(spots.spot(text.number), text.text, text.type)
+
+
 def _fill(
-    types: Sequence[Type], column_routes: Sequence[ColumnRoute], field: FieldRoute, values: Values, path: Path
+    types: Sequence[Type],
+    column_routes: Sequence[ColumnRoute],
+    field: FieldRoute,
+    values: Values,
+    path: Path,
+    rest: Collector | None,
 ) -> list[pa.Array]:
     """The columns of one field."""
     maps = {
         i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
     }
-    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path)
+    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, rest)
     wholes: dict[int, pa.Array] = {}
     held = None
     for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
@@ -139,14 +165,19 @@ def _fill(
             held = valid if held is None else held | valid
             continue
         if i not in leaves:
-            leaves[i] = _leaves(inner, column_route, values, path)
+            leaves[i] = _leaves(inner, column_route, values, path, rest)
         keeps = (
-            leaves[i] if inner not in _MOMENTS else _leaves(inner, _without_longs(column_route), values, path)
+            leaves[i]
+            if inner not in _MOMENTS
+            else _leaves(inner, _without_longs(column_route), values, path, None)
         )
         valid = keeps.is_valid().to_numpy(zero_copy_only=False)
         held = valid if held is None else held | valid
-    lost = values.lost(held if held is not None else np.zeros(0, np.bool_))
-    if lost is not None and not field.elsewhere:
+    held = held if held is not None else np.zeros(0, np.bool_)
+    lost = values.lost(held)
+    if field.beyond and rest is not None:
+        _aside(rest, values, held)
+    elif lost is not None and not field.elsewhere:
         raise Lost(path, lost)
     return [
         wholes[i] if i in wholes else values.placed(leaves[i], arrow_type(type_))
@@ -154,13 +185,16 @@ def _fill(
     ]
 
 
-def _leaves(inner: Type, column_route: ColumnRoute, values: Values, path: Path) -> pa.Array:
+def _leaves(
+    inner: Type, column_route: ColumnRoute, values: Values, path: Path, rest: Collector | None
+) -> pa.Array:
     """The leaves of a field's values in a column of the type ``inner``, its lists aside."""
     if isinstance(inner, Primitive):
         return values.primitives(inner, column_route)
     assert isinstance(inner, Struct), inner
     records, numbers = values.records(column_route)
-    fields_of_records = _columns(inner, column_route.record or RecordRoute(), records, path)
+    below = None if rest is None else rest.leaves(values).records(numbers, column_route.facet.dim)
+    fields_of_records = _columns(inner, column_route.record or RecordRoute(), records, path, below)
     fields = [arrow_field(f) for f in inner.fields]
     return values.scattered(pa.StructArray.from_arrays(fields_of_records, fields=fields), numbers)
 
@@ -171,7 +205,11 @@ def _without_longs(column_route: ColumnRoute) -> ColumnRoute:
 
 
 def _maps(
-    types: Mapping[int, Type], column_routes: Mapping[int, ColumnRoute], values: Values, path: Path
+    types: Mapping[int, Type],
+    column_routes: Mapping[int, ColumnRoute],
+    values: Values,
+    path: Path,
+    rest: Collector | None,
 ) -> dict[int, pa.Array]:
     """The map columns of a field: each value of a map stands in every column that it fits, under its key."""
     out = {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
@@ -187,7 +225,9 @@ def _maps(
         if found is None:
             continue
         inner = [types[i].value for i in below]  # type: ignore[union-attr]
-        filled = _fill(inner, columns, together, found.values, (*path, "value"))
+        dim = max(column_routes[i].facet.dim for i in below)
+        items_rest = None if rest is None else rest.leaves(values).maps(found, dim)
+        filled = _fill(inner, columns, together, found.values, (*path, "value"), items_rest)
         for i, items in zip(below, filled, strict=True):
             array = pa.MapArray.from_arrays(found.offsets, found.keys, items, type=arrow_type(types[i]))
             out[i] = values.scattered(array, found.numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from driftline.convert.json_values import TEXT, numbers_as, takes_number, texts_as
 from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import assemble, place, shred
+from driftline.convert.rest import has_value, json_text, places_of
 from driftline.convert.types import arrow_type
-from driftline.convert.values import Maps, Numbers, bases_of, primitives_of, scattered, variants_of
+from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
+from driftline.core.planning.contract import Contract
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, MapOf
@@ -54,7 +56,7 @@ class JsonValues:
         self._numbers: dict[Primitive, list[int]] = {}
         self._texts: dict[Primitive, list[int]] = {}
         self._objects: list[int] = []
-        self._facets = route.shape.facets
+        self._facets = (*route.shape.facets, *route.beyond)
         declared = primitives_of(route)
         for number, leaf in enumerate(self._apart.leaves):
             kind = type(leaf)
@@ -136,6 +138,21 @@ class JsonValues:
 
     def missing(self) -> pa.Array:
         return pa.array([value is None for value in self._values], pa.bool_())
+
+    def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
+        return places_of(self._apart)
+
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
+        if held is None:
+            for number, value in enumerate(self._values):
+                if has_value(value):
+                    yield Text(number, json_text(value, contract))
+            return
+        for number in np.flatnonzero(~held).tolist():
+            leaf = self._apart.leaves[number]
+            dim = self._apart.leaf_dims[number]
+            if type(leaf) is not dict or (has_value(leaf) and self._planned(dim)):
+                yield Text(number, json_text(leaf, contract.inside(dim or 0)))
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for number in np.flatnonzero(~held).tolist():

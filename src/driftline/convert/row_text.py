@@ -25,37 +25,38 @@ def row_texts(batch: pa.RecordBatch, struct: Struct) -> list[bytes]:
 def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = [{} for _ in range(count)]
     for f, array in zip(struct.fields, arrays, strict=True):
-        for record, value in zip(records, _values(array, f.type), strict=True):
+        for record, value in zip(records, json_values(array, f.type), strict=True):
             if value is not None:
                 # Of a key that stands several times, each record has one value; of its lists, one in each place.
-                record[f.name] = _merged(record[f.name], value) if f.name in record else value
+                record[f.name] = merged(record[f.name], value) if f.name in record else value
     return records
 
 
-def _merged(value: Any, later: Any) -> Any:
+def merged(value: Any, later: Any) -> Any:
     """A value of two columns of one key; ``later``: that of the second one."""
     if isinstance(value, list) and isinstance(later, list):
         return [
-            b if a is None else a if b is None else _merged(a, b) for a, b in zip(value, later, strict=True)
+            b if a is None else a if b is None else merged(a, b) for a, b in zip(value, later, strict=True)
         ]
     if isinstance(value, dict) and isinstance(later, dict):
         return {key: item if later.get(key) is None else later[key] for key, item in value.items()}
     return value
 
 
-def _values(array: pa.Array, type_: Type) -> list[Any]:
+def json_values(array: pa.Array, type_: Type) -> list[Any]:
+    """Each value as what msgspec writes it from; None where there is none."""
     match type_:
         case Struct(fields):
             children = [array.field(i) for i in range(len(fields))]
             records = _records(children, type_, len(array))
             return [r if v else None for r, v in zip(records, array.is_valid().to_pylist(), strict=True)]
         case List(element):
-            return _cut(_values(array.flatten(), element), array)
+            return _cut(json_values(array.flatten(), element), array)
         case Map(key, value):
             entries = entries_of(array)
             flat = entries.flatten()
-            keys = [_key(k) for k in _values(flat.field(0), key)]
-            pairs = _cut(list(zip(keys, _values(flat.field(1), value), strict=True)), entries)
+            keys = [_key(k) for k in json_values(flat.field(0), key)]
+            pairs = _cut(list(zip(keys, json_values(flat.field(1), value), strict=True)), entries)
             return [None if some is None else dict(some) for some in pairs]
         case Primitive():
             return _leaves(array, type_)

@@ -46,6 +46,8 @@ def _struct(routes: Sequence[RecordRoute], depth: int) -> Struct:
 
 def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
     """``routes``: those of one field; several where several columns hold the records around it."""
+    if any(route.beyond for route in routes):
+        return None  # what goes to the rest is text as it was written
     columns = [c for r in routes for c in r.columns]
     seen = {facet: s for r in routes for facet, s in r.shape.facets.items()}
     facet = _first(seen, routes)

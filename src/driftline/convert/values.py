@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import Base
 from driftline.core.schema.types import Primitive, Type
@@ -36,6 +37,14 @@ class Maps(NamedTuple):
     numbers: Numbers
 
 
+class Text(NamedTuple):
+    """A value or a leaf, by its ``number``, as exact JSON text; ``type``: that of a typed one."""
+
+    number: int
+    text: str
+    type: Type | None = None
+
+
 class Values(Protocol):
     """The values of one field. A leaf is a value without its lists; leaves are numbered."""
 
@@ -60,6 +69,13 @@ class Values(Protocol):
 
     def missing(self) -> pa.Array:
         """Which values are null, or not there."""
+
+    def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
+        """By leaf, the number of the value that it is part of, and its places in the lists of that."""
+
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterable[Text]:
+        """The leaves that no column holds, as JSON text, without what the ``contract`` of the field leaves out; where
+        ``held`` is None, all values as they are, with their lists."""
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         """A leaf of the field that no column holds, if there is one; ``held``: which leaves some column holds."""

@@ -15,6 +15,8 @@ from driftline.errors import DataError, UsageError
 from driftline.observe.observation import Observation
 from driftline.source.base import Source
 
+_MEND = 'mend the data, or set on_conflict = "quarantine" to set such records aside'
+_MORE_ROOM = 'set beyond = "rest" to keep it as text, or a higher limit'
 ROUNDS = 20  # of looking for what the records that are left do to the table
 
 
@@ -46,6 +48,8 @@ def accepted(
             planned = plan(schema, seen.shape, settings, not_rewritten)
         if settings.on_conflict == "fail":
             _fail(seen, planned)
+        if settings.beyond == "fail":
+            _fail_of(next((c for c in planned.conflicts if c.limit), None))
         if not planned.conflicts:
             return seen, replace(planned, conflicts=tuple(conflicts))
         if refused == seen.tally.malformed:
@@ -82,18 +86,22 @@ def planned_for(
 
 def _fail(seen: Observation, planned: Plan) -> None:
     """Nothing of the batch is written where anything of it is refused or malformed."""
-    hint = 'mend the data, or set on_conflict = "quarantine" to set such records aside'
     if seen.tally.malformed:
         worst = min(seen.tally.reasons, default=None)
-        raise DataError(f"{seen.tally.malformed} malformed records; {worst or 'of another length'}", hint)
-    if planned.conflicts:
-        first = planned.conflicts[0]
-        place = f" in {first.place}" if str(first.place) else ""
-        sample = f": {first.sample}" if first.sample else ""
-        raise DataError(
-            f"{dotted(first.path)}: the table has {first.table_type}, {first.incoming_type} came{place}{sample} ({first.why})",
-            hint,
-        )
+        raise DataError(f"{seen.tally.malformed} malformed records; {worst or 'of another length'}", _MEND)
+    _fail_of(planned.conflicts[0] if planned.conflicts else None)
+
+
+def _fail_of(conflict: Conflict | None) -> None:
+    if conflict is None:
+        return
+    place = f" in {conflict.place}" if str(conflict.place) else ""
+    sample = f": {conflict.sample}" if conflict.sample else ""
+    message = (
+        f"{dotted(conflict.path)}: the table has {conflict.table_type}, {conflict.incoming_type} came{place}{sample} "
+        f"({conflict.why})"
+    )
+    raise DataError(message, _MORE_ROOM if conflict.limit else _MEND)
 
 
 def _frozen_without_columns(schema: Schema, planned: Plan, settings: Settings) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.limits import leaf_columns
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Settings, facet_of
 from driftline.core.planning.shape import Place, RecordShape
@@ -25,7 +26,7 @@ class Judge:
         """Why a record of this shape is not accepted; None if it is."""
         shape = without_excluded(shape, self.settings.contract)
         for schema in self.schemas:
-            planned = plan(schema, shape, self.settings, self.not_rewritten)
+            planned = plan(schema, shape, self._settings(schema), self.not_rewritten)
             if planned.conflicts:
                 return planned.conflicts[0]
             for change in planned.changes:
@@ -36,3 +37,9 @@ class Judge:
                     reason.field or change.path, "none", facet, why, reason.sample, reason.place or Place()
                 )
         return None
+
+    def _settings(self, schema: Schema) -> Settings:
+        """The settings for a table that gets no more columns: what has none goes to the rest, where such is kept."""
+        if self.settings.beyond != "rest":
+            return self.settings
+        return replace(self.settings, max_columns=min(self.settings.max_columns, leaf_columns(schema.struct)))

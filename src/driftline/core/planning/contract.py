@@ -10,6 +10,7 @@ from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
 
 POLICIES = ("preserve", "widen", "strict")
 MAPS = ("auto", "hint", "off")
+NEW_FIELDS = ("add", "hold")
 _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
@@ -19,7 +20,8 @@ class Contract:
 
     ``policy`` is the field's own; ``inner`` that of what is below it, unless said otherwise there. ``hint``: the
     declared type; ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: whether
-    objects whose keys are data become maps: "auto", "hint" (they are only named) or "off".
+    objects whose keys are data become maps: "auto", "hint" (they are only named) or "off". ``new_fields``: whether fields that
+    the table does not have get columns: "add" or "hold".
     """
 
     policy: str = "preserve"
@@ -28,11 +30,23 @@ class Contract:
     hint: Type | None = None
     excluded: bool = False
     maps: str = "hint"
+    new_fields: str = "add"
     fields: Mapping[str, Contract] = field(default_factory=dict)
 
     def of(self, key: str) -> Contract:
         """The contract of a record's field, or of a map's ``value``."""
-        return self.fields.get(key) or Contract(self.inner, self.inner, self.epoch_unit, maps=self.maps)
+        return self.fields.get(key) or self._below()
+
+    def at(self, path: Path) -> Contract:
+        """The contract at a path of the data; its steps into lists are named ``element``."""
+        contract = self
+        for step in path:
+            contract = contract.inside(1) if step == "element" else contract.of(step)
+        return contract
+
+    def _below(self) -> Contract:
+        """What holds for each field here of which nothing was said."""
+        return Contract(self.inner, self.inner, self.epoch_unit, maps=self.maps, new_fields=self.new_fields)
 
     def inside(self, dim: int) -> Contract:
         """The contract of what is inside ``dim`` lists: a step ``element`` may be written, or left out."""
@@ -83,6 +97,8 @@ def contract(
     epoch_units: Mapping[Path, str] | None = None,
     maps: str = "hint",
     maps_of: Mapping[Path, str] | None = None,
+    new_fields: str = "add",
+    new_fields_of: Mapping[Path, str] | None = None,
 ) -> Contract:
     """The tree of what was said. A path that ends in ``*`` speaks of all that is below; the longest path counts.
 
@@ -105,7 +121,9 @@ def contract(
         said.setdefault(path, {})["epoch_unit"] = unit
     for path, setting in (maps_of or {}).items():
         said.setdefault(path, {})["maps"] = setting
-    return _grown(Contract(policy, policy, epoch_unit, maps=maps), (), said)
+    for path, setting in (new_fields_of or {}).items():
+        said.setdefault(path, {})["new_fields"] = setting
+    return _grown(Contract(policy, policy, epoch_unit, maps=maps, new_fields=new_fields), (), said)
 
 
 def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
@@ -127,7 +145,7 @@ def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
 def _grown(here: Contract, path: Path, said: Mapping[Path, Mapping[str, object]]) -> Contract:
     here = replace(here, **said.get(path, {}))  # type: ignore[arg-type]
     keys = dict.fromkeys(p[len(path)] for p in said if len(p) > len(path) and p[: len(path)] == path)
-    below = Contract(here.inner, here.inner, here.epoch_unit, maps=here.maps)
+    below = here._below()
     return replace(here, fields={key: _grown(below, (*path, key), said) for key in keys})
 
 

@@ -10,10 +10,13 @@ from driftline.core.planning.contract import Contract
 from driftline.core.planning.maps import Verdict
 from driftline.core.planning.objects import Closed
 from driftline.core.planning.policies import preserve, widen
+from driftline.core.planning.policies.decision import Refusal
 from driftline.core.planning.routes import facet_of
-from driftline.core.planning.shape import Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
 from driftline.core.schema.naming import Names, mark, safe, suffix
 from driftline.core.schema.types import STRING, Field, Path, Struct, Type
+
+_MAP = MapOf(STRING)
 
 
 @dataclass(slots=True)
@@ -21,6 +24,7 @@ class Slot:
     """A place that holds a value: a field, or a map's value. Its types, what was seen, the types to be made.
 
     ``verdict``: why its objects become a map now; ``closed``: which keys of its structs get no more columns.
+    ``beyond``: types whose values go to the rest; ``no_room``: types that are beyond the table's limits.
     """
 
     types: list[Type]
@@ -32,6 +36,33 @@ class Slot:
     values: dict[MapOf, Slot] = field(default_factory=dict)
     verdict: Verdict | None = None
     closed: Closed = Closed.none
+    beyond: frozenset[Facet] = frozenset()
+    no_room: frozenset[Facet] = frozenset()
+
+    def hold(self) -> None:
+        """Sends a field that the table does not have to the rest, where new fields wait; what a hint declares does not."""
+        contract = self.contract
+        if contract.new_fields != "hold" or self.policy != "preserve" or contract.hint is not None:
+            return
+        for facet in list(self.shape.facets):
+            if not (contract.declares_fields and facet.base in (RECORD, _MAP)):
+                self._send(facet)
+
+    def set_aside(self, refusal: Refusal) -> None:
+        """Sends values that have no room in the table to the rest."""
+        if refusal.inexact is None:
+            self._send(refusal.facet)
+        else:
+            self.beyond |= {refusal.facet}
+
+    def set_aside_maps(self, base: MapOf) -> None:
+        """Sends maps to the rest, none of whose values has a column."""
+        for facet in [f for f in self.shape.facets if f.base == base]:
+            self._send(facet)
+
+    def _send(self, facet: Facet) -> None:
+        self.beyond |= {facet}
+        del self.shape.facets[facet]
 
     @property
     def unit(self) -> str:

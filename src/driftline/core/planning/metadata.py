@@ -10,8 +10,6 @@ from driftline.core.planning.routes import Plan
 from driftline.core.schema.naming import METADATA, Names
 from driftline.core.schema.types import Field, Struct
 
-_WHY = "where each record came from, as the capture was told to keep"
-
 
 def own_column(struct: Struct, kind: str) -> Field | None:
     """The column of this kind that a table has, whatever it is called now."""
@@ -20,11 +18,15 @@ def own_column(struct: Struct, kind: str) -> Field | None:
 
 
 def with_own(plan: Plan, columns: Iterable[Field]) -> Plan:
-    """The plan, with those of the columns made that the table has not. A name that is taken gets a number."""
+    """The plan, with those of the columns made that the table has not. A name that is taken gets a number.
+
+    A column's doc has its kind in the first line, and in the second what it holds.
+    """
     for column in columns:
-        kind = (column.doc or "").partition("\n")[0].removeprefix(METADATA)
+        first, _, why = (column.doc or "").partition("\n")
+        kind = first.removeprefix(METADATA)
         if own_column(plan.schema.struct, kind) is None:
             name = Names.of(plan.schema.struct).take(column.name)
-            change = AddColumn((), replace(column, name=name), Reason("metadata", _WHY, (name,)))
+            change = AddColumn((), replace(column, name=name), Reason("metadata", why, (name,)))
             plan = replace(plan, schema=apply(plan.schema, [change]), changes=(*plan.changes, change))
     return plan

@@ -75,6 +75,7 @@ class Nulls:
             and shape.empty_lists <= facet.dim
             and not (shape.empty_record and isinstance(facet.base, Primitive))
             and all(f in route.takes and slot.accepts(facet, f) for f in shape.facets)
+            and not field.beyond
         )
 
     def opened(self, type_: Type, path: Path, place: Place) -> Type:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, apply
+from driftline.core.changes import Change, RelaxColumn, RewriteColumn, apply
 from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.limits import Beyond, beyond_limits
 from driftline.core.planning.map_hints import notes_of_maps
+from driftline.core.planning.metadata import with_own
 from driftline.core.planning.planner import Planner
+from driftline.core.planning.rest import REST
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.planning.shape import Facet, Place, RecordShape
-from driftline.core.schema.types import Path, Schema, Struct, leaves, peel
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import Path, Schema, Struct
 
 
 @no_search()
@@ -24,7 +27,7 @@ def plan(
     """What must change in ``schema`` for a batch of ``shape``, and how each field is routed.
 
     ``not_rewritten``: columns that are not rewritten, though the settings allow it. What a policy refuses is among the plan's ``conflicts``. Fields that would give the table more than
-    ``max_columns`` are refused, too, from the one on that was seen last.
+    ``max_columns``, or a struct more than ``max_fields``, are refused, too, or go to the rest.
 
     >>> from driftline.core.planning.shape import Facet, FieldShape, Place, Seen
     >>> from driftline.core.schema.types import LONG
@@ -33,14 +36,14 @@ def plan(
     'struct<size: long>'
     """
     settings = settings or Settings()
-    refused: frozenset[tuple[Path, Facet]] = frozenset()
+    refused: Beyond = {}
     while True:
         planner = Planner(settings, schema, refused, not_rewritten)
         made = _planned(planner, shape)
-        more = _beyond(made, planner) - refused
-        if not more:
-            return made
-        refused |= more
+        more = beyond_limits(made, planner.last, settings)
+        if more.keys() <= refused.keys():
+            return with_own(made, [REST]) if made.route.has_rest else made
+        refused = more | refused
 
 
 def _planned(planner: Planner, shape: RecordShape) -> Plan:
@@ -57,27 +60,6 @@ def _planned(planner: Planner, shape: RecordShape) -> Plan:
         (*notes_of_maps(planner.new_maps), *planner.hints),
         tuple(planner.conflicts),
     )
-
-
-def _beyond(made: Plan, planner: Planner) -> set[tuple[Path, Facet]]:
-    """For each field with a new column that the table has no room for, the type that was seen last."""
-    limit = planner.settings.max_columns
-    total = leaves(made.schema.struct)
-    if total <= limit:
-        return set()
-    added = sorted(_leaf_columns(made.changes), key=lambda c: c.reason.place or Place())
-    room = limit - (total - sum(leaves(c.type) for c in added))
-    beyond = set()
-    for column in added:
-        room -= leaves(column.type)
-        if room < 0 and (last := planner.last.get(column.reason.field)) is not None:
-            beyond.add((column.reason.field, last))
-    return beyond
-
-
-def _leaf_columns(changes: Iterable[Change]) -> list[AddColumn]:
-    """New columns that hold values themselves; what is inside a struct is listed apart."""
-    return [c for c in changes if isinstance(c, AddColumn) and not isinstance(peel(c.type)[1], Struct)]
 
 
 def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:

@@ -5,12 +5,13 @@ A record's fields are settled together (they share names), and the records insid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import AddColumn, Change, Reason, RewriteColumn, WidenColumn
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.field_plan import Draft, Slot, declared, in_order, name_drafts
+from driftline.core.planning.limits import without_column
 from driftline.core.planning.map_hints import map_type
 from driftline.core.planning.maps import Verdict, as_map, entries_of
 from driftline.core.planning.normalise import settled
@@ -55,12 +56,12 @@ class Record:
 
 @dataclass(slots=True)
 class Planner:
-    """``refused``: types of fields that get no new column; ``not_rewritten``: columns that are not rewritten. What it finds is in
+    """``refused``: types of fields that get no new column, and why; ``not_rewritten``: columns that are not rewritten. What it finds is in
     the lists; ``last``: the type of each field that was seen last, of those not refused."""
 
     settings: Settings
     schema: Schema
-    refused: frozenset[tuple[Path, Facet]] = frozenset()
+    refused: Mapping[tuple[Path, Facet], str] = field(default_factory=dict)
     not_rewritten: frozenset[Path] = frozenset()
     changes: list[Change] = field(default_factory=list)
     converted: list[Conversion] = field(default_factory=list)
@@ -96,7 +97,9 @@ class Planner:
             drafts[key] = declared(key, mine, of, (*keys, key))
             paths = [(*at, c.name) for c in mine] + [(*at, key)] * len(drafts[key])
             types = [c.type for c in mine] + [draft.stub for draft in drafts[key]]
-            slot = slots[key] = self.slot(types, seen, paths, (*keys, key), of, within)
+            new_here = not types and (contract.declares_fields or not within)
+            waits = new_here and bool(self.schema.struct.fields)
+            slot = slots[key] = self.slot(types, seen, paths, (*keys, key), of, within, waits)
             drafts[key] += [Draft(key, stub, r, stub == slot.original) for stub, r in slot.new]
         new = [draft for made in drafts.values() for draft in made]
         name_drafts(struct, new, self.settings.mark)
@@ -112,12 +115,13 @@ class Planner:
             ]
             filled = []
             for column, route in zip(columns, self.fill(slot, places, (*keys, key)), strict=True):
-                if hollow(route.type):  # declared, but its fields are still to come
+                if hollow(route.type):  # its fields are still to come, or have no room
                     new = [draft for draft in new if draft.column.name != column.name]
+                    slot.beyond |= without_column(route)
                     continue
                 fields[column.name] = replace(column, type=route.type)
                 filled.append(route)
-            routes.append(FieldRoute(key, slot.shape, tuple(filled)))
+            routes.append(FieldRoute(key, slot.shape, tuple(filled), beyond=slot.beyond))
         ways = {column.name: (slots[r.key], r, column) for r in routes for column in r.columns}
         if not within and (at or shape.fields):
             for column in struct.fields:
@@ -153,20 +157,26 @@ class Planner:
         keys: Path,
         contract: Contract,
         within: bool,
+        waits: bool = False,
     ) -> Slot:
-        """What one field needs: ``types`` are its columns', at ``paths``."""
+        """What one field needs: ``types`` are its columns', at ``paths``; ``waits``: it does where new fields are held."""
         columns = [facet_of(t) for t in types]
         # What is frozen inside a struct that is itself new is frozen as its first batch makes it.
         policy = "preserve" if within and contract.policy == "strict" else contract.policy
         objects = objects_of(seen, types, contract, policy, self.settings.mark)
         slot = Slot(types, settled(objects.shape, columns, policy), contract, policy)
         slot.verdict, slot.closed = objects.verdict, objects.closed
-        if objects.verdict is not None:
+        if waits:
+            slot.hold()
+        if objects.verdict is not None and not slot.beyond:
             self.new_maps[keys] = objects.verdict
         decision = self.decide(slot, columns, paths, keys)
         have = [*columns, *(n.facet for n in decision.new)]
         for refusal in decision.refused:
-            self.refuse(slot, refusal, have, keys)
+            if refusal.facet in slot.no_room and self.settings.beyond == "rest" and policy == "preserve":
+                slot.set_aside(refusal)
+            else:
+                self.refuse(slot, refusal, have, keys)
         slot.types = [
             t if change is None else self.retyped(t, path, change, keys)
             for t, path, change in zip(types, paths, decision.columns, strict=True)
@@ -184,6 +194,7 @@ class Planner:
     def decide(self, slot: Slot, columns: list[Facet], paths: list[Path], keys: Path) -> Decision:
         """What the field's policy says of the types that have room in the table."""
         no_room = {f: s for f, s in slot.shape.facets.items() if (keys, f) in self.refused}
+        slot.no_room = frozenset(no_room)
         facets = {f: s for f, s in slot.shape.facets.items() if f not in no_room}
         if facets:
             self.last[keys] = next(reversed(facets))
@@ -193,10 +204,13 @@ class Planner:
         now = [
             c if change is None else change.facet for c, change in zip(columns, decision.columns, strict=True)
         ]
-        struct = dotted(keys[:-1]) or "the record"
-        why = f"{struct} would take the table beyond max_columns = {self.settings.max_columns}"
-        more = strict.decide([*now, *(n.facet for n in decision.new)], no_room, slot.unit, why)
-        return replace(decision, refused=(*decision.refused, *more.refused))
+        have = [*now, *(n.facet for n in decision.new)]
+        more = [
+            refusal
+            for facet, seen in no_room.items()
+            for refusal in strict.decide(have, {facet: seen}, slot.unit, self.refused[keys, facet]).refused
+        ]
+        return replace(decision, refused=(*decision.refused, *more))
 
     def by_policy(
         self, slot: Slot, facets: Facets, columns: list[Facet], paths: list[Path], keys: Path
@@ -221,7 +235,15 @@ class Planner:
         told = ", ".join(c.spelled() for c in columns) or "none"
         self.conflicts.append(
             Conflict(
-                keys, told, refusal.facet, refusal.why, seen.sample, seen.place, refusal.inexact, slot.unit
+                keys,
+                told,
+                refusal.facet,
+                refusal.why,
+                seen.sample,
+                seen.place,
+                refusal.inexact,
+                slot.unit,
+                refusal.facet in slot.no_room,
             )
         )
         if refusal.inexact is None:
@@ -263,6 +285,8 @@ class Planner:
             at = [(*inside(paths[i], slot.types[i]), "value") for i in mine]
             of = slot.contract.inside(dims[base]).of("value")
             value = slot.values[base] = self.slot(inner, seen, at, (*keys, "value"), of, within or not mine)
+            if not (mine or value.new) and value.beyond:
+                slot.set_aside_maps(base)
             for i, value_type in zip(mine, value.types, strict=True):
                 slot.types[i] = with_value(slot.types[i], value_type)
             for stub, reason in value.new:
@@ -292,7 +316,9 @@ class Planner:
             left_out = slot.contract.inside(max(facets[i].dim for i in at)).excluded_keys
             no_words = slot.closed is Closed.data
             values |= {
-                i: FieldRoute("value", below.shape, (way,), left_out=left_out, no_words=no_words)
+                i: FieldRoute(
+                    "value", below.shape, (way,), left_out=left_out, no_words=no_words, beyond=below.beyond
+                )
                 for i, way in zip(at, filled, strict=True)
             }
         out = []
@@ -331,7 +357,7 @@ class Planner:
                         Conversion(keys, stub_of(facet), stub_of(target), seen.sample, seen.place)
                     )
         shape = slot.shape
-        if any(c.base == VARIANT and not c.dim for c in made):
+        if slot.beyond or any(c.base == VARIANT and not c.dim for c in made):
             return  # which holds whatever it is
         nothing = not shape.facets and not columns
         listless = shape.empty_lists > max((c.dim for c in made), default=0)

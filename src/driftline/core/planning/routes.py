@@ -17,13 +17,16 @@ class Settings:
     """What a table's settings say to the planner and the observer.
 
     ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc. ``max_columns``: leaf
-    columns a table may have. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write
+    columns a table may have; ``max_fields``: fields of one struct, None for any number. ``beyond``: what becomes of values
+    that would pass these: "rest", "quarantine" or "fail". ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write
     columns anew. ``contract``: what was said of paths.
     """
 
     dates: str = "on"
     mark: str = MARK
     max_columns: int = 10_000
+    max_fields: int | None = None
+    beyond: str = "quarantine"
     on_conflict: str = "quarantine"
     allow_rewrite: bool = False
     contract: Contract = field(default_factory=Contract)
@@ -54,6 +57,7 @@ class FieldRoute:
 
     ``elsewhere``: a map beside the struct that the field is in holds all its values, those too that no column here takes.
     Of the values of a map, ``left_out`` are the keys that are excluded; ``no_words``: words are in a struct beside it.
+    ``beyond``: types whose values go to the rest where no column here takes them.
     """
 
     key: str
@@ -62,11 +66,26 @@ class FieldRoute:
     elsewhere: bool = False
     left_out: frozenset[str] = frozenset()
     no_words: bool = False
+    beyond: frozenset[Facet] = frozenset()
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether a value here, at any depth, goes to the rest."""
+        return bool(self.beyond) or any(
+            (column.record is not None and column.record.has_rest)
+            or (column.value is not None and column.value.has_rest)
+            for column in self.columns
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRoute:
     fields: tuple[FieldRoute, ...] = ()
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether a value of such a record, at any depth, goes to the rest."""
+        return any(field.has_rest for field in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +104,7 @@ class Conflict:
     """What the policy of a path refuses: values of ``facet`` at ``path``, a path of the data.
 
     ``inexact``: only those that are not exact in this column, by the epoch ``unit``. ``facet`` None: records without a
-    value there.
+    value there. ``limit``: the table has no room for them.
     """
 
     path: Path
@@ -96,6 +115,7 @@ class Conflict:
     place: Place = field(default_factory=Place)
     inexact: Facet | None = None
     unit: str | None = None
+    limit: bool = False
 
     @property
     def incoming_type(self) -> str:
@@ -186,6 +206,8 @@ def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:
 
 def _same_field(field: FieldRoute, guess: FieldRoute) -> bool:
     seen, guessed = frozenset(field.shape.facets), {c.name: c for c in guess.columns}
+    if not field.beyond <= guess.beyond:
+        return False
     return len(field.columns) == len(guessed) and all(
         c.name in guessed and _same_column(c, guessed[c.name], seen) for c in field.columns
     )

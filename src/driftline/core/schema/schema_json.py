@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -40,6 +41,21 @@ def type_name(type_: Type) -> str:
             return f"map<{type_name(key)}, {type_name(value)}>"
         case Struct(fields):
             return f"struct<{', '.join(f'{f.name}: {type_name(f.type)}' for f in fields)}>"
+
+
+def type_text(type_: Type) -> str:
+    """A type as text that gives it back, whatever its fields are called: nested types as Iceberg's JSON.
+
+    >>> from driftline.core.schema.types import LONG
+    >>> type_text(LONG), type_of(type_text(Struct((Field("a b", LONG),)))) == Struct((Field("a b", LONG),))
+    ('long', True)
+    """
+    return type_name(type_) if isinstance(type_, Primitive) else json.dumps(_type(type_))
+
+
+def type_of(text: str) -> Type:
+    """The type that `type_text` gave the text of."""
+    return _read_type(json.loads(text) if text.startswith("{") else text)
 
 
 def outline(type_: Type) -> str:

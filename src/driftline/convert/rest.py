@@ -1,0 +1,146 @@
+"""What no column takes, as the entries of the rest: collected while a batch is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from driftline.convert.lists import Shredded, Tree
+from driftline.convert.types import arrow_type
+from driftline.convert.values import Maps, Numbers, Values
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.rest import REST, element, step, type_key
+from driftline.core.schema.schema_json import type_text
+from driftline.core.schema.types import Type
+from driftline.core.values.parse import Number
+
+Spot = tuple[int, str]  # a row, and the path of a value in its record
+
+
+@dataclass(slots=True)
+class Entries:
+    """The rest of each row: text by path, and beside that of a typed value its type."""
+
+    rows: list[dict[str, str]]
+
+    def add(self, spot: Spot, text: str, type_: Type | None) -> None:
+        row, path = spot
+        self.rows[row][path] = text
+        if type_ is not None:
+            self.rows[row][type_key(path)] = type_text(type_)
+
+    def array(self) -> pa.Array:
+        """As a column; null where a row has no rest."""
+        items = [list(row.items()) if row else None for row in self.rows]
+        return pa.array(items, arrow_type(REST.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Where the records are that are being converted: ``spot`` of each by its number, and what the ``contract`` says of
+    their fields."""
+
+    entries: Entries
+    spot: Callable[[int], Spot]
+    contract: Contract
+
+    @classmethod
+    def of(cls, count: int, contract: Contract) -> Collector:
+        """For the records of ``count`` rows."""
+        return cls(Entries([{} for _ in range(count)]), lambda number: (number, ""), contract)
+
+    def field(self, key: str) -> Collector:
+        """For the values of a field, one a record."""
+
+        def spot(number: int) -> Spot:
+            row, above = self.spot(number)
+            return row, step(above, key)
+
+        return replace(self, spot=spot, contract=self.contract.of(key))
+
+    def leaves(self, values: Values) -> Collector:
+        """For the leaves of values."""
+        places: list[tuple[int, tuple[int, ...]]] = []
+
+        def spot(number: int) -> Spot:
+            if not places:
+                places.extend(values.places())
+            value, within = places[number]
+            row, above = self.spot(value)
+            return row, element(above, within)
+
+        return replace(self, spot=spot)
+
+    def records(self, numbers: Numbers, dim: int) -> Collector:
+        """For records that are leaves of these numbers, inside ``dim`` lists."""
+        return replace(
+            self, spot=lambda number: self.spot(int(numbers[number])), contract=self.contract.inside(dim)
+        )
+
+    def maps(self, maps: Maps, dim: int) -> Collector:
+        """For the values of maps that are leaves inside ``dim`` lists."""
+        owners: list[int] = []
+
+        def spot(number: int) -> Spot:
+            if not owners:
+                counts = np.diff(maps.offsets.to_numpy(zero_copy_only=False))
+                owners.extend(np.repeat(np.asarray(maps.numbers, np.int64), counts).tolist())
+            row, above = self.spot(owners[number])
+            return row, step(above, str(maps.keys[number].as_py()))
+
+        return replace(self, spot=spot, contract=self.contract.inside(dim).of("value"))
+
+
+def json_text(value: object, contract: Contract) -> str:
+    """A parsed value as exact JSON text, without what the contract leaves out.
+
+    >>> json_text({"a": [Number("1.50"), None]}, Contract())
+    '{"a":[1.50,null]}'
+    """
+    return msgspec.json.encode(_raw(value, contract)).decode()
+
+
+def _raw(value: object, contract: Contract) -> Any:
+    if type(value) is Number:
+        return msgspec.Raw(value.encode())
+    if type(value) is list:
+        return [_raw(item, contract.inside(1)) for item in value]
+    if type(value) is dict:
+        return {
+            key: _raw(item, contract.of(key)) for key, item in value.items() if not contract.of(key).excluded
+        }
+    return value
+
+
+def has_value(value: object) -> bool:
+    """Whether there is, at any depth, more than null, ``[]`` and ``{}``.
+
+    >>> has_value({"a": [None, {}]}), has_value([False])
+    (False, True)
+    """
+    if isinstance(value, dict):
+        return any(map(has_value, value.values()))
+    return any(map(has_value, value)) if isinstance(value, list) else value is not None
+
+
+def places_of(apart: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:
+    """By leaf, the number of the value that it is part of, and its places in the lists of that."""
+    if apart.flat:
+        return [(number, ()) for number, tree in enumerate(apart.trees) if tree is not None]
+    out: dict[int, tuple[int, tuple[int, ...]]] = {}
+
+    def walk(tree: Tree, owner: int, within: tuple[int, ...]) -> None:
+        if isinstance(tree, list):
+            for place, item in enumerate(tree):
+                walk(item, owner, (*within, place))
+        elif tree is not None:
+            out[tree] = owner, within
+
+    for owner, tree in enumerate(apart.trees):
+        walk(tree, owner, ())
+    return [out[number] for number in sorted(out)]

@@ -1,0 +1,116 @@
+"""Limits of a table: which fields get no column, because those that were seen before them fill it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from driftline.core.changes import AddColumn, Change
+from driftline.core.planning.routes import ColumnRoute, Plan, Settings
+from driftline.core.planning.shape import Facet, Place
+from driftline.core.schema.naming import is_metadata
+from driftline.core.schema.types import Map, Path, Struct, dotted, leaves, peel
+
+Beyond = dict[tuple[Path, Facet], str]
+
+
+def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
+    """For each field with a new column that there is no room for, a type that it gets no column for, and why.
+
+    ``last``: the type of each field that was seen last.
+    """
+    return _beyond_fields(plan, last, settings) or _beyond_columns(plan, last, settings)
+
+
+def leaf_columns(struct: Struct) -> int:
+    """How many leaf columns hold data of records."""
+    return sum(leaves(f.type) for f in struct.fields if not is_metadata(f.doc))
+
+
+def without_column(route: ColumnRoute) -> frozenset[Facet]:
+    """The types whose values go to the rest because a column of this route is not made: all that is in it does."""
+    inside = (route.record is not None and route.record.has_rest) or (
+        route.value is not None and route.value.has_rest
+    )
+    return frozenset(route.takes) if inside else frozenset()
+
+
+def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
+    """Fields of structs that have more than ``max_fields``."""
+    limit = settings.max_fields
+    added: dict[Path, list[AddColumn]] = defaultdict(list)
+    for change in plan.changes:
+        if isinstance(change, AddColumn) and not is_metadata(change.column.doc):
+            added[change.parent].append(change)
+    if limit is None or not added:
+        return {}
+    fields = {(): _fields(plan.before.struct)} | {
+        path: _fields(f.type) for path, f in plan.before.walk() if isinstance(f.type, Struct)
+    }
+    beyond: Beyond = {}
+    for at, columns in added.items():
+        room = max(0, limit - fields.get(at, 0))
+        beyond |= _types_of(
+            _in_order(columns, plan.changes)[room:], last, settings, f"have more than max_fields = {limit}"
+        )
+    return beyond
+
+
+def _fields(struct: Struct) -> int:
+    return sum(not is_metadata(f.doc) for f in struct.fields)
+
+
+def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
+    """Fields that would give the table more leaf columns than ``max_columns``."""
+    limit = settings.max_columns
+    total = leaf_columns(plan.schema.struct)
+    if total <= limit:
+        return {}
+    added = _in_order(_leaf_columns(plan.changes), plan.changes)
+    room = limit - (total - sum(leaves(c.type) for c in added))
+    without: list[AddColumn] = []
+    for column in added:
+        room -= leaves(column.type)
+        if room < 0:
+            without.append(column)
+    return _types_of(without, last, settings, f"take the table beyond max_columns = {limit}")
+
+
+def _leaf_columns(changes: Iterable[Change]) -> list[AddColumn]:
+    """New columns that hold values themselves; what is inside a struct is listed apart."""
+    return [c for c in changes if isinstance(c, AddColumn) and not isinstance(peel(c.type)[1], Struct)]
+
+
+def _in_order(columns: Iterable[AddColumn], changes: Iterable[Change]) -> list[AddColumn]:
+    """The columns record by record, as their fields stand there; ``changes``: have those around them, too."""
+    positions = {c.reason.field: _place(c).position for c in changes if isinstance(c, AddColumn)}
+
+    def order(column: AddColumn) -> tuple[str, int, list[int]]:
+        place, path = _place(column), column.reason.field
+        within = [positions.get(path[: depth + 1], 0) for depth in range(len(path))]
+        return place.source, place.line, within
+
+    return sorted(columns, key=order)
+
+
+def _place(column: AddColumn) -> Place:
+    return column.reason.place or Place()
+
+
+def _types_of(
+    columns: Iterable[AddColumn], last: Mapping[Path, Facet], settings: Settings, would: str
+) -> Beyond:
+    """The types that were seen last of the fields of these columns; what a hint declares keeps its column."""
+    beyond: Beyond = {}
+    for column in columns:
+        path = column.reason.field
+        contract = settings.contract.at(path)
+        if contract.hint is not None or contract.declares_fields:
+            continue
+        inner = peel(column.type)[1]
+        while isinstance(inner, Map) and (*path, "value") in last:
+            # Of a map, the values of one type have no room; with the last of them it goes as a whole.
+            path, inner = (*path, "value"), peel(inner.value)[1]
+        if path in last:
+            beyond[path, last[path]] = f"{dotted(column.reason.field[:-1]) or 'the record'} would {would}"
+    return beyond

@@ -1,0 +1,83 @@
+"""The rest: a column of exact JSON text for what is beyond the table's limits, and for fields that wait (section 10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from driftline.core.planning.metadata import own_column
+from driftline.core.schema.naming import METADATA
+from driftline.core.schema.types import STRING, Field, Map, Path, Struct
+
+_KIND = "rest"
+REST = Field(
+    "_rest",
+    Map(STRING, STRING),
+    doc=f"{METADATA}{_KIND}\nwhat has no column, as JSON text by path; promote makes columns of it",
+)
+_PLAIN = re.compile(r"[^.\[`\s]+")
+_STEP = re.compile(r"\[(\d+)\]|\.?(?:`((?:[^`]|``)*)`|([^.\[`\s]+))")
+_TYPE = " type"  # behind a path: the key of its value's type. Blanks of keys are quoted
+
+
+def rest_column(struct: Struct) -> Field | None:
+    """The table's column of the rest, whatever it is called; None where there is none yet."""
+    return own_column(struct, _KIND)
+
+
+def step(above: str, key: str) -> str:
+    """The path of a key in the object at the path ``above``.
+
+    >>> step("payload", "h"), step("", "a.b"), step("items[3]", "`")
+    ('payload.h', '`a.b`', 'items[3].````')
+    """
+    quoted = key if _PLAIN.fullmatch(key) else f"`{key.replace('`', '``')}`"
+    return f"{above}.{quoted}" if above else quoted
+
+
+def element(above: str, places: Iterable[int]) -> str:
+    """The path of an element of lists inside each other; ``places`` are counted from 0.
+
+    >>> element("items", [3, 0])
+    'items[3][0]'
+    """
+    return above + "".join(f"[{place}]" for place in places)
+
+
+def steps(text: str) -> tuple[str | int, ...]:
+    """A path of the rest as keys and places in lists. Raises ValueError.
+
+    >>> steps("items[3].`a.b`.y")
+    ('items', 3, 'a.b', 'y')
+    """
+    out: list[str | int] = []
+    at = 0
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None or ((match[0].startswith(".") is not bool(out)) and match[1] is None):
+            raise ValueError(f"{text!r} is not a path of the rest")
+        place, quoted, plain = match.groups()
+        out.append(
+            int(place) if place is not None else plain if plain is not None else quoted.replace("``", "`")
+        )
+        at = match.end()
+    return tuple(out)
+
+
+def field_of(text: str) -> Path:
+    """The path of the field that a path of the rest leads into, elements of lists as steps of that name.
+
+    >>> field_of("items[3].y")
+    ('items', 'element', 'y')
+    """
+    return tuple("element" if isinstance(one, int) else one for one in steps(text))
+
+
+def type_key(path: str) -> str:
+    """Under which key the type of a typed value stands beside it."""
+    return path + _TYPE
+
+
+def is_type_key(key: str) -> bool:
+    """Whether a key of the rest is not of a value, but of its type."""
+    return key.endswith(_TYPE)
