@@ -87,7 +87,7 @@ def _in_order(columns: Iterable[AddColumn], changes: Iterable[Change]) -> list[A
 
     def order(column: AddColumn) -> tuple[str, int, list[int]]:
         place, path = _place(column), column.reason.field
-        within = [positions.get(path[: depth + 1], 0) for depth in range(len(path))]
+        within = [positions.get(path[: depth + 1], 0) for depth, key in enumerate(path) if key != "element"]
         return place.source, place.line, within
 
     return sorted(columns, key=order)
