@@ -103,15 +103,26 @@ def test_many_distinct_keys(table: Table, tmp_path: Path) -> None:
     assert result.rows_written == 50
 
 
-def test_a_record_with_too_many_keys_waits_in_quarantine(table: Table, tmp_path: Path) -> None:
+def test_a_record_with_too_many_keys_goes_in_with_a_rest(table: Table, tmp_path: Path) -> None:
     ingested(table, tmp_path, b'{"a": 1}')
-    before = table.state()
     file = tmp_path / "wide.jsonl"
-    file.write_text(json.dumps({"by_id": {f"k{i}": i for i in range(10_000)}}))
+    file.write_text(json.dumps({"by_id": {f"k{i}": i for i in range(1_200)}}))
     result = table.ingest(file, settings={"maps": "off"})
+    assert (result.rows_written, result.rows_quarantined) == (1, 0)
+    (row,) = table.read().where("by_id is not null").selectExpr("by_id.k999", "_rest").collect()
+    assert row.k999 == 999
+    assert row._rest == {f"by_id.k{i}": str(i) for i in range(1_000, 1_200)}
+
+
+def test_a_table_made_before_refuses_what_is_beyond_its_limits(table: Table, tmp_path: Path) -> None:
+    ingested(table, tmp_path, b'{"a": 1}')
+    file = tmp_path / "wide.jsonl"
+    file.write_text(json.dumps({"by_id": {f"k{i}": i for i in range(30)}}))
+    before = table.state()
+    result = table.ingest(file, settings={"maps": "off", "max_columns": "30", "beyond": ""})
     assert (result.rows_written, result.rows_quarantined) == (0, 1)
     (conflict,) = result.conflicts
-    assert "by_id would take the table beyond max_columns = 10000" in conflict.why
+    assert "by_id would take the table beyond max_columns = 30" in conflict.why
     assert table.state().schema == before.schema
 
 
