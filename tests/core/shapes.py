@@ -19,8 +19,9 @@ from dataclasses import replace
 
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.schema.naming import mark, marked_key
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     Field,
     List,

@@ -19,7 +19,7 @@ from driftline.core.changes import (
     to_dict,
     told,
 )
-from driftline.core.planning.shape import Place
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import DATE, DOUBLE, LONG, STRING, Field, List
 
 

@@ -9,7 +9,8 @@ import pytest
 from core.shapes import batch, primitive
 from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place
 from driftline.core.planning.policies import preserve
-from driftline.core.planning.shape import Facet, Place, Seen
+from driftline.core.planning.shape import Facet, Seen
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import Primitive
 
 SHORT = {

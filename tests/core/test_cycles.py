@@ -8,7 +8,8 @@ import pytest
 
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.plan import plan
-from driftline.core.planning.shape import Facet, FieldShape, Place, RecordShape, Seen
+from driftline.core.planning.shape import Facet, FieldShape, RecordShape, Seen
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import LONG, Schema
 from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.shape import Place
+from driftline.core.schema.place import Place
 from driftline.errors import DataError
 from driftline.observe import ranges
 from driftline.observe.expect import Expect

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.shape import Place, RecordShape
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema
 from driftline.observe.expect import Expect
 from driftline.observe.json_lines import JsonObserver, reason

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.core.planning.shape import FieldShape, Place, RecordShape
+from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.naming import mark
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     DATE,
     DOUBLE,

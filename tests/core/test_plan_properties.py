@@ -21,12 +21,12 @@ from driftline.core.planning.shape import (
     Facet,
     FieldShape,
     MapOf,
-    Place,
     RecordShape,
     Seen,
     merge_all,
 )
 from driftline.core.schema.naming import MAX_NAME_BYTES, METADATA_NAMES, caseless, marked_key
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,

@@ -11,8 +11,8 @@ from core.shapes import schema
 from driftline.core.changelog import record
 from driftline.core.changelog.entries import Version, entries
 from driftline.core.changes import AddColumn, Reason, RelaxColumn
-from driftline.core.planning.shape import Place
 from driftline.core.schema.definition import Definition
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import LONG, STRING, Field
 
 

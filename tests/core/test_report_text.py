@@ -6,8 +6,9 @@ from rich.console import Console
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
 from driftline.core.planning.routes import Conflict, Conversion
-from driftline.core.planning.shape import Facet, Place
+from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import mark
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.ingest.result import Result
 from driftline.report import text

@@ -14,7 +14,8 @@ from driftline.convert.declared import BEYOND, VOID, entries_of
 from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import flattened
 from driftline.core.planning.routes import facet_of
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
 from driftline.core.values.numbers import EXACT
 from driftline.observe.expect import UNKNOWN, Expect

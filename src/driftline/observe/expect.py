@@ -11,8 +11,9 @@ from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.objects import words_apart
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, Place, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, RecordShape, Seen
 from driftline.core.schema.naming import is_metadata, marked_key
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,

@@ -13,7 +13,8 @@ from typing import TypeAlias
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.routes import Conflict, Settings
-from driftline.core.planning.shape import Place, RecordShape
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.place import Place
 from driftline.core.values.parse import Malformed, parse, reason
 from driftline.observe.decoder import REFUSED, Decoder, build
 from driftline.observe.excluded import Excluded

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.shape import FieldShape, Place, RecordShape, Seen
+from driftline.core.planning.shape import FieldShape, RecordShape, Seen
+from driftline.core.schema.place import Place
 
 REASONS = 5  # malformed records that are kept as examples
 

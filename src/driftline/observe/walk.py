@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from driftline.core.planning.maps import as_map, entries_of, values_of
-from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BOOLEAN,
     LONG,

@@ -12,8 +12,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
-from driftline.core.planning.shape import Place
 from driftline.core.schema.naming import MARK, marked_key, safe, unsafe
+from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
 from driftline.ingest.result import Result

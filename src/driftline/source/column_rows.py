@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from driftline.convert.row_text import row_texts
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.routes import Conflict, Settings
-from driftline.core.planning.shape import Facet, FieldShape, Place, RecordShape
+from driftline.core.planning.shape import Facet, FieldShape, RecordShape
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path, Struct, dotted
 from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.expect import Expect

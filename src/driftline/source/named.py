@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
-from driftline.core.planning.shape import Place
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import Field, Schema, Struct
 from driftline.observe.observation import Observation
 from driftline.source.base import InTasks, Source

@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import TypeAlias
 from uuid import UUID
 
-from driftline.core.planning.shape import Place
 from driftline.core.schema.partitioning import IDENTITY, Transform
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import UNKNOWN, Expression, Field, Path, Type
 
 Literal: TypeAlias = (

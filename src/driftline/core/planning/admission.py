@@ -9,7 +9,8 @@ from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.limits import leaf_columns
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Settings, facet_of
-from driftline.core.planning.shape import Place, RecordShape
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Path, Schema
 

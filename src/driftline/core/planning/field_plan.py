@@ -12,8 +12,9 @@ from driftline.core.planning.objects import Closed
 from driftline.core.planning.policies import preserve, widen
 from driftline.core.planning.policies.decision import Refusal
 from driftline.core.planning.routes import facet_of
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.schema.naming import Names, mark, safe, suffix
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import STRING, Field, Path, Struct, Type
 
 _MAP = MapOf(STRING)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.data_keys import Look, look
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, Place, RecordShape
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, RecordShape
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,

@@ -8,7 +8,7 @@ from driftline.core.changes import Change, Reason, RelaxColumn
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.field_plan import Slot
 from driftline.core.planning.routes import ColumnRoute, Conflict, FieldRoute, facet_of
-from driftline.core.planning.shape import Place
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     Field,
     List,

@@ -29,7 +29,8 @@ def plan(
     ``not_rewritten``: columns that are not rewritten, though the settings allow it. What a policy refuses is among the plan's ``conflicts``. Fields that would give the table more than
     ``max_columns``, or a struct more than ``max_fields``, are refused, too, or go to the rest.
 
-    >>> from driftline.core.planning.shape import Facet, FieldShape, Place, Seen
+    >>> from driftline.core.planning.shape import Facet, FieldShape, Seen
+    >>> from driftline.core.schema.place import Place
     >>> from driftline.core.schema.types import LONG
     >>> size = FieldShape(Place(), {Facet(0, LONG): Seen(Place(), "4")})
     >>> str(plan(Schema(), RecordShape({"size": size})).schema.struct)

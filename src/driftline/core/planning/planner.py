@@ -28,9 +28,10 @@ from driftline.core.planning.routes import (
     Settings,
     facet_of,
 )
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Place, RecordShape, merge_all
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
 from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_inner, with_value
 from driftline.core.schema.naming import is_metadata, marked_key
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     VARIANT,
     Field,

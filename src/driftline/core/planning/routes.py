@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import Change
 from driftline.core.planning.contract import Contract
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Place, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Seen
 from driftline.core.schema.naming import MARK
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
 from driftline.errors import DataError
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
+from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Primitive
 
@@ -58,18 +59,6 @@ class Facet:
         """
         base = type_name(self.base) if isinstance(self.base, Primitive) else str(self.base)
         return "list<" * self.dim + base + ">" * self.dim
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """Where something was first seen: a file or topic, a line or offset, the position within the record."""
-
-    source: str = ""
-    line: int = 0
-    position: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.line}" if self.line else self.source
 
 
 @dataclass(slots=True)

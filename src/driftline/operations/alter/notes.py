@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from driftline.core.changes import AddColumn, ColumnChange, DropColumn, RenameColumn
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Place, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.schema.naming import MARK, marked_key
+from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Schema, Struct, dotted
 from driftline.errors import DriftlineError

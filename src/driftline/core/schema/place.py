@@ -1,0 +1,17 @@
+"""Where data stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where something was first seen: a file or topic, a line or offset, the position within the record."""
+
+    source: str = ""
+    line: int = 0
+    position: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source

@@ -1,0 +1,252 @@
+"""The shape of the code in figures, read from its syntax: `make house` prints them, and test_layers.py holds some."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import driftline
+
+ROOT = Path(driftline.__file__).parent
+# Each may import what stands above it, and nothing below.
+LAYERS = (
+    "errors",
+    "core.schema",
+    "core.changes",
+    "core.planning",
+    "core.values",
+    "core.columns",
+    "core.changelog",
+    "settings",
+    "config",
+    "convert",
+    "sql",
+    "observe",
+    "runtime",
+    "write",
+    "formats",
+    "source",
+    "quarantine",
+    "ingest",
+    "operations",
+    "capture",
+    "verify",
+    "stats",
+    "report",
+    "lake",
+    "cli",
+)
+LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most
+WIDE = ("cli", "lake")  # their functions have a parameter for each option
+
+_BRANCHES = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.comprehension, ast.match_case)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Module ``by`` imports ``module``: at its head, in a function, or for the types alone."""
+
+    by: str
+    module: str
+    line: int
+    in_function: bool = False
+    for_types: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.by}:{self.line} imports {self.module}"
+
+    @property
+    def rooms(self) -> tuple[str, str]:
+        return room(self.by), room(self.module)
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package, by its name below it."""
+    named = {}
+    for file in sorted(ROOT.rglob("*.py")):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(file.read_text())
+    return named
+
+
+def room(module: str) -> str:
+    """The package, or loose module, in which a module stands.
+
+    >>> room("core.planning.policies.widen"), room("formats.iceberg.table"), room("lake")
+    ('core.planning', 'formats', 'lake')
+    """
+    first, *rest = module.split(".")
+    return f"{first}.{rest[0]}" if first == "core" and rest else first
+
+
+def rooms() -> set[str]:
+    """Packages and loose modules that hold code; the package's own face, and its command's, are none."""
+    return {
+        room(module)
+        for module, tree in modules().items()
+        if module not in ("", "__main__") and any(isinstance(node, _DEFINITIONS) for node in tree.body)
+    }
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    """What the package's modules import of each other."""
+    return tuple(
+        found for module, tree in modules().items() for found in _imports(module, tree, False, False)
+    )
+
+
+def _imports(module: str, node: ast.AST, in_function: bool, for_types: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ImportFrom | ast.Import):
+            for target in sorted(_targets(child)):
+                yield Import(module, target, child.lineno, in_function, for_types)
+        yield from _imports(
+            module,
+            child,
+            in_function or isinstance(child, Function),
+            for_types or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)),
+        )
+
+
+def _targets(node: ast.ImportFrom | ast.Import) -> set[str]:
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    inside = [name.removeprefix("driftline.") for name in names if name.startswith("driftline.")]
+    return {name if name in modules() else name.rpartition(".")[0] for name in inside}
+
+
+def against_layers() -> list[str]:
+    """Imports that run from a layer to one above it."""
+    return [
+        str(found)
+        for found in imports()
+        if (rooms := found.rooms)[0] != rooms[1]
+        and rooms[0] in LAYERS
+        and rooms[1] in LAYERS
+        and LAYERS.index(rooms[0]) < LAYERS.index(rooms[1])
+    ]
+
+
+def circles() -> list[tuple[str, ...]]:
+    """Modules that import each other, straight or through others; imports for types alone tie nothing."""
+    targets: dict[str, set[str]] = {module: set() for module in modules()}
+    for found in imports():
+        if not found.for_types and not found.module.startswith(found.by + "."):
+            targets[found.by].add(found.module)
+    reached = {module: _reached(module, targets) for module in targets}
+    tied = {
+        tuple(sorted(other for other in reached[module] if module in reached[other]))
+        for module in targets
+        if module in reached[module]
+    }
+    return sorted(tied)
+
+
+def _reached(module: str, targets: dict[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = list(targets[module])
+    while waiting:
+        other = waiting.pop()
+        if other not in reached:
+            reached.add(other)
+            waiting.extend(targets.get(other, ()))
+    return reached
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """Every function and method, with its module."""
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, Function):
+                yield module, node
+
+
+def long() -> list[str]:
+    return [
+        f"{module}.{node.name} has {lines} lines"
+        for module, node in functions()
+        if (lines := (node.end_lineno or 0) - node.lineno + 1) > LINES
+    ]
+
+
+def branching(place: str = "") -> list[str]:
+    """Functions with too many branches, of modules whose names begin so."""
+    return [
+        f"{module}.{node.name} has {branches} branches"
+        for module, node in functions()
+        if module.startswith(place)
+        and (branches := sum(isinstance(inner, _BRANCHES) for inner in ast.walk(node))) > BRANCHES
+    ]
+
+
+def wide() -> list[str]:
+    """Functions with too many parameters."""
+    return [
+        f"{module}.{node.name} has {count} parameters"
+        for module, node in functions()
+        if room(module) not in WIDE and (count := _parameters(node)) > PARAMETERS
+    ]
+
+
+def _parameters(node: Function) -> int:
+    names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    return len([name for name in names if name not in ("self", "cls")])
+
+
+def undocumented() -> tuple[list[str], int]:
+    """Public functions without a docstring, and how many there are in all."""
+    public = [
+        (module, node)
+        for module, node in functions()
+        if not node.name.startswith("_") and not _overloads(node)
+    ]
+    return [f"{module}.{node.name}" for module, node in public if not ast.get_docstring(node)], len(public)
+
+
+def _overloads(node: Function) -> bool:
+    return any("overload" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def namesakes() -> list[str]:
+    """Names that several files bear, the faces of packages aside."""
+    counted = Counter(module.rpartition(".")[2] for module in modules())
+    return [f"{name} ({count})" for name, count in counted.most_common() if count > 1]
+
+
+def main() -> None:
+    pairs = {found.rooms for found in imports()}
+    hidden = [found for found in imports() if found.in_function]
+    missing, public = undocumented()
+    figures: dict[str, list[str] | int | str] = {
+        "packages and loose modules": len(rooms()),
+        "pairs of them that import": len([pair for pair in pairs if pair[0] != pair[1]]),
+        "imports against the layers": against_layers(),
+        "circles of modules": [" ↔ ".join(circle) for circle in circles()],
+        "imports inside functions": len(hidden),
+        f"functions of more than {LINES} lines": long(),
+        f"functions in core of more than {BRANCHES} branches": branching("core"),
+        f"functions of more than {BRANCHES} branches": len(branching()),
+        f"functions of more than {PARAMETERS} parameters": wide(),
+        "public functions with a docstring": f"{1 - len(missing) / public:.0%} of {public}",
+        "names that files share": ", ".join(namesakes()),
+    }
+    for name, value in figures.items():
+        print(f"{name}: {len(value) if isinstance(value, list) else value}")
+        for one in value if isinstance(value, list) else ():
+            print(f"  {one}")
+
+
+if __name__ == "__main__":
+    main()
