@@ -11,7 +11,7 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint check fuzz kafka rest cluster bench bench-stream bench-typed bench-growth bench-startup bench-upkeep lock clean
+.PHONY: help demo test test-all lint house check fuzz kafka rest cluster bench bench-stream bench-typed bench-growth bench-startup bench-upkeep lock clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ lint: $(INSTALLED) ## style and types
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
+
+house: $(INSTALLED) ## the shape of the code in figures
+	@PYTHONPATH=tests $(PY) -m house
 
 check: lint test-all ## lint, then all tests: what CI runs
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from driftline import Lake
 from driftline.core.schema.types import LONG, Field, Schema, Struct
-from driftline.formats.ducklake import Catalog
+from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.commit import commit
 from driftline.formats.ducklake.files import ColumnStats, DataFile
 from driftline.formats.ducklake.rows import Message, Wanted

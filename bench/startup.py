@@ -99,7 +99,7 @@ def main() -> None:
     prepare_environment()
     find_jars()
     subprocess.run(
-        [sys.executable, "-m", "driftline.runtime.class_data"],
+        [sys.executable, "-m", "driftline.cli.class_data"],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

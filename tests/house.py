@@ -40,6 +40,8 @@ LAYERS = (
     "lake",
     "cli",
 )
+# Who may import inside functions, for the sake of start-up time; beside the imports stands why.
+LATE = ("", "cli", "lake", "source", "stats", "formats.open", "convert.values")
 LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most
 WIDE = ("cli", "lake")  # their functions have a parameter for each option
 
@@ -163,6 +165,15 @@ def _reached(module: str, targets: dict[str, set[str]]) -> set[str]:
             reached.add(other)
             waiting.extend(targets.get(other, ()))
     return reached
+
+
+def late() -> list[str]:
+    """Imports inside functions where they save no start-up time."""
+    return [
+        str(found)
+        for found in imports()
+        if found.in_function and found.by not in LATE and not found.by.startswith("cli.")
+    ]
 
 
 def functions() -> Iterator[tuple[str, Function]]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from driftline.verify import Verdict
 
 DEFAULT = "lake"
+# What one method alone needs is imported in it: a session starts by what it uses.
 
 
 class Lake:
@@ -203,13 +204,13 @@ class Table:
         ``on_batch`` is told of each micro-batch, in another thread. ``on_change``: as with `ingest`. Raises UsageError, DataError, SetupError; so does
         the query's `awaitTermination`.
         """
-        from driftline.capture import capture
+        from driftline.capture import Reading, Request, capture
 
-        return capture(
-            self, data, name, checkpoint=checkpoint, every=every, format=format, json_column=json_column,
-            strings=strings, metadata=metadata, max_files=max_files, max_records=max_records, skip_lost=skip_lost,
-            settings=settings or {}, progress=progress, on_batch=_noticed(on_change, on_batch),
-        )  # fmt: skip
+        reading = Reading(format, json_column, strings, metadata, max_files, max_records, skip_lost)
+        request = Request(
+            self.name, name, checkpoint, every, settings or {}, progress, _noticed(on_change, on_batch)
+        )
+        return capture(self.lake.format, data, reading, request)
 
     def history(self) -> History:
         """What happened to the table's schema, partitioning and sort order, and by whom. Raises UsageError."""
@@ -242,7 +243,7 @@ class Table:
         """
         from driftline.operations.view import view
 
-        return view(self, view_name=name, types=types, make=make)
+        return view(self.lake.format, self.format, view_name=name, types=types, make=make)
 
     def resolve(
         self,
@@ -349,7 +350,7 @@ def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
     if done.table == table.name:
         return done
     try:
-        made = moved(table, table.lake.table(done.table))
+        made = moved(table.lake.format, table.format, table.lake.format.table(done.table))
     except DriftlineError as error:
         return replace(done, notes=(*done.notes, f"its view is to be made again: {error.message}"))
     return replace(done, notes=(*done.notes, f"its view is {made.name} now")) if made else done
@@ -360,7 +361,7 @@ def _view_note(table: Table) -> tuple[str, ...]:
     from driftline.operations.view import remade
 
     try:
-        made = remade(table)
+        made = remade(table.lake.format, table.format)
     except DriftlineError as error:
         return (f"the view of {table.name} is to be made again: {error.message}",)
     return (f"view {made.name} was made again",) if made else ()

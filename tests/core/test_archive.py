@@ -40,45 +40,40 @@ def made(draft: Path, lake: Path) -> bool:
     return True
 
 
-def test_made_once_and_used_from_then_on(one, monkeypatch):
+def test_made_once_and_used_from_then_on(one):
     assert (one.options(), one.wanted()) == ("", True)
-    monkeypatch.setattr(class_data, "_run", made)
-    one.make()
+    one.make(made)
     file = one.folder / f"{one.key}-7.jsa"
     assert f'"-XX:SharedArchiveFile={file}"' in one.options()
     assert not one.wanted()
-    monkeypatch.setattr(class_data, "_run", lambda *_: pytest.fail("made twice"))
-    one.make()
+    one.make(lambda *_: pytest.fail("made twice"))
     assert {f.name for f in one.folder.iterdir()} == {file.name, "lock"}
 
 
 @pytest.mark.parametrize("text", ["", "class", "classes and more"])
-def test_a_file_of_another_size_is_not_used_and_is_made_anew(one, monkeypatch, text):
+def test_a_file_of_another_size_is_not_used_and_is_made_anew(one, text):
     one.folder.mkdir()
     (one.folder / f"{one.key}-7.jsa").write_text(text)
     assert (one.options(), one.wanted()) == ("", True)
-    monkeypatch.setattr(class_data, "_run", made)
-    one.make()
+    one.make(made)
     assert one.file().read_text() == "classes"
 
 
-def test_of_two_at_a_time_one_makes_it(one, monkeypatch):
-    monkeypatch.setattr(class_data, "_run", lambda *_: pytest.fail("two at a time"))
+def test_of_two_at_a_time_one_makes_it(one):
     one.folder.mkdir()
     with (one.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        one.make()
+        one.make(lambda *_: pytest.fail("two at a time"))
     assert one.file() is None
 
 
-def test_what_failed_is_tried_again_the_next_day(one, monkeypatch):
+def test_what_failed_is_tried_again_the_next_day(one):
     def fails(draft: Path, lake: Path) -> bool:
         draft.write_text("half")
         return False
 
     assert one.wanted()
-    monkeypatch.setattr(class_data, "_run", fails)
-    one.make()
+    one.make(fails)
     assert not one.wanted()
     failed = one.folder / f"{one.key}.failed"
     assert {f.name for f in one.folder.iterdir()} == {"lock", failed.name}
@@ -86,15 +81,14 @@ def test_what_failed_is_tried_again_the_next_day(one, monkeypatch):
     assert one.wanted()
 
 
-def test_it_goes_when_it_was_long_unused(one, monkeypatch):
+def test_it_goes_when_it_was_long_unused(one):
     assert one.wanted()
     old, young = one.folder / "old-3.jsa", one.folder / "young-3.jsa"
     for file in (old, young, one.folder / "dead.draft"):
         file.write_text("abc")
     (one.folder / "lake").mkdir()
     os.utime(old, (time.time() - class_data.UNUSED - 9,) * 2)
-    monkeypatch.setattr(class_data, "_run", made)
-    one.make()
+    one.make(made)
     assert {f.name for f in one.folder.iterdir()} == {young.name, one.file().name, "lock"}
 
 

@@ -10,7 +10,8 @@ import duckdb
 import pytest
 
 from driftline.errors import SetupError
-from driftline.formats.ducklake import Catalog, catalog
+from driftline.formats.ducklake import catalog
+from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.snapshot import latest
 
 

@@ -27,7 +27,8 @@ from driftline.core.schema.types import (
     fixed,
 )
 from driftline.errors import DataError, SetupError
-from driftline.formats.ducklake import Catalog, engine, types
+from driftline.formats.ducklake import engine, types
+from driftline.formats.ducklake.catalog import Catalog
 from driftline.operations.alter import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ducklake.md").read_text()

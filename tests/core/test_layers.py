@@ -3,42 +3,63 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-import driftline
+import pytest
 
-ROOT = Path(driftline.__file__).parent
+import house
 
 
-def imports(file: Path) -> set[str]:
-    """The modules that a file imports, at its head or inside a function."""
-    modules = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+def callers(place: str, *engines: str) -> list[str]:
+    """Modules whose names begin with ``place`` and that import one of these."""
+    return sorted(
+        f"{module} imports {name}"
+        for module, tree in house.modules().items()
+        if module.startswith(place)
+        for name in imported(tree)
+        if name.startswith(engines)
+    )
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """The modules that a module imports, at its head or inside a function."""
+    names = set()
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
-            modules.add(node.module)
+            names.add(node.module)
         elif isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-    return modules
+            names |= {alias.name for alias in node.names}
+    return names
 
 
 def test_only_the_formats_know_a_concrete_format() -> None:
     concrete = ("driftline.formats.iceberg", "driftline.formats.ducklake")
-    callers = {
-        str(file.relative_to(ROOT)): sorted(known)
-        for file in ROOT.rglob("*.py")
-        if "formats" not in file.relative_to(ROOT).parts
-        and (known := {module for module in imports(file) if module.startswith(concrete)})
-    }
 
-    assert callers == {}
+    assert [caller for caller in callers("", *concrete) if not caller.startswith("formats.")] == []
+
+
+def test_in_the_formats_only_one_module_knows_all_of_them() -> None:
+    assert callers("formats.iceberg", "driftline.formats.ducklake") == []
+    assert callers("formats.ducklake", "driftline.formats.iceberg") == []
+    assert callers("formats.base", "driftline.formats.") == []
 
 
 def test_the_core_knows_no_engine() -> None:
-    engines = ("pyspark", "py4j", "duckdb", "pyarrow", "numpy", "driftline.formats", "driftline.route")
-    callers = {
-        str(file.relative_to(ROOT)): sorted(known)
-        for file in (ROOT / "core").rglob("*.py")
-        if (known := {module for module in imports(file) if module.startswith(engines)})
-    }
+    engines = ("pyspark", "py4j", "duckdb", "pyarrow", "numpy")
 
-    assert callers == {}
+    assert callers("core", *engines) == []
+
+
+def test_the_conversion_knows_no_spark() -> None:
+    alone = ("convert.spark", "convert.variants")
+
+    assert [caller for caller in callers("convert", "pyspark", "py4j") if not caller.startswith(alone)] == []
+
+
+def test_every_room_has_its_layer() -> None:
+    assert house.rooms() <= set(house.LAYERS)
+    assert len(house.rooms()) <= 25
+
+
+@pytest.mark.parametrize("faults", [house.against_layers, house.circles, house.late])
+def test_imports_run_one_way_at_the_head_of_modules(faults) -> None:
+    assert faults() == []

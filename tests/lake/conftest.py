@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.formats.ducklake import Catalog
+from driftline.formats.ducklake.catalog import Catalog
 from driftline.lake import Lake
 from driftline.runtime.java import QUICK
 from driftline.runtime.session import open_session, stop_session

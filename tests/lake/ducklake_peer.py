@@ -13,8 +13,9 @@ import duckdb
 from pyspark.sql import DataFrame
 
 from driftline.core.schema.words import quoted
-from driftline.formats.ducklake import Catalog, DuckLakeTable
+from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.engine import instance
+from driftline.formats.ducklake.table import DuckLakeTable
 
 
 @contextmanager

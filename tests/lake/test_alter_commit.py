@@ -13,7 +13,7 @@ from driftline.core.changes import AddColumn, DropColumn, RenameColumn, SetDefau
 from driftline.core.schema.definition import DISTRIBUTION
 from driftline.core.schema.types import INT, LONG, Field
 from driftline.errors import DataError, UsageError
-from driftline.formats.iceberg import CommitConflict
+from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.alteration import Draft
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -147,7 +147,7 @@ def test_writers_that_never_stop(table: Table, monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_append_that_was_prepared_before(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     """R94: a batch between planning and commit goes in, planned anew."""
-    from driftline.formats.iceberg import Transaction
+    from driftline.formats.iceberg.transaction import Transaction
 
     write, pending = Transaction.write, ["RENAME name TO label"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from driftline.core.changes import RequireColumn, evolved
 from driftline.errors import DataError
-from driftline.formats.iceberg import CommitConflict
+from driftline.formats.base import CommitConflict
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 import driftline.ingest.accept
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, SetupError
-from driftline.formats.ducklake import DuckLakeTransaction
-from driftline.formats.iceberg import IcebergTable, Transaction
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.iceberg.table import IcebergTable
+from driftline.formats.iceberg.transaction import Transaction
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import driftline.ingest.pipeline as road
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
-from driftline.formats.ducklake import Catalog, DuckLakeTransaction
+from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from driftline.source import open_source

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from driftline.core.changes import SetSortOrder, SortTerm
 from driftline.errors import DataError, DriftlineError
-from driftline.formats.ducklake import Catalog
+from driftline.formats.ducklake.catalog import Catalog
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
 from lake.formats import declare

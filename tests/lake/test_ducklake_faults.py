@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.formats.ducklake import Catalog
+from driftline.formats.ducklake.catalog import Catalog
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
 from servers.postgres import Postgres
@@ -18,7 +18,8 @@ from servers.postgres import Postgres
 BATCH = """
 import os, sys
 from pathlib import Path
-from driftline.formats.ducklake import DuckLakeTransaction, commit
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.ducklake import commit
 from driftline.lake import Lake
 lake = Lake.open(sys.argv[1], ducklake="sqlite", properties={"spark.master": "local[1]", "spark.driver.memory": "1g"})
 DuckLakeTransaction.commit = lambda self: os._exit(9)
@@ -29,7 +30,8 @@ COMMIT = """
 import os, sys
 from pathlib import Path
 from driftline.core.schema.types import LONG, Field, Schema, Struct
-from driftline.formats.ducklake import Catalog, commit
+from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake import commit
 catalog = Catalog.of(sys.argv[2], Path(sys.argv[1]))
 catalog.make()
 finish = commit._finish
@@ -86,7 +88,9 @@ def test_killed_while_it_registers(spark: SparkSession, tmp_path: Path, kind: st
 CAPTURE = """
 import os, signal, sys
 from pathlib import Path
-from driftline.formats.ducklake import DuckLakeTransaction, catalog, commit
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.ducklake import catalog
+from driftline.formats.ducklake import commit
 from driftline.lake import Lake
 folder, files, named, phase = sys.argv[1:]
 lake = Lake.open(folder, ducklake=named, properties={"spark.master": "local[1]", "spark.driver.memory": "1g"})

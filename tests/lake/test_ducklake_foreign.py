@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError
-from driftline.formats.ducklake import Catalog, types
+from driftline.formats.ducklake import types
+from driftline.formats.ducklake.catalog import Catalog
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
 

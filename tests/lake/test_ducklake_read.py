@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError
-from driftline.formats.ducklake import Catalog, DuckLakeTable
 from driftline.formats.ducklake import scan as scanning
+from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.table import DuckLakeTable
 from lake.ducklake_peer import peer, rows_by_duckdb, rows_of, run, same
 
 

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.formats.iceberg import Transaction
+from driftline.formats.iceberg.transaction import Transaction
 from driftline.lake import Lake, Table
 
 

@@ -17,8 +17,8 @@ from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError
 from driftline.formats import retry
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake import DuckLakeTransaction
-from driftline.formats.iceberg import Transaction
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.iceberg.transaction import Transaction
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table

@@ -4,71 +4,98 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from driftline.capture.checkpoint import Checkpoint, default_place
+from driftline.capture.flows import Frames, files
+from driftline.capture.kafka import SCHEME, Kafka, is_kafka, kafka
+from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.errors import UsageError
+from driftline.source.pipes import is_pipe
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.capture.query import Batch, CaptureQuery, Flow
-    from driftline.lake import Table
+    from driftline.formats.base import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a stream is read, in the words of `Table.capture`."""
+
+    format: str | None
+    json_column: str | None
+    strings: bool
+    metadata: bool
+    max_files: int
+    max_records: int | None
+    skip_lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a stream goes on as, into which table, and how, in the words of `Table.capture`."""
+
+    table: str
+    name: str
+    checkpoint: str | os.PathLike[str] | None
+    every: float | None
+    settings: Mapping[str, str]
+    progress: Callable[[str], None]
+    on_batch: Callable[[Batch], None]
 
 
 def capture(
-    table: Table,
-    data: DataFrame | str | os.PathLike[str],
-    name: str,
-    *,
-    checkpoint: str | os.PathLike[str] | None,
-    every: float | None,
-    format: str | None,  # noqa: A002  the word that Spark's users know
-    json_column: str | None,
-    strings: bool,
-    metadata: bool,
-    max_files: int,
-    max_records: int | None,
-    skip_lost: bool,
-    settings: Mapping[str, str],
-    progress: Callable[[str], None],
-    on_batch: Callable[[Batch], None],
+    catalog: Catalog, data: DataFrame | str | os.PathLike[str], reading: Reading, request: Request
 ) -> CaptureQuery:
     """Starts what `Table.capture` promises."""
-    from driftline.capture.checkpoint import Checkpoint, default_place
-    from driftline.capture.flows import Frames, files
-    from driftline.capture.kafka import SCHEME, Kafka, is_kafka, kafka
-    from driftline.capture.query import Capture, start
-    from driftline.source.pipes import is_pipe
+    table, name, named = request.table, request.name, request.checkpoint
+    default = default_place(catalog.folder, table, name, named=named is not None)
+    place = Checkpoint(default if named is None else os.fspath(named), name)
+    flow = _flow(catalog.table(table).spark, data, reading, place)
+    place.claim(table, flow.name)
+    target = Capture(
+        name,
+        lambda spark: catalog.on(spark).table(table),
+        place,
+        request.settings,
+        request.progress,
+        request.on_batch,
+    )
+    return start(target, flow, request.every)
 
+
+def _flow(
+    spark: SparkSession, data: DataFrame | str | os.PathLike[str], reading: Reading, place: Checkpoint
+) -> Flow:
+    """What comes in. Raises UsageError for what is no stream."""
     if isinstance(data, (str, os.PathLike)) and is_pipe(os.fspath(data)):
         raise UsageError(
             f"{os.fspath(data)}: a pipe comes once, and cannot be captured",
             hint="take it as one batch: driftline ingest",
         )
-    lake = table.lake
-    default = default_place(lake.warehouse, table.name, name, named=checkpoint is not None)
-    place = Checkpoint(default if checkpoint is None else os.fspath(checkpoint), name)
-    flow: Flow
     if hasattr(data, "isStreaming"):
         frame = cast("DataFrame", data)
         if not frame.isStreaming:
             raise UsageError("this DataFrame is no stream", hint="take it as one batch: Table.ingest")
-        by_kafka = json_column == "value" and is_kafka(frame)
-        flow = Kafka(frame, "a DataFrame", metadata) if by_kafka else Frames(frame, json_column)
-    elif str(data).startswith(SCHEME):
-        flow = kafka(lake.spark, str(data), metadata=metadata, max_records=max_records, skip_lost=skip_lost)
-    else:
-        source = str(Path(data).absolute())
-        flow = files(lake.spark, source, place.local, fmt=format, max_files=max_files, strings=strings)
-    place.claim(table.name, flow.name)
-
-    where = Capture(
-        name,
-        lambda spark: lake.on(spark).table(table.name).format,
-        place,
-        settings,
-        progress,
-        on_batch,
+        if reading.json_column == "value" and is_kafka(frame):
+            return Kafka(frame, "a DataFrame", reading.metadata)
+        return Frames(frame, reading.json_column)
+    if str(data).startswith(SCHEME):
+        return kafka(
+            spark,
+            str(data),
+            metadata=reading.metadata,
+            max_records=reading.max_records,
+            skip_lost=reading.skip_lost,
+        )
+    return files(
+        spark,
+        str(Path(data).absolute()),
+        place.local,
+        fmt=reading.format,
+        max_files=reading.max_files,
+        strings=reading.strings,
     )
-    return start(where, flow, every)

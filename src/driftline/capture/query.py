@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from driftline.capture.checkpoint import Checkpoint
+from driftline.capture.kafka import lag
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Table
@@ -126,8 +127,6 @@ class CaptureQuery(StreamingQuery):
 
     def lag(self, epoch: int) -> int | None:
         """How many offsets were still to come after a micro-batch, where Spark tells; within two seconds of its end."""
-        from driftline.capture.kafka import lag
-
         for _ in range(20):
             told = self.lastProgress
             if told is not None and told["batchId"] >= epoch:

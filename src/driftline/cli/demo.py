@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from driftline.cli import rows
+from driftline.cli.terminal import Progress, out, put, show
 from driftline.errors import UsageError
+from driftline.report import text
+from driftline.runtime.java import QUICK
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Scope
@@ -61,9 +65,6 @@ group by 1 order by orders desc, 1 limit 3""",
 
 def run(scope: Scope, *, keep: bool, json: bool) -> None:
     """The whole demo. The lake is a temporary one, unless one is named with --lake."""
-    from driftline.cli.terminal import Progress, put
-    from driftline.runtime.java import QUICK
-
     # Java's better compiler takes longer here than it saves.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
     files = [str(DATA / f"{day}.jsonl") for day, _ in DAYS]
@@ -92,9 +93,6 @@ def run(scope: Scope, *, keep: bool, json: bool) -> None:
 
 
 def _week(table: Table, files: list[str]) -> None:
-    from driftline.cli.terminal import Progress, show
-    from driftline.report import text
-
     told: set[str] = set()
     for file, (_, story) in zip(files, DAYS, strict=True):
         _headline(story)
@@ -104,17 +102,11 @@ def _week(table: Table, files: list[str]) -> None:
 
 
 def _outcome(table: Table) -> None:
-    from driftline.cli.terminal import show
-    from driftline.report import text
-
     _headline("The fields that drifted, and the columns that hold them now")
     show(text.drifted(table.schema().schema))
 
 
 def _queries(lake: Lake) -> None:
-    from driftline.cli import rows
-    from driftline.cli.terminal import Progress, out
-
     for title, sql in QUERIES:
         _headline(title)
         typer.echo("".join(f"  {line}\n" for line in sql.splitlines()))
@@ -125,9 +117,6 @@ def _queries(lake: Lake) -> None:
 
 
 def _proof(table: Table, files: list[str]) -> None:
-    from driftline.cli.terminal import Progress, show
-    from driftline.report import text
-
     _headline("Is everything there? All seven files against the table, value by value")
     with Progress(table.lake.spark) as progress:
         progress.phase("comparing source and table")

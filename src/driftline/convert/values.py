@@ -111,7 +111,7 @@ def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.D
 
 def variants_of(values: Iterable[object]) -> pa.Array:
     """Each value as a VARIANT; null where it is None, or not exact as one."""
-    # Only tables of Spark's have such columns.
+    # Only tables of Spark's have such columns, and nothing else of the conversion knows pyspark.
     from driftline.convert.variants import variants
 
     return variants(values)

@@ -1,4 +1,7 @@
-"""The one place that knows which table formats there are."""
+"""The one place that knows which table formats there are.
+
+Each is imported when a lake of it is opened: DuckDB need not be installed for Iceberg.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import DriftlineError
+from driftline.formats.open import ducklake_database, ducklake_tables
 from driftline.runtime import class_data, session
 from driftline.runtime.java import find_java
 
@@ -94,14 +95,10 @@ def _catalog(lake: Path, properties: Mapping[str, str]) -> str:
 
 
 def _duckdb(lake: Path, catalog: str) -> str:
-    from driftline.formats.open import ducklake_database
-
     return ducklake_database(catalog, lake).engine()
 
 
 def _ducklake(lake: Path, catalog: str) -> str:
-    from driftline.formats.open import ducklake_database, ducklake_tables
-
     database = ducklake_database(catalog, lake)
     if not database.exists():
         return f"{database.shown} is yet to be made"

@@ -12,7 +12,7 @@ from driftline.core.planning.contract import parse_path
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Type, dotted
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError, UsageError, no_table
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
 from driftline.sql.fold import Fold
@@ -21,7 +21,7 @@ from driftline.sql.quoting import literal, name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.lake import Table
+    from driftline.formats.base import Catalog, Table
 
 SUFFIX = "_settled"
 _OF, _TYPES = "driftline.view-of", "driftline.view-types"
@@ -62,16 +62,22 @@ class View:
 
 
 def view(
-    table: Table, *, view_name: str | None = None, types: Mapping[str, str] | None = None, make: bool = True
+    catalog: Catalog,
+    table: Table,
+    *,
+    view_name: str | None = None,
+    types: Mapping[str, str] | None = None,
+    make: bool = True,
 ) -> View:
     """Makes, or makes anew, the view of a table. ``types``: of fields, by path. Raises UsageError, DataError."""
-    state = table.state()
+    state = table.load()
+    if not state.exists:
+        raise no_table(table.name)
     settings = from_properties(state.properties)
     settling = Settling(settings.mark, settings.contract, wanted_types(types or {}))
     one = settling.record([state.schema.struct])
     for path in settling.wanted.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
-    catalog = table.lake.format
     at = view_name or table.name + SUFFIX
     if at.count(".") != table.name.count("."):
         raise UsageError(f"{at!r} is not a view's name", "write namespace.view, as in shop.orders_settled")
@@ -87,7 +93,7 @@ def view(
     if not catalog.has_views:
         return _not_made(made, "a DuckLake keeps no views of Spark's")
     table.read()  # raises where Spark cannot
-    return _create(table.lake.spark, made, full)
+    return _create(table.spark, made, full)
 
 
 def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
@@ -108,30 +114,30 @@ def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
     return "select\n  " + ",\n  ".join(listed) + f"\nfrom {relation}"
 
 
-def remade(table: Table) -> View | None:
+def remade(catalog: Catalog, table: Table) -> View | None:
     """The table's view made anew, as it was wanted, where there is one of the usual name. Raises UsageError, DataError."""
-    types = _types_of_view(table)
-    return None if types is None else view(table, types=types)
+    types = _types_of_view(catalog, table)
+    return None if types is None else view(catalog, table, types=types)
 
 
-def moved(before: Table, table: Table) -> View | None:
+def moved(catalog: Catalog, before: Table, table: Table) -> View | None:
     """The view of a table that has another name now, under that name, where there was one of the usual name.
 
     Raises UsageError, DataError."""
-    types = _types_of_view(before)
+    types = _types_of_view(catalog, before)
     if types is None:
         return None
-    made = view(table, types=types)
-    table.lake.spark.sql(f"drop view {before.lake.format.sql_name(before.name + SUFFIX)}")
+    made = view(catalog, table, types=types)
+    table.spark.sql(f"drop view {catalog.sql_name(before.name + SUFFIX)}")
     return made
 
 
-def _types_of_view(table: Table) -> dict[str, str] | None:
+def _types_of_view(catalog: Catalog, table: Table) -> dict[str, str] | None:
     """The types that the table's view was made with; None where there is none of the usual name."""
-    if not table.lake.format.has_views:
+    if not catalog.has_views:
         return None
-    with configured(table.lake.spark, PLAIN):
-        there = _properties(table.lake.spark, table.lake.format.sql_name(table.name + SUFFIX))
+    with configured(table.spark, PLAIN):
+        there = _properties(table.spark, catalog.sql_name(table.name + SUFFIX))
     if there.get(_OF) != table.name:
         return None
     types: dict[str, str] = json.loads(there.get(_TYPES, "{}"))

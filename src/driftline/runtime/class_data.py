@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -26,10 +26,6 @@ DAY = 24 * 3600  # seconds
 UNUSED = 7 * DAY  # after which an archive is removed
 # These put folders on the class path, of which Java makes no archive.
 _FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
-_BATCHES = (
-    '{"id": 1, "at": "2026-01-02T03:04:05Z", "who": {"name": "x", "tags": ["a"]}, "sum": 1.5}\n',
-    '{"id": "2", "at": "later", "who": {"name": 7}, "more": [{"a": true}]}\n[]\n',
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +80,12 @@ class Archive:
         except OSError:
             return False
 
-    def make(self) -> None:
-        """Makes it, which takes half a minute. Of several processes, one does."""
+    def make(self, run: Callable[[Path, Path], bool]) -> None:
+        """Makes it, which takes half a minute. Of several processes, one does.
+
+        ``run``: does what commands do, in a Java that writes its classes to a file when it ends, with a lake in a
+        folder of its own; returns whether it did.
+        """
         with (self.folder / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +96,7 @@ class Archive:
                 return
             self._failed.touch()  # until it is made: what dies on the way is not tried again at once
             draft = self.folder / f"{self.key}.draft"
-            if _run(draft, self.folder / "lake"):
+            if run(draft, self.folder / "lake"):
                 with draft.open("rb") as written:
                     os.fsync(written.fileno())
                 draft.replace(self.folder / f"{self.key}-{draft.stat().st_size}.jsa")
@@ -156,7 +156,7 @@ def make_soon() -> None:
         if archive.wanted():
             with suppress(OSError):
                 subprocess.Popen(
-                    [sys.executable, "-P", "-m", "driftline.runtime.class_data"],
+                    [sys.executable, "-P", "-m", "driftline.cli.class_data"],
                     cwd=archive.folder,
                     env={**os.environ, "JAVA_HOME": str(archive.java)},
                     stdin=subprocess.DEVNULL,
@@ -164,45 +164,3 @@ def make_soon() -> None:
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
                 )
-
-
-def make_here() -> None:
-    """Makes the archive of this process's Java, pyspark and jars."""
-    import pyspark
-
-    from driftline.runtime.java import find_java
-    from driftline.runtime.session import cache_folder, cached_jars
-
-    archive = Archive.of(cache_folder(), find_java(), cached_jars(), Path(pyspark.__file__).parent)
-    if archive is not None and archive.wanted():
-        archive.make()
-
-
-def _run(draft: Path, folder: Path) -> bool:
-    """Does what commands do, in a Java that writes its classes to ``draft`` when it ends; returns whether it did."""
-    os.environ["SPARK_SUBMIT_OPTS"] = f'"-XX:ArchiveClassesAtExit={draft}" -XX:TieredStopAtLevel=1'
-    os.environ["DRIFTLINE_DRIVER_MEMORY"] = "1g"
-    from pyspark import SparkContext
-
-    from driftline.lake import Lake
-
-    lake = Lake.open(folder)
-    table = lake.table("a.b")
-    for number, batch in enumerate(_BATCHES):
-        file = folder / f"{number}.jsonl"
-        file.write_text(batch)
-        table.ingest(file)
-    lake.alter("alter table a.b add column extra int")
-    table.stats()
-    lake.sql("select id, count(*) from lake.a.b group by id order by id limit 1").collect()
-    lake.spark.stop()
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    return gateway.proc.wait() == 0 and draft.is_file()
-
-
-if __name__ == "__main__":
-    os.nice(19)
-    make_here()

@@ -51,6 +51,7 @@ def open_source(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    # A command asks `files` and `pipes` while Java starts; what reads one kind of file comes with the first of it.
     from driftline.source.typed import TypedFrames
 
     if hasattr(data, "selectExpr"):

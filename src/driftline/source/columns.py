@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from driftline.convert import Converter
+from driftline.convert import Converter, Lost
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.types import Schema, Struct
@@ -143,8 +143,6 @@ def _converted(
     rows: Iterable[Rows], struct: Struct, observer: RowsObserver, converter: Converter
 ) -> Iterator[pa.RecordBatch]:
     """The accepted rows as the table's, for as long as its columns take them; all are observed."""
-    from driftline.convert import Lost
-
     taken = True
     for some in rows:
         batch = observer.feed(some)

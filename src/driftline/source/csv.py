@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from driftline.convert import arrow_type
 from driftline.convert.declared import VOID
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct
 from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
@@ -41,8 +42,6 @@ class CsvReader:
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a stretch, and what is none."""
         import pyarrow as pa
-
-        from driftline.convert import arrow_type
 
         names = [f.name for f in self.struct.fields]
         types = [pa.null() if f.type == VOID else arrow_type(f.type) for f in self.struct.fields]

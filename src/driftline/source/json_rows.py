@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.convert import Converter
+from driftline.convert import Converter, arrow_schema
 from driftline.convert.usual import limited, usual_struct
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Plan, Settings, lean
@@ -90,8 +90,6 @@ class JsonRows:
 def _parsed(text: bytes, usual: Struct) -> pa.RecordBatch:
     import pyarrow as pa
     from pyarrow import json
-
-    from driftline.convert import arrow_schema
 
     table = json.read_json(
         pa.BufferReader(text),

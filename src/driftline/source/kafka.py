@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from driftline.convert.types import arrow_field
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import METADATA
@@ -84,8 +85,6 @@ class _Values:
         if self.own is None:
             return rows
         import pyarrow as pa
-
-        from driftline.convert.types import arrow_field
 
         assert isinstance(self.own.type, Struct)
         metadata = batch.column("metadata").take(pa.array(at, pa.int64()))

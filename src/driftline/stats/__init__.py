@@ -29,6 +29,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
 
     Raises UsageError where there is no such table.
     """
+    # Whoever reads metadata files alone needs none of these, and starts without Spark.
     from driftline.operations.history import history
     from driftline.stats.exact import exact as scan
     from driftline.stats.quarantined import waiting

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.columns.statistics import Numbers, Value
 from driftline.core.schema.types import Field, Primitive, Schema, peel
+from driftline.stats.exact import peek
 from driftline.stats.shares import Siblings
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ def samples(
     table: Table, schema: Schema, fields: Sequence[Siblings], statistics: TableStatistics
 ) -> dict[int, str]:
     """By column id. Where bounds do not tell, a few values are read: of one batch each, and no more than needed."""
-    from driftline.stats.exact import peek
-
     found, missing = by_bounds(fields, statistics)
     readable = {f.id for _, f in table.readable(schema).walk()}
     asked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from driftline.convert.spark import as_spark
 from driftline.core.schema.types import Struct
 from driftline.sql.quoting import name, spark_type
 
@@ -42,7 +43,5 @@ def _of_tasks(tasks: RowTasks, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def _handed_over(rows: RowsOf, struct: Struct, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from driftline.convert.spark import as_spark
-
     for batch in rows(batches):
         yield as_spark(batch, struct)

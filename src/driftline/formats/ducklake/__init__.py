@@ -3,9 +3,3 @@
 A batch is one DuckLake snapshot: executors write Parquet files with field ids, unseen; then the schema, the files
 with their statistics, the quarantine and the batch's token enter the catalog in one transaction of its database.
 """
-
-from driftline.formats.ducklake.catalog import Catalog
-from driftline.formats.ducklake.table import DuckLakeTable
-from driftline.formats.ducklake.transaction import DuckLakeTransaction
-
-__all__ = ["Catalog", "DuckLakeTable", "DuckLakeTransaction"]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from driftline.formats.base import Orphan
 from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.orphans import clean, orphans
+from driftline.formats.ducklake.query import sql
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.sql.quoting import name as quoted
 
@@ -50,12 +52,8 @@ class DuckLake:
 
     def sql(self, query: str) -> DataFrame:
         """Runs a statement that reads: Spark's SQL cannot write a DuckLake. Raises UsageError for another."""
-        from driftline.formats.ducklake.query import sql
-
         return sql(self.spark, self.catalog, query)
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         """Deletes the files that no snapshot has, last touched more than ``older_than`` seconds ago; returns them."""
-        from driftline.formats.ducklake.orphans import clean, orphans
-
         return (orphans if dry_run else clean)(self.spark, self.catalog, older_than)

@@ -10,13 +10,19 @@ from driftline.core.schema.types import Schema
 from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.base import CommitConflict, State
+from driftline.formats.ducklake.alteration import DuckLakeAlteration, rename_table
 from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
+from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.defaults import defaults_ever
 from driftline.formats.ducklake.layout import Layout, laid, layout
+from driftline.formats.ducklake.read import read
+from driftline.formats.ducklake.scan import Scan, scan
 from driftline.formats.ducklake.snapshot import LakeState, load, split
+from driftline.formats.ducklake.table_statistics import table_statistics
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.ducklake.types import readable
+from driftline.formats.ducklake.versions import snapshots, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,8 +82,6 @@ class DuckLakeTable:
 
     def alteration(self) -> DuckLakeAlteration:
         """A change of the table's definition, from what it is now."""
-        from driftline.formats.ducklake.alteration import DuckLakeAlteration
-
         state, keys = self.catalog.read(self._as_it_is) if self.catalog.exists() else (self.load(), Layout())
         if not state.exists:
             raise no_table(self.name)
@@ -89,20 +93,14 @@ class DuckLakeTable:
 
     def versions(self) -> Versions:
         """The versions of the table's definition. Raises UsageError where there is no table."""
-        from driftline.formats.ducklake.versions import versions
-
         return versions(self)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
         """A snapshot and those before it, as far as they are there."""
-        from driftline.formats.ducklake.versions import snapshots
-
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
         """What the catalog tells of the columns of ``schema``. Raises UsageError where there is no table."""
-        from driftline.formats.ducklake.table_statistics import table_statistics
-
         return table_statistics(self, schema)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
@@ -134,14 +132,10 @@ class DuckLakeTable:
 
     def rename(self, name: str) -> None:
         """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
-        from driftline.formats.ducklake.alteration import rename_table
-
         rename_table(self, name)
 
     def read(self, snapshot: int | None = None) -> DataFrame:
         """The table's rows, as they are now or were at a snapshot."""
-        from driftline.formats.ducklake.read import read
-        from driftline.formats.ducklake.scan import Scan, scan
 
         def look(connection: Connection) -> Scan:
             state = load(connection, self.name, snapshot)
@@ -165,9 +159,6 @@ class DuckLakeTable:
 
     def read_as(self, schema: Schema) -> DataFrame:
         """The table's rows, as they would be with another schema."""
-        from driftline.formats.ducklake.columns import rows_of
-        from driftline.formats.ducklake.read import read
-        from driftline.formats.ducklake.scan import Scan, scan
 
         def look(connection: Connection) -> Scan:
             state = load(connection, self.name)

@@ -33,8 +33,8 @@ from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.snapshot import LIVE, load
 
 if TYPE_CHECKING:
-    from driftline.formats.ducklake import DuckLakeTable
     from driftline.formats.ducklake.catalog import Connection
+    from driftline.formats.ducklake.table import DuckLakeTable
 
 _FILES = f"(SELECT * FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE})"
 

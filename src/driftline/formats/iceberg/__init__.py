@@ -4,10 +4,3 @@ A batch is one Iceberg transaction: the schema update, the files that Spark wrot
 visible together, in one metadata version, or not at all. Spark writes straight into the transaction's table, as
 it does for CREATE TABLE AS SELECT; so a new table, too, appears with its first rows.
 """
-
-from driftline.formats.base import CommitConflict, State
-from driftline.formats.iceberg.gateway import short
-from driftline.formats.iceberg.table import IcebergTable
-from driftline.formats.iceberg.transaction import Transaction
-
-__all__ = ["CommitConflict", "IcebergTable", "State", "Transaction", "short"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Orphan
 from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.orphans import clean
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.sql.quoting import name as quoted
@@ -64,8 +65,6 @@ class IcebergCatalog:
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         """Deletes the files that driftline's tasks wrote and no snapshot has, last changed more than ``older_than`` seconds
         ago; returns them."""
-        from driftline.formats.iceberg.orphans import clean
-
         return clean(self, older_than, dry_run=dry_run)
 
     def tables(self) -> list[str]:

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from driftline.core.columns.statistics import RECORDS, Snapshot
 from driftline.core.schema.types import Primitive
 from driftline.formats.iceberg.bounds import kind, sorting
-from driftline.formats.iceberg.offline import Entry
 from driftline.formats.iceberg.table_statistics import Summed
 
 Bound = bytes | None
+
+
+class Entry(NamedTuple):
+    """A file of a table. ``snapshot``: the commit that added it; ``sequence``: its sequence number."""
+
+    snapshot: int
+    sequence: int
+    file: dict[str, Any]
 
 
 @dataclass(slots=True)

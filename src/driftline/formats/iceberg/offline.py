@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from driftline.core.changelog.entries import Versions
@@ -17,6 +17,8 @@ from driftline.core.schema.types import Schema
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.log import Metadata
+from driftline.formats.iceberg.manifests import Entry, rows
+from driftline.formats.iceberg.table_statistics import forgotten, plain, snapshots, summed
 from driftline.formats.iceberg.versions import current_snapshot, past
 
 _TABLE = """
@@ -70,9 +72,6 @@ class OfflineTable:
 
     def statistics(self, schema: Schema) -> TableStatistics | None:
         """What the metadata of files tell of the columns; None where the manifests are too many, or not to be read."""
-        from driftline.formats.iceberg.manifests import rows
-        from driftline.formats.iceberg.table_statistics import forgotten, plain, snapshots, summed
-
         entries = self.entries()
         if entries is None:
             return None
@@ -98,14 +97,6 @@ class OfflineTable:
             return False
         found = OfflineTable.of(*self._lake, name)
         return found is not None and found.entries() == []
-
-
-class Entry(NamedTuple):
-    """A file of a table. ``snapshot``: the commit that added it; ``sequence``: its sequence number."""
-
-    snapshot: int
-    sequence: int
-    file: dict[str, Any]
 
 
 def _entries(manifests: str) -> Iterator[Entry]:

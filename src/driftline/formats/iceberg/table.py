@@ -15,6 +15,7 @@ from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
+from driftline.formats.iceberg.alteration import Alteration, rename_table
 from driftline.formats.iceberg.definition import definition
 from driftline.formats.iceberg.gateway import (
     failure,
@@ -26,8 +27,10 @@ from driftline.formats.iceberg.gateway import (
     text_map,
 )
 from driftline.formats.iceberg.metrics import metrics_of_all
+from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
+from driftline.formats.iceberg.versions import branches, laid, schemas, snapshots, versions
 from driftline.sql.quoting import literal
 from driftline.sql.quoting import name as quoted
 
@@ -145,26 +148,18 @@ class IcebergTable:
 
     def alteration(self) -> Alteration:
         """A change of the table's definition, from what it is now. Raises UsageError where there is no table."""
-        from driftline.formats.iceberg.alteration import Alteration
-
         return Alteration(self)
 
     def versions(self) -> Versions:
         """The versions of the table's definition. Raises UsageError where there is no table."""
-        from driftline.formats.iceberg.versions import versions
-
         return versions(self)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
         """A snapshot and those before it, as far as they are there."""
-        from driftline.formats.iceberg.versions import snapshots
-
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
         """What the metadata of files tell of the columns of ``schema``. Raises UsageError where there is no table."""
-        from driftline.formats.iceberg.table_statistics import table_statistics
-
         return table_statistics(self, schema)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
@@ -177,27 +172,19 @@ class IcebergTable:
 
     def defaults(self) -> dict[int, frozenset[Any]]:
         """The defaults that each column has had, by its id, as far as they are known."""
-        from driftline.formats.iceberg.versions import schemas
-
         metadata = self.java().operations().current()
         return {} if metadata.formatVersion() < 3 else defaults_of(schemas(self._jvm, metadata).values())
 
     def branches(self) -> dict[str, set[int]]:
         """The branches beside main, each with the ids of the columns that it was written with."""
-        from driftline.formats.iceberg.versions import branches
-
         return branches(self)
 
     def laid(self) -> list[Laid]:
         """The data files by partition spec."""
-        from driftline.formats.iceberg.versions import laid
-
         return laid(self)
 
     def rename(self, name: str) -> None:
         """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
-        from driftline.formats.iceberg.alteration import rename_table
-
         rename_table(self, name)
 
     def sibling(self, name: str) -> IcebergTable:

@@ -24,7 +24,7 @@ from driftline.runtime.spark_conf import SMALL, configured
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.formats.iceberg import IcebergTable
+    from driftline.formats.iceberg.table import IcebergTable
 
 _NEW = "status <> 2 and data_file.content = 0"  # entries of data files that are in the table
 # A row for each file and column; as column 0, the records of the file.
