@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.routes import ColumnRoute, Plan, Settings
-from driftline.core.planning.shape import Facet, Place
+from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import is_metadata
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import Map, Path, Struct, dotted, leaves, peel
 
 Beyond = dict[tuple[Path, Facet], str]
