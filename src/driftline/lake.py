@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.planning.contract import epoch_units
 from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct, dotted
@@ -323,7 +324,8 @@ class Table:
         contract = from_properties(state.properties).contract
         left_out = excluded_paths(contract)
         columns = self.format.readable(state.schema).struct.fields
-        beside = [f.name for f in columns if is_metadata(f.doc)]
+        rest = rest_column(Struct(columns))
+        beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
         data = Struct(tuple(f for f in columns if f.name not in beside))
         with spooled(files, format) as (sources, names):
             return verify(

@@ -12,6 +12,7 @@ import pytest
 
 from driftline.errors import DataError
 from driftline.lake import Lake
+from lake.proof import proven
 
 MOMENT = datetime(2024, 1, 2, 3, 4, 5, 678000, UTC)
 TYPED = {
@@ -60,6 +61,7 @@ def test_typed_values_wait_with_their_types(either: Lake, table_name: str, tmp_p
         "text type": "string",
         "items": '[{"x":1,"y":2.5},null]',
     }
+    proven(table, tmp_path / "1.parquet", "parquet")
 
 
 def test_what_is_beyond_fails_where_it_is_to(either: Lake, table_name: str, tmp_path: Path) -> None:
@@ -69,3 +71,21 @@ def test_what_is_beyond_fails_where_it_is_to(either: Lake, table_name: str, tmp_
     with pytest.raises(DataError, match=r"b: .* max_fields = 1"):
         table.ingest(file, settings={"max_fields": "1", "beyond": "fail"})
     assert not table.format.load().exists
+
+
+def test_verify_finds_what_waits(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table = either.table(table_name)
+    files = [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
+    files[0].write_text('{"id": 1, "items": [{"x": 1}], "n": 5}\n')
+    files[1].write_text(
+        '{"id": 2, "items": [{"x": 1, "y": [1, null]}, null, {"y": 2.50}], "n": "five"}\n'
+        '{"id": 3, "new": {"a.b": 1e400, "c": [[]]}, "n": {"k": null, "l": true}}\n'
+    )
+    table.ingest(files[0], settings={"new_fields": "hold", "max_columns": "4", "dates": "off"})
+    result = table.ingest(files[1])
+    assert (result.rows_written, result.rows_quarantined) == (2, 0)
+    proven(table, files)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": 3, "new": {"a.b": 1e400, "c": [[0]]}, "n": {"k": null, "l": true}}\n')
+    verdict = table.verify([str(other)], "json")
+    assert (verdict.ok, [m.path for m in verdict.mismatches]) == (False, ["new", "new"])

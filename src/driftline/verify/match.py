@@ -6,12 +6,14 @@ must stand in one of them, at its position; and what stands in a column must com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import MARK, marked_key
 from driftline.core.schema.types import Expression, Map, Primitive, Struct, Type, peel
+from driftline.verify.rest import Waiting
 from driftline.verify.values import Cell, Pairs, Reading, has_value, holds, is_nothing, routed
 
 Steps: TypeAlias = "tuple[str | int, ...]"
@@ -82,16 +84,20 @@ class Column:
 class Record:
     """A struct's columns by name, each with the exact key that it holds: its mark's, else its name.
 
-    ``lists``: the names of those that hold lists, by key.
+    ``lists``: the names of those that hold lists, by key. ``rest``: the name of the column for what has no other.
     """
 
     columns: dict[str, tuple[str, Column]]
     lists: dict[str, list[str]] = field(default_factory=dict)
+    rest: str | None = None
 
     @classmethod
     def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> Record:
-        out = cls({})
+        own = rest_column(struct)
+        out = cls({}, rest=own.name if own is not None else None)
         for f in struct.fields:
+            if f.name == out.rest:
+                continue
             mark = marked_key(f.doc, prefix)
             key = f.name if mark is None else mark
             column = Column.of(f.name, f.type, prefix, defaults)
@@ -120,7 +126,23 @@ def differences(
     """
     check = _Check(how or Reading())
     check.record(record, row, v, ())
-    return check.out
+    if record.rest is None:
+        return check.out
+    return list(_beside_rest(check.out, Waiting(row.get(record.rest), check.how), v))
+
+
+def _beside_rest(found: Iterable[Difference], rest: Waiting, v: Mapping[str, Any]) -> Iterator[Difference]:
+    """The differences that the row's rest does not account for, and what it has beyond the record."""
+    for difference in found:
+        waits = difference.lost and not difference.unproven and rest.holds(difference.value, difference.steps)
+        if not waits:
+            yield difference
+        elif difference.invented:
+            yield replace(difference, lost=False)
+    for at, stored in rest.values.items():
+        if at not in rest.used and not rest.agrees(at, v):
+            why = f"the rest holds {shown(stored)}, the record does not"
+            yield Difference(at, stored, why, lost=False, invented=True)
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
 from driftline.verify.match import Column, Record
 from driftline.verify.moments import epoch, moment
+from driftline.verify.rest import Waiting
 from driftline.verify.values import Reading, number, single
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
@@ -56,6 +57,8 @@ class Slot:
 
     def _add(self, struct: Struct, record: Record, many: bool) -> None:
         for f in struct.fields:
+            if f.name == record.rest:
+                continue
             key, column = record.columns[f.name]
             slot = self.fields.setdefault(key, Slot())
             slot.default = slot.default or bool(column.defaults)
@@ -114,6 +117,9 @@ class Meeting:
         """The collapsed scalars of a table's row."""
         out: set[str] = set()
         self._row(self.record, self.slot, row, "", out)
+        if self.record.rest is not None and row.get(self.record.rest):
+            for waiting in Waiting(row[self.record.rest], self.how).records():
+                self._value(self.slot, waiting, "", out)
         return out
 
     def _value(self, slot: Slot | None, v: Any, path: str, out: set[str]) -> None:
