@@ -72,6 +72,8 @@ EPOCHS: list[tuple[str, Any, str, str | None, Any]] = [
     ("timestamp", NOON_UTC.replace(microsecond=1), "long", None, None),
     ("timestamp", NOON_UTC.replace(microsecond=1), "long", "us", NOON_S * 10**6 + 1),
     ("timestamp", datetime(1, 1, 1, tzinfo=UTC), "long", "ns", None),
+    ("timestamp_ntz", datetime(2262, 4, 11, 23, 47, 16, 854775), "long", "ns", 9223372036854775000),
+    ("timestamp_ntz", datetime(2262, 4, 11, 23, 47, 16, 854776), "long", "ns", None),
     ("timestamp", datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), "long", "s", None),
     ("timestamp_ntz", NOON, "double", None, NOON_S * 1000.0),
     ("timestamp_ntz", NOON, "double", "ns", None),

@@ -113,7 +113,7 @@ def _epoch_long(values: pa.Array, source: Primitive, target: Primitive, unit: st
     unit = unit or "ms"
     if unit == "ns":
         far = 2**63 // 1000
-        return pc.multiply(_where(micros, _within(micros, -far, far - 1)), 1000)
+        return pc.multiply(_where(micros, _within(micros, -far, far)), 1000)
     count = _floor_divide(micros, MICROS[unit])
     return _where(count, pc.equal(pc.multiply(count, MICROS[unit]), micros))
 

@@ -1,0 +1,199 @@
+"""Spark's SQL of conversions, held against the conversions in Arrow: the same values, of the same types, null where those are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from driftline.convert.kernels import convert, converts
+from driftline.convert.types import arrow_type
+from driftline.core.columns.folding import resolution
+from driftline.core.planning.conversions import FITS, ROUTES_TOO, fits
+from driftline.core.schema.naming import mark
+from driftline.core.schema.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Field,
+    List,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    decimal,
+    peel,
+)
+from driftline.sql.asked_casts import exactly
+from driftline.sql.casts import convert as cast
+from driftline.sql.fold import Fold
+from driftline.sql.lost import Folding
+from driftline.sql.quoting import name, spark_type
+
+RANDOM = random.Random(7)
+UNITS = (None, "s", "ms", "us", "ns")
+_MOMENTS = [
+    datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999), datetime(1969, 12, 31, 23, 59, 59, 999999),
+    datetime(1582, 10, 10), datetime(2024, 1, 2, 12), datetime(2262, 4, 11, 23, 47, 16, 854775),
+    *(datetime(1970, 1, 1) + timedelta(microseconds=RANDOM.randint(-10**14, 10**14)) for _ in range(20)),
+    *(datetime(1970, 1, 1) + timedelta(milliseconds=RANDOM.randint(-10**11, 10**11)) for _ in range(20)),
+]  # fmt: skip
+_LONGS = [
+    0, 1, -1, 2**24, 2**24 + 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 10**11 - 1, 10**11, 10**14, 10**17,
+    253_402_300_799, 253_402_300_800, -62_135_596_800, -62_135_596_801, 1_704_196_800_000,
+    *(RANDOM.randint(-(10**d), 10**d) for d in range(1, 19) for _ in range(3)),
+]  # fmt: skip
+_DOUBLES = [
+    0.0, -0.0, 1.0, 100.0, 0.1, 1e15, 123456789.0, 1e16, 1e22, 1e-5, 0.001, 5e-324, 1.7976931348623157e308, 2.0**53,
+    float("inf"), float("-inf"), float("nan"), *(RANDOM.uniform(-(10.0**e), 10.0**e) for e in range(-9, 18)),
+]  # fmt: skip
+VALUES: dict[Primitive, Sequence[Any]] = {
+    BOOLEAN: [True, False],
+    INT: [x for x in _LONGS if abs(x) < 2**31],
+    LONG: _LONGS,
+    FLOAT: [0.0, -0.0, 1.5, 0.1, 1e10, 1e22, 1e-5, 16777216.0, float("nan"), float("inf")],
+    DOUBLE: _DOUBLES,
+    decimal(9, 2): [Decimal(x) / 100 for x in (0, 1, 150, -150, 10000, 999999999, -999999999)],
+    decimal(38, 18): [Decimal("0.000000000000000001"), Decimal(10**19), Decimal("-1.5"), Decimal("0E-18")],
+    DATE: [m.date() for m in _MOMENTS],
+    TIMESTAMP: [m.replace(tzinfo=UTC) for m in _MOMENTS],
+    TIMESTAMP_NTZ: _MOMENTS,
+    STRING: ["", "é", "1", "\0", "\U0001f600", "a'b\\c\n"],
+    BINARY: [b"", b"ab", b"\xc3\xa9", b"\xff", b"\0"],
+}
+DECIMALS = (decimal(9, 2), decimal(12, 4), decimal(19, 0), decimal(38, 18), decimal(38, 0))
+
+
+def arrays() -> tuple[list[str], list[pa.Array]]:
+    """A column for each type, of as many rows as the longest has."""
+    rows = max(map(len, VALUES.values())) + 1
+    padded = [pa.array([*v, *[None] * (rows - len(v))], arrow_type(t)) for t, v in VALUES.items()]
+    return [f"c{i}" for i in range(len(VALUES))], padded
+
+
+def pairs() -> Iterator[tuple[Primitive, Primitive]]:
+    for source in VALUES:
+        for target in (*VALUES, *DECIMALS):
+            asked = fits(source, target) or target.name in ROUTES_TOO.get(source.name, ())
+            if source != target and asked and converts(source, target):
+                yield source, target
+
+
+def shown(array: pa.Array) -> list[str]:
+    """The values, so that NaN is NaN and -0.0 is not 0.0."""
+    return [repr(value.astimezone(UTC)) if _zoned(value) else repr(value) for value in array.to_pylist()]
+
+
+def _zoned(value: object) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is not None
+
+
+def in_spark(
+    spark: SparkSession, names: Sequence[str], columns: Sequence[pa.Array], sql: Sequence[str]
+) -> list[pa.Array]:
+    """The expressions over the columns, in one job."""
+    types = ", ".join(f"{name(n)} {spark_type(t)}" for n, t in zip(names, VALUES, strict=True))
+    frame = spark.createDataFrame(pa.table(list(columns), list(names)), types).coalesce(1)
+    made = frame.selectExpr(*(f"{x} as r{i}" for i, x in enumerate(sql))).toArrow()
+    return [column.combine_chunks() for column in made.columns]
+
+
+def test_what_converts_does_so_alike(spark: SparkSession) -> None:
+    assert {s.name for s in VALUES} | {"time", "uuid", "fixed", "variant"} == {*FITS}
+    names, columns = arrays()
+    column = dict(zip(VALUES, zip(names, columns, strict=True), strict=True))
+    cases = [
+        (s, t, unit)
+        for s, t in pairs()
+        for unit in (UNITS if {s.name, t.name} & {"date", "timestamp", "timestamp_ntz"} else (None,))
+    ]
+    sql = [f(column[s][0], s, t, unit) for s, t, unit in cases for f in (cast, exactly)]
+    made = iter(in_spark(spark, names, columns, sql))
+    wrong = []
+    for s, t, unit in cases:
+        expected = _spelled(convert(column[s][1], s, t, unit), s, t)
+        for which in (cast, exactly):
+            found = _spelled(next(made), s, t)
+            rows = zip(shown(column[s][1]), shown(expected), shown(found), strict=True)
+            if which is exactly and not fits(s, t):  # there the value decides: it must read back
+                rows = ((v, f if f == "None" else e, f) for v, e, f in rows)  # type: ignore[assignment]
+            wrong += [(str(s), str(t), unit, which.__name__, *row) for row in rows if row[1] != row[2]]
+    assert wrong == [], wrong[:9]
+
+
+def _spelled(values: pa.Array, source: Primitive, target: Primitive) -> pa.Array:
+    """Fractions as text by what they read back as: Java spells 1e+22 as 1.0E22, both of them exact."""
+    if target != STRING or source not in (FLOAT, DOUBLE):
+        return values
+    numbers = [None if text is None else float(text) for text in values.to_pylist()]
+    return pa.array(numbers, pa.float64()).cast(arrow_type(source))
+
+
+FOLDED: list[Type] = [
+    STRING,
+    LONG,
+    DOUBLE,
+    decimal(38, 18),
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    BINARY,
+    List(STRING),
+    List(DOUBLE),
+]
+
+
+def test_columns_of_a_field_fold_into_one_alike(spark: SparkSession) -> None:
+    """Each row has a value in one of the columns: it is in the folded one, or told as lost."""
+    table = Schema(
+        Struct(
+            tuple(
+                Field(f"f_{i}" if i else "f", t, i + 1, doc=mark("f") if i else None)
+                for i, t in enumerate(VALUES)
+            )
+        )
+    )
+    names = [f.name for f in table.struct.fields]
+    sizes = [len(v) for v in VALUES.values()]
+    columns = [
+        pa.array([None] * sum(sizes[:i]) + [*v] + [None] * sum(sizes[i + 1 :]), arrow_type(t))
+        for i, (t, v) in enumerate(VALUES.items())
+    ]
+    foldings = [Folding(table.struct, resolution(table, ("f",), to), Fold()) for to in FOLDED]
+    sql = [x for f in foldings for x in (f.rows({(): []})[-1].rpartition(" as ")[0], f"{f.folds()}[0].lost")]
+    made = iter(in_spark(spark, names, columns, sql))
+    for to, folding in zip(FOLDED, foldings, strict=True):
+        values, losses = next(made), next(made)
+        dim, base = peel(to)
+        assert isinstance(base, Primitive)
+        for _ in range(dim):
+            values = pc.list_element(values, 0)
+        (site,) = folding.resolution.sites
+        for i, (source, start) in enumerate(
+            zip(VALUES, [sum(sizes[:i]) for i in range(len(sizes))], strict=True)
+        ):
+            found = values.slice(start, sizes[i])
+            if source == base or fits(source, base):
+                expected = convert(columns[i].slice(start, sizes[i]), source, base)
+                assert shown(_spelled(found, source, base)) == shown(_spelled(expected, source, base)), (
+                    source,
+                    to,
+                )
+            places = [c.name for c in site.folded]
+            if names[i] in places:
+                lost = [row[places.index(names[i])] for row in losses.slice(start, sizes[i]).to_pylist()]
+                assert lost == found.is_null().to_pylist(), (source, to)
+            else:
+                assert found.null_count == len(found), (source, to)
