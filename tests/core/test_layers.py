@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +64,14 @@ def test_every_room_has_its_layer() -> None:
 @pytest.mark.parametrize("faults", [house.against_layers, house.circles, house.late])
 def test_imports_run_one_way_at_the_head_of_modules(faults) -> None:
     assert faults() == []
+
+
+def test_every_file_of_the_core_and_every_room_has_its_line_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-it-works.md").read_text()
+    named = [module for module in house.modules() if module.startswith("core.") and "policies" not in module]
+    rooms = [room for room in house.rooms() if not room.startswith("core")]
+
+    assert [room for room in rooms if f"`{room}/`" not in page and f"`{room}.py`" not in page] == []
+    assert [
+        module for module in named if f"{module.rpartition('.')[2]}.py`" not in page and module.count(".") > 1
+    ] == []
