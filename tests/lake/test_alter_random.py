@@ -23,12 +23,11 @@ from core.shapes import schema as written
 from core.test_alter_evolve import NAMES, change
 from driftline.core.changes import AddColumn, ColumnChange, Refused, SetDefault, SetDoc, evolve
 from driftline.core.schema.definition import Definition
-from driftline.core.schema.naming import caseless
+from driftline.core.schema.naming import caseless, data_key
 from driftline.core.schema.types import INT, Field, List, Map, Schema, Struct, Type, children
 from driftline.core.schema.types import Path as ColumnPath
 from driftline.errors import DriftlineError
 from driftline.lake import Lake, Table
-from driftline.operations.alter.notes import key_of
 from driftline.sql.quoting import name, spark_type
 
 RUNS = int(os.environ.get("DRIFTLINE_RUNS", "6"))
@@ -133,7 +132,7 @@ def ddl(type_: Type) -> str:
     """The type with the keys of the data for names."""
     match type_:
         case Struct(fields):
-            return f"struct<{','.join(f'{name(key_of(f))}:{ddl(f.type)}' for f in fields)}>"
+            return f"struct<{','.join(f'{name(data_key(f))}:{ddl(f.type)}' for f in fields)}>"
         case List(element):
             return f"array<{ddl(element)}>"
         case Map(key, inner):
@@ -157,9 +156,9 @@ def keyed(type_: Type, v: Any) -> Any:
 
 
 def keys_are_apart(type_: Type) -> bool:
-    keys = [caseless(key_of(f)) for f in children(type_)]
+    keys = [caseless(data_key(f)) for f in children(type_)]
     names = {caseless(f.name) for f in children(type_)}
-    marked = {caseless(key_of(f)) for f in children(type_) if key_of(f) != f.name}
+    marked = {caseless(data_key(f)) for f in children(type_) if data_key(f) != f.name}
     return (
         len(set(keys)) == len(keys)
         and not (marked & names)

@@ -12,7 +12,7 @@ from driftline.core.planning.maps import is_word
 from driftline.core.planning.objects import words_apart
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, RecordShape, Seen
-from driftline.core.schema.naming import is_metadata, marked_key
+from driftline.core.schema.naming import by_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -91,11 +91,7 @@ def expect(schema: Schema, settings: Settings | None = None) -> Expect:
 
 
 def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, Expect]:
-    keys: dict[str, list[Field]] = {}
-    for column in columns:
-        if not is_metadata(column.doc):
-            key = marked_key(column.doc, settings.mark)
-            keys.setdefault(column.name if key is None else key, []).append(column)
+    keys = by_key(columns, settings.mark)
     for key, of in contract.fields.items():
         if of.hint is not None or of.fields:
             keys.setdefault(key, [])

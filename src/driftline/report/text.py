@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
-from driftline.core.schema.naming import MARK, marked_key, safe, unsafe
+from driftline.core.schema.naming import MARK, by_key, marked_key, safe, unsafe
 from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
@@ -337,11 +337,7 @@ def _inner(type_: Type) -> Struct | None:
 def _families(
     struct: Struct, at: tuple[str, ...], mark: str
 ) -> Iterator[tuple[tuple[str, ...], list[Field]]]:
-    families: dict[str, list[Field]] = {}
-    for f in struct.fields:
-        key = marked_key(f.doc, mark)
-        families.setdefault(f.name if key is None else key, []).append(f)
-    for key, siblings in families.items():
+    for key, siblings in by_key(struct.fields, mark).items():
         if len(siblings) > 1 or siblings[0].name != key:
             yield (*at, key), siblings
         for f in siblings:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from driftline.core.planning.rest import rest_column
-from driftline.core.schema.naming import MARK, marked_key
+from driftline.core.schema.naming import MARK, data_key
 from driftline.core.schema.types import Expression, Map, Primitive, Struct, Type, peel
 from driftline.verify.rest import Waiting
 from driftline.verify.values import Cell, Pairs, Reading, has_value, holds, is_nothing, routed
@@ -98,8 +98,7 @@ class Record:
         for f in struct.fields:
             if f.name == out.rest:
                 continue
-            mark = marked_key(f.doc, prefix)
-            key = f.name if mark is None else mark
+            key = data_key(f, prefix)
             column = Column.of(f.name, f.type, prefix, defaults)
             column.defaults = tuple((defaults or {}).get(f.id, ()))
             out.columns[f.name] = (key, column)

@@ -22,7 +22,7 @@ from driftline.core.changes.values import (
     SetIdentifiers,
     WidenColumn,
 )
-from driftline.core.schema.naming import MARK, mark, marked_key, unmarked
+from driftline.core.schema.naming import MARK, data_key, mark, marked_key, unmarked
 from driftline.core.schema.types import (
     Field,
     List,
@@ -161,8 +161,7 @@ class Draft:
 
 def renamed(column: Field, name: str, prefix: str = MARK) -> Field:
     """The column under another name, marked with the key that fills it; without a mark where that is its name again."""
-    key, text = marked_key(column.doc, prefix), unmarked(column.doc, prefix)
-    key = column.name if key is None else key
+    key, text = data_key(column, prefix), unmarked(column.doc, prefix)
     lines = [mark(key, prefix)] * (name != key) + ([text] if text else [])
     return replace(column, name=name, doc="\n".join(lines) or None)
 

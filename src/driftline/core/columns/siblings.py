@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.conversions import fits, widest
-from driftline.core.schema.naming import MARK, Names, caseless, is_metadata, marked_key, safe
+from driftline.core.schema.naming import MARK, Names, caseless, data_key, is_metadata, safe
 from driftline.core.schema.types import (
     BINARY,
     STRING,
@@ -45,9 +45,7 @@ def families(structs: Sequence[Struct], mark: str = MARK) -> list[Family]:
     """
     found: dict[tuple[bool, str], list[Field]] = {}
     for column in (f for struct in structs for f in struct.fields):
-        marked = None if is_metadata(column.doc) else marked_key(column.doc, mark)
-        key = column.name if marked is None else marked
-        found.setdefault((is_metadata(column.doc), key), []).append(column)
+        found.setdefault((is_metadata(column.doc), data_key(column, mark)), []).append(column)
     return [Family(key, tuple(columns)) for (_, key), columns in found.items()]
 
 

@@ -26,8 +26,8 @@ from driftline.core.planning.maps import (
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
-from driftline.core.schema.naming import is_metadata, marked_key
-from driftline.core.schema.types import STRING, Field, Map, Primitive, Struct, Type, peel
+from driftline.core.schema.naming import by_key, data_key, is_metadata
+from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, peel
 
 MAP = MapOf(STRING)
 
@@ -154,7 +154,9 @@ def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, Entry
     entries: dict[str, Entry] = {}
     for struct in structs:
         columns = Struct(tuple(f for f in struct.fields if not is_metadata(f.doc)))
-        for key, entry in entries_of_struct(columns, {f.name: _key(f, mark) for f in columns.fields}).items():
+        for key, entry in entries_of_struct(
+            columns, {f.name: data_key(f, mark) for f in columns.fields}
+        ).items():
             entries[key] = entries.get(key, Entry()) | entry
     return entries
 
@@ -165,9 +167,7 @@ def _together(structs: Sequence[Struct]) -> Struct:
 
 def _within(record: RecordShape, struct: Struct, mark: str, unit: str) -> RecordShape:
     """What of a record the columns of a struct take as they are."""
-    columns: dict[str, list[Field]] = {}
-    for column in struct.fields:
-        columns.setdefault(_key(column, mark), []).append(column)
+    columns = by_key(struct.fields, mark)
     return RecordShape(
         {
             key: _fitting(shape, [c.type for c in columns[key]], mark, unit)
@@ -196,8 +196,3 @@ def _fitting(shape: FieldShape, types: Sequence[Type], mark: str, unit: str) -> 
             fields = {key: _fitting(v, values, mark, unit) for key, v in seen.record.fields.items()}
             out.add(facet, replace(seen, record=RecordShape(fields)))
     return out
-
-
-def _key(column: Field, mark: str) -> str:
-    key = marked_key(column.doc, mark)
-    return column.name if key is None else key

@@ -30,11 +30,10 @@ from driftline.core.planning.routes import (
 )
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
 from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_inner, with_value
-from driftline.core.schema.naming import is_metadata, marked_key
+from driftline.core.schema.naming import by_key, is_metadata
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     VARIANT,
-    Field,
     Map,
     Path,
     Primitive,
@@ -90,7 +89,7 @@ class Planner:
         ``at`` is the path in the schema, ``keys`` the path in the data; ``within`` a struct that is itself new.
         """
         here = len(self.changes)
-        known = self.known(struct)
+        known = by_key(struct.fields, self.settings.mark)
         slots: dict[str, Slot] = {}
         drafts: dict[str, list[Draft]] = {}
         for key, seen in in_order(shape, contract):
@@ -140,15 +139,6 @@ class Planner:
         self.changes[here:here] = [AddColumn(at, fields[d.column.name], d.reason, within) for d in new]
         self.hint_of_keys(keys, shape, contract, len(new))
         return Record(Struct(tuple(fields.values())), RecordRoute(tuple(routes)))
-
-    def known(self, struct: Struct) -> dict[str, list[Field]]:
-        """The columns of a struct by the key that they belong to."""
-        known: dict[str, list[Field]] = {}
-        for column in struct.fields:
-            if not is_metadata(column.doc):
-                marked = marked_key(column.doc, self.settings.mark)
-                known.setdefault(column.name if marked is None else marked, []).append(column)
-        return known
 
     def slot(
         self,

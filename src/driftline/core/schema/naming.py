@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
-from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
+from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, peel
 
 METADATA = "driftline_metadata:"  # begins the doc of such a column: see `is_metadata`
 MARK = "upsolver_evolved_from:"
@@ -83,6 +84,26 @@ def marked_key(doc: str | None, prefix: str = MARK) -> str | None:
         except ValueError:
             return key
     return key
+
+
+def data_key(column: Field, prefix: str = MARK) -> str:
+    """The key of the data that fills a column: the one of its mark, or else its name.
+
+    >>> from driftline.core.schema.types import LONG
+    >>> data_key(Field("a_long", LONG, doc=mark("a"))), data_key(Field("a", LONG, doc="size in bytes"))
+    ('a', 'a')
+    """
+    marked = None if is_metadata(column.doc) else marked_key(column.doc, prefix)
+    return column.name if marked is None else marked
+
+
+def by_key(columns: Iterable[Field], prefix: str = MARK) -> dict[str, list[Field]]:
+    """The columns that fields of the data fill, by their keys."""
+    keys: dict[str, list[Field]] = {}
+    for column in columns:
+        if not is_metadata(column.doc):
+            keys.setdefault(data_key(column, prefix), []).append(column)
+    return keys
 
 
 def unmarked(doc: str | None, prefix: str = MARK) -> str | None:

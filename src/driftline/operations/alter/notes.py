@@ -8,7 +8,7 @@ from driftline.core.changes import AddColumn, ColumnChange, DropColumn, RenameCo
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
-from driftline.core.schema.naming import MARK, marked_key
+from driftline.core.schema.naming import data_key, marked_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Schema, Struct, dotted
@@ -26,22 +26,16 @@ def notes(
         if isinstance(change, RenameColumn):
             now = after.find(path) if (path := _path_of(after, column.id)) else None
             if now is not None and marked_key(now.doc, settings.mark) is not None:
-                key = key_of(now, settings.mark)
+                key = data_key(now, settings.mark)
                 yield f"{dotted(path)} goes on being filled from {key}"
         elif isinstance(change, DropColumn):
             yield _dropped(before, after, change.path, column, settings)
 
 
-def key_of(column: Field, mark: str = MARK) -> str:
-    """The key of the data that fills a column."""
-    key = marked_key(column.doc, mark)
-    return column.name if key is None else key
-
-
 def _dropped(before: Schema, after: Schema, path: Path, column: Field, settings: Settings) -> str:
     """What becomes of the next value that the column would have taken: planned, as a batch would be."""
     shape = _value(Field("", before.struct), path, settings.mark).facets[Facet(0, RECORD)].record
-    value = f"the next {type_name(column.type)} of {key_of(column, settings.mark)}"
+    value = f"the next {type_name(column.type)} of {data_key(column, settings.mark)}"
     try:
         planned = plan(after, shape or RecordShape(), settings)
     except DriftlineError as error:
@@ -68,7 +62,7 @@ def _value(column: Field, path: Path, mark: str) -> FieldShape:
     match inner:
         case Struct(fields):
             way = [f for f in fields if not path or f.name == path[0]]
-            seen.record = RecordShape({key_of(f, mark): _value(f, path[1:], mark) for f in way})
+            seen.record = RecordShape({data_key(f, mark): _value(f, path[1:], mark) for f in way})
         case Map(Primitive() as key, value):
             base, seen.value = MapOf(key), _value(Field("value", value), path[1:], mark)
         case _:
