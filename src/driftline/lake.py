@@ -16,8 +16,7 @@ from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct, dotted
 from driftline.errors import DriftlineError, no_table
 from driftline.formats.base import State
-from driftline.formats.open import ducklake as open_ducklake
-from driftline.formats.open import ducklake_database, iceberg
+from driftline.formats.open import iceberg, located
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.report.notice import Notice
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.core.changes import TableChange
-    from driftline.formats.base import Orphan
-    from driftline.formats.open import DuckLakeCatalog
+    from driftline.formats.base import Catalog, Orphan
     from driftline.operations.alter import Altered, Request
     from driftline.operations.history import History
     from driftline.operations.layout import Layout
@@ -49,11 +47,10 @@ DEFAULT = "lake"
 class Lake:
     """A catalog of tables, and the Spark session that reads and writes them."""
 
-    def __init__(self, spark: SparkSession, catalog: str, ducklake: DuckLakeCatalog | None = None) -> None:
+    def __init__(self, spark: SparkSession, catalog: str, tables: Catalog | None = None) -> None:
         self.spark = spark
         self.catalog = catalog
-        self.ducklake = ducklake
-        self.format = iceberg(spark, catalog) if ducklake is None else open_ducklake(spark, ducklake)
+        self.format = iceberg(spark, catalog) if tables is None else tables
 
     @classmethod
     def open(
@@ -73,9 +70,9 @@ class Lake:
         from driftline.runtime.session import open_session
 
         if ducklake is not None:
-            database = ducklake_database(ducklake, Path(path))
+            location = located("ducklake", ducklake, Path(path))
             session = open_session(Path(path), catalog=None, properties=properties, notify=notify)
-            return cls(session, "lake", database)
+            return cls(session, "lake", location.open(session))
         return cls(open_session(Path(path), properties=properties, notify=notify), "lake")
 
     @classmethod
@@ -85,7 +82,7 @@ class Lake:
 
     def on(self, spark: SparkSession) -> Lake:
         """The same lake on another session of the same Spark."""
-        return Lake(spark, self.catalog, self.ducklake)
+        return Lake(spark, self.catalog, self.format.on(spark))
 
     @property
     def warehouse(self) -> str | None:

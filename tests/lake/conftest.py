@@ -11,7 +11,7 @@ from driftline.formats.ducklake.catalog import Catalog
 from driftline.lake import Lake
 from driftline.runtime.java import QUICK
 from driftline.runtime.session import open_session, stop_session
-from lake.formats import FORMATS
+from lake.formats import FORMATS, ducklake_at
 from servers.machine import lacking
 from servers.postgres import Postgres
 
@@ -43,7 +43,7 @@ def lake(spark: SparkSession) -> Lake:
 
 @pytest.fixture(scope="session")
 def ducklake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return Lake(spark, "lake", Catalog.of("duckdb", tmp_path_factory.mktemp("ducklake")))
+    return ducklake_at(spark, Catalog.of("duckdb", tmp_path_factory.mktemp("ducklake")))
 
 
 @pytest.fixture(params=FORMATS)

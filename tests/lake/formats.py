@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from driftline.core.changes import AddColumn, apply
 from driftline.core.schema.types import Schema
-from driftline.lake import Table
+from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.lake import DuckLake
+from driftline.formats.iceberg.catalog import IcebergCatalog
+from driftline.lake import Lake, Table
 from driftline.source.typed import core_struct
 
 FORMATS = ("iceberg", "ducklake")
 
 
+def ducklake_at(spark: SparkSession, catalog: Catalog) -> Lake:
+    """The DuckLake whose catalog is this one."""
+    return Lake(spark, "lake", DuckLake(spark, catalog))
+
+
+def database(lake: Lake) -> Any:
+    """The catalog of a DuckLake; None for a lake of another format."""
+    return lake.format.catalog if isinstance(lake.format, DuckLake) else None
+
+
 def declare(table: Table, columns: str) -> None:
     """Makes the table with these columns, as Spark's DDL, before any data."""
-    if table.lake.ducklake is None:
+    if isinstance(table.lake.format, IcebergCatalog):
         namespace = table.name.split(".")[0]
         table.lake.sql(f"create namespace if not exists lake.{namespace}")
         table.lake.sql(f"create table lake.{table.name} ({columns}) using iceberg")

@@ -13,6 +13,7 @@ from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
+from lake.formats import database
 
 
 def ingest(table: Table, tmp_path: Path, *records: Any) -> None:
@@ -73,7 +74,7 @@ def test_files_without_statistics(lake: Lake, table_name: str, tmp_path: Path) -
 
 
 def test_rows_that_the_catalog_of_a_ducklake_keeps(ducklake: Lake, table_name: str) -> None:
-    catalog, full = ducklake.ducklake, f"lk.{table_name}"
+    catalog, full = database(ducklake), f"lk.{table_name}"
     assert catalog is not None
     catalog.make()
     run(

@@ -19,11 +19,12 @@ from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from driftline.source import open_source
 from lake.ducklake_peer import run, same
+from lake.formats import database, ducklake_at
 
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return Lake(spark, "lake", Catalog.of("duckdb", tmp_path / "lake of [*] ü"))
+    return ducklake_at(spark, Catalog.of("duckdb", tmp_path / "lake of [*] ü"))
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def table(lake: Lake) -> Table:
 def shared(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Lake:
     """A lake whose catalog several processes may use at once."""
     named = request.getfixturevalue("postgres").database() if request.param == "postgres" else "sqlite"
-    return Lake(spark, "lake", Catalog.of(named, tmp_path / "lake"))
+    return ducklake_at(spark, Catalog.of(named, tmp_path / "lake"))
 
 
 def lines(tmp_path: Path, *records: Any, name: str = "in") -> Path:
@@ -45,8 +46,7 @@ def lines(tmp_path: Path, *records: Any, name: str = "in") -> Path:
 
 
 def snapshots(lake: Lake) -> list[tuple[Any, ...]]:
-    assert lake.ducklake is not None
-    return lake.ducklake.read(
+    return database(lake).read(
         lambda c: c.rows(
             "SELECT snapshot_id, changes_made, author, commit_message, commit_extra_info "
             "FROM meta.ducklake_snapshot_changes ORDER BY snapshot_id"
@@ -55,8 +55,7 @@ def snapshots(lake: Lake) -> list[tuple[Any, ...]]:
 
 
 def parquet(lake: Lake) -> set[Path]:
-    assert lake.ducklake is not None
-    return set(Path(lake.ducklake.data).rglob("*.parquet"))
+    return set(Path(database(lake).data).rglob("*.parquet"))
 
 
 def test_a_batch_is_one_snapshot_with_its_quarantine(lake: Lake, table: Table, tmp_path: Path) -> None:
@@ -86,24 +85,22 @@ def test_marks_are_comments_nested_ones_too(lake: Lake, table: Table, tmp_path: 
     after = dict(table.state().schema.walk())
     assert {path: after[path].id for path in before} == before
     assert after["o", "element", "x_string"].doc == "upsolver_evolved_from:x"
-    assert lake.ducklake is not None
     assert ("upsolver_evolved_from:a",) in run(
-        lake.ducklake, "SELECT comment FROM duckdb_columns() WHERE database_name = 'lk'"
+        database(lake), "SELECT comment FROM duckdb_columns() WHERE database_name = 'lk'"
     )
     same(table.format, tmp_path)
 
 
 def test_duckdb_goes_on_with_the_table(lake: Lake, table: Table, tmp_path: Path) -> None:
     """Its own small inserts, which stay in the catalog, and its own ALTERs between ours."""
-    assert lake.ducklake is not None
     table.ingest(lines(tmp_path, {"a": 1, "l": [1], "s": {"x": "p"}}))
-    run(lake.ducklake, "INSERT INTO lk.shop.orders VALUES (2, [2], {'x': 'q'})")
+    run(database(lake), "INSERT INTO lk.shop.orders VALUES (2, [2], {'x': 'q'})")
     same(table.format, tmp_path)
     table.ingest(lines(tmp_path, {"a": 3, "b": 1.5, "s": {"x": "r", "y": 1}}))
-    run(lake.ducklake, "INSERT INTO lk.shop.orders VALUES (4, [4], {'x': 's', 'y': 2}, 2.5)")
+    run(database(lake), "INSERT INTO lk.shop.orders VALUES (4, [4], {'x': 's', 'y': 2}, 2.5)")
     assert len(same(table.format, tmp_path)) == 4
     run(
-        lake.ducklake,
+        database(lake),
         "ALTER TABLE lk.shop.orders RENAME b TO c",
         "ALTER TABLE lk.shop.orders ADD COLUMN s.n INTEGER DEFAULT 7",
         "DELETE FROM lk.shop.orders WHERE a = 3",
@@ -112,8 +109,8 @@ def test_duckdb_goes_on_with_the_table(lake: Lake, table: Table, tmp_path: Path)
     table.ingest(lines(tmp_path, {"a": 5, "c": 3, "s": {"n": 8}}))
     rows = same(table.format, tmp_path)
     assert sorted((r["c0"], r["c3"]) for r in rows) == [(1, None), (2, 9.0), (4, 2.5), (5, 3.0)]
-    assert run(lake.ducklake, "SELECT min(a), max(a), count(*) FROM lk.shop.orders") == [(1, 5, 4)]
-    run(lake.ducklake, "CALL ducklake_flush_inlined_data('lk')", "CALL ducklake_merge_adjacent_files('lk')")
+    assert run(database(lake), "SELECT min(a), max(a), count(*) FROM lk.shop.orders") == [(1, 5, 4)]
+    run(database(lake), "CALL ducklake_flush_inlined_data('lk')", "CALL ducklake_merge_adjacent_files('lk')")
     assert len(same(table.format, tmp_path)) == 4
 
 
@@ -135,8 +132,7 @@ def test_a_failing_commit_leaves_no_file_and_no_table(
 def test_a_change_by_someone_else_meanwhile_is_planned_anew(
     lake: Lake, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert lake.ducklake is not None
-    catalog = lake.ducklake
+    catalog = database(lake)
     table.ingest(lines(tmp_path, {"a": 1}))
     meanwhile = ["ALTER TABLE lk.shop.orders RENAME a TO renamed"]
     write = DuckLakeTransaction.write
@@ -155,8 +151,7 @@ def test_a_change_by_someone_else_meanwhile_is_planned_anew(
 def test_rows_by_someone_else_meanwhile_are_no_conflict(
     lake: Lake, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert lake.ducklake is not None
-    catalog = lake.ducklake
+    catalog = database(lake)
     table.ingest(lines(tmp_path, {"a": 1}))
     calls: list[int] = []
     write = DuckLakeTransaction.write
@@ -178,13 +173,12 @@ def bring(table: Table, folder: Path, epoch: int, *records: Any) -> None:
 
 
 def test_a_micro_batch_is_in_once(lake: Lake, table: Table, tmp_path: Path) -> None:
-    assert lake.ducklake is not None
     bring(table, tmp_path, 0, {"a": 1}, "broken")
     for _ in range(2):
         with pytest.raises(BatchIsInError):
             bring(table, tmp_path, 0, {"a": 1}, "broken")
     bring(table, tmp_path, 1, {"a": 2})
-    run(lake.ducklake, "CALL ducklake_expire_snapshots('lk', older_than => now())")
+    run(database(lake), "CALL ducklake_expire_snapshots('lk', older_than => now())")
     with pytest.raises(BatchIsInError):
         bring(table, tmp_path, 1, {"a": 2})
     assert [r["c0"] for r in same(table.format, tmp_path)] == [1, 2]
@@ -235,9 +229,8 @@ def test_undo_and_delete(table: Table, tmp_path: Path) -> None:
 
 
 def test_replacing_all_rows(lake: Lake, table: Table, tmp_path: Path) -> None:
-    assert lake.ducklake is not None
     table.ingest(lines(tmp_path, {"a": 1}, {"a": 2}))
-    run(lake.ducklake, "INSERT INTO lk.shop.orders VALUES (3)", "DELETE FROM lk.shop.orders WHERE a = 1")
+    run(database(lake), "INSERT INTO lk.shop.orders VALUES (3)", "DELETE FROM lk.shop.orders WHERE a = 1")
     before = table.format.load()
     transaction = table.format.transaction(before)
     assert transaction.replace(table.read().selectExpr("a * 10 as a"), {}) == 2
@@ -247,9 +240,10 @@ def test_replacing_all_rows(lake: Lake, table: Table, tmp_path: Path) -> None:
 
 
 def test_a_required_column_without_a_value(spark: SparkSession, table: Table, lake: Lake) -> None:
-    assert lake.ducklake is not None
-    lake.ducklake.make()
-    run(lake.ducklake, "CREATE SCHEMA lk.shop", "CREATE TABLE lk.shop.orders (a INTEGER NOT NULL, b INTEGER)")
+    database(lake).make()
+    run(
+        database(lake), "CREATE SCHEMA lk.shop", "CREATE TABLE lk.shop.orders (a INTEGER NOT NULL, b INTEGER)"
+    )
     transaction = table.format.transaction(table.format.load())
     with pytest.raises(DataError, match="rows without a value for a, which is required"):
         transaction.append(spark.sql("select cast(null as int) as a, 1 as b"), {})
@@ -276,8 +270,7 @@ def test_hostile_names(lake: Lake, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, {"it's": {'q"': 1}, "b`c": [{"d'": "x"}], "e;--": 1}))
     table.ingest(lines(tmp_path, {"it's": {'q"': "y"}, "b`c": [{"d'": 1}]}))
     assert len(same(table.format, tmp_path)) == 2
-    assert lake.ducklake is not None
-    assert all(Path(lake.ducklake.data) in p.resolve().parents for p in parquet(lake))
+    assert all(Path(database(lake).data) in p.resolve().parents for p in parquet(lake))
 
 
 def test_two_writers_at_once(shared: Lake, tmp_path: Path) -> None:
@@ -300,7 +293,6 @@ def test_two_writers_at_once(shared: Lake, tmp_path: Path) -> None:
 
 
 def test_duckdb_reads_and_writes_the_same(shared: Lake, tmp_path: Path) -> None:
-    assert shared.ducklake is not None
     table = shared.table("shop.orders")
     table.ingest(
         lines(
@@ -309,14 +301,14 @@ def test_duckdb_reads_and_writes_the_same(shared: Lake, tmp_path: Path) -> None:
         )
     )
     run(
-        shared.ducklake,
+        database(shared),
         "INSERT INTO lk.shop.orders VALUES (2, {'x': [3]}, '2026-01-02 03:04:05.5+00', 1.5, false, 'ü\"')",
         "INSERT INTO lk.shop.orders VALUES (NULL, NULL, NULL, NULL, NULL, NULL)",
     )
     assert len(same(table.format, tmp_path)) == 3
     table.ingest(lines(tmp_path, {"a": "x", "s": {"y": 1}}))
     run(
-        shared.ducklake,
+        database(shared),
         "INSERT INTO lk.shop.orders (a, s) VALUES (4, {'x': NULL, 'y': 5})",
         "DELETE FROM lk.shop.orders WHERE a = 2",
     )
@@ -325,18 +317,17 @@ def test_duckdb_reads_and_writes_the_same(shared: Lake, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", ["duckdb", "sqlite"])
 def test_a_catalog_of_another_version_or_of_none(spark: SparkSession, tmp_path: Path, named: str) -> None:
-    lake = Lake(spark, "lake", Catalog.of(named, tmp_path))
-    assert lake.ducklake is not None
-    lake.ducklake.make()
-    lake.ducklake.write(
+    lake = ducklake_at(spark, Catalog.of(named, tmp_path))
+    database(lake).make()
+    database(lake).write(
         lambda c: c.execute("UPDATE meta.ducklake_metadata SET value = '1.1' WHERE key = 'version'")
     )
     with pytest.raises(SetupError, match=r"version 1\.1, not 1\.0"):
         lake.table("a.b").read()
-    Path(lake.ducklake.target).write_bytes(b"no database at all" * 100)
+    Path(database(lake).target).write_bytes(b"no database at all" * 100)
     with pytest.raises(SetupError, match="does not answer"):
         lake.table("a.b").read()
-    Path(lake.ducklake.target).unlink()
+    Path(database(lake).target).unlink()
     with pytest.raises(UsageError, match=r"there is no table a\.b"):
         lake.table("a.b").state()
 
@@ -344,7 +335,7 @@ def test_a_catalog_of_another_version_or_of_none(spark: SparkSession, tmp_path: 
 def test_a_server_that_is_away(spark: SparkSession, tmp_path: Path) -> None:
     catalog = Catalog.of("postgres:host=127.0.0.1 port=1 password=s3cret connect_timeout=2", tmp_path)
     with pytest.raises(SetupError, match="does not answer") as failed:
-        Lake(spark, "lake", catalog).table("a.b").read()
+        ducklake_at(spark, catalog).table("a.b").read()
     assert "s3cret" not in str(failed.value)
 
 
@@ -367,11 +358,10 @@ def test_statistics_out_of_the_catalog(lake: Lake, table: Table, tmp_path: Path)
     assert (told.records, told.batches, told.files) == (4, 2, 2)
     assert [b.id for b in told.recent] == [b.id for b in counted.recent]
     assert None not in [b.id for b in told.recent]
-    assert lake.ducklake is not None
-    run(lake.ducklake, "INSERT INTO lk.shop.orders (a) VALUES (5)")
+    run(database(lake), "INSERT INTO lk.shop.orders (a) VALUES (5)")
     told = table.stats()
     assert (told.records, numbers(told)["a"][0]) == (5, None)
-    run(lake.ducklake, "CALL ducklake_flush_inlined_data('lk')", "DELETE FROM lk.shop.orders WHERE a = 7")
+    run(database(lake), "CALL ducklake_flush_inlined_data('lk')", "DELETE FROM lk.shop.orders WHERE a = 7")
     assert numbers(table.stats())["a"][0] == 3
     assert table.stats().deleted == 1
 
@@ -379,8 +369,7 @@ def test_statistics_out_of_the_catalog(lake: Lake, table: Table, tmp_path: Path)
 def test_a_folder_that_cannot_be_written(lake: Lake, table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, {"a": 1}))
     before = table.format.load()
-    assert lake.ducklake is not None
-    folder = Path(lake.ducklake.data, "shop")
+    folder = Path(database(lake).data, "shop")
     folder.rename(tmp_path / "elsewhere")
     folder.write_text("a file")
     with pytest.raises(DriftlineError):

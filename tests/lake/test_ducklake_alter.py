@@ -16,12 +16,12 @@ from driftline.errors import DataError, DriftlineError
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
-from lake.formats import declare
+from lake.formats import database, declare, ducklake_at
 
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return Lake(spark, "lake", Catalog.of("duckdb", tmp_path / "lake"))
+    return ducklake_at(spark, Catalog.of("duckdb", tmp_path / "lake"))
 
 
 @pytest.fixture
@@ -95,8 +95,7 @@ def test_what_a_default_does(lake: Lake, table: Table, tmp_path: Path) -> None:
         "ALTER TABLE s.t ADD COLUMN p VARCHAR DEFAULT 'free'; ALTER TABLE s.t ALTER COLUMN p SET DEFAULT 'pro'"
     )
     assert [r["c1"] for r in same(table.format, tmp_path)] == ["free"]
-    assert lake.ducklake is not None
-    run(lake.ducklake, "INSERT INTO lk.s.t (a) VALUES (2)")
+    run(database(lake), "INSERT INTO lk.s.t (a) VALUES (2)")
     assert [r["c1"] for r in same(table.format, tmp_path)] == ["free", "pro"]
     (field,) = (f for f in table.schema().schema.struct.fields if f.name == "p")
     assert (field.initial_default, field.write_default) == ("free", "pro")
@@ -107,11 +106,12 @@ def test_docs_go_where_duckdb_shows_them(lake: Lake, table: Table, tmp_path: Pat
     lake.alter(
         "ALTER TABLE s.t ALTER COLUMN a COMMENT 'it''s'; ALTER TABLE s.t ALTER COLUMN s.x COMMENT 'inside'"
     )
-    assert lake.ducklake is not None
-    shown = run(lake.ducklake, "SELECT column_name, comment FROM duckdb_columns() WHERE database_name = 'lk'")
+    shown = run(
+        database(lake), "SELECT column_name, comment FROM duckdb_columns() WHERE database_name = 'lk'"
+    )
     assert ("a", "it's") in shown
     assert table.schema().schema.find(("s", "x")).doc == "inside"
-    run(lake.ducklake, "COMMENT ON COLUMN lk.s.t.a IS 'by DuckDB'")
+    run(database(lake), "COMMENT ON COLUMN lk.s.t.a IS 'by DuckDB'")
     assert table.schema().schema.find(("a",)).doc == "by DuckDB"
 
 
@@ -144,8 +144,7 @@ def test_what_is_refused(lake: Lake, table: Table, tmp_path: Path, statement: st
 def test_what_duckdb_takes_though_it_loses_values(lake: Lake, table: Table, tmp_path: Path) -> None:
     """Text as JSON cannot be read any more where it is none: we never ask for it, and say what is wrong."""
     table.ingest(lines(tmp_path, {"a": "hello", "b": 9007199254740993}))
-    assert lake.ducklake is not None
-    run(lake.ducklake, "ALTER TABLE lk.s.t ALTER a SET TYPE JSON")
+    run(database(lake), "ALTER TABLE lk.s.t ALTER a SET TYPE JSON")
     assert [r.a for r in table.read().collect()] == ["hello"]
     with pytest.raises(DataError, match="cannot become"):
         lake.alter("ALTER TABLE s.t ALTER b SET TYPE DOUBLE")
@@ -167,7 +166,7 @@ PROMOTIONS = [
 
 def test_the_seeds_promotions_of_integers(lake: Lake, table: Table, tmp_path: Path) -> None:
     """At the top, in a struct and in a list of structs; in files, and in rows that the catalog keeps itself."""
-    catalog = lake.ducklake
+    catalog = database(lake)
     assert catalog is not None
 
     def row(i: int, side: int) -> str:
@@ -232,11 +231,10 @@ def test_what_only_duckdb_promotes(
     lake: Lake, table: Table, tmp_path: Path, old: str, values: str, new: str
 ) -> None:
     """Spark reads the old files as DuckDB does, or says that it cannot."""
-    assert lake.ducklake is not None
-    lake.ducklake.make()
+    database(lake).make()
     one, two = values.split(", ") if "[" not in values else ("'[1, 2]'", "'7'")
     run(
-        lake.ducklake,
+        database(lake),
         "CREATE SCHEMA lk.s",
         f"CREATE TABLE lk.s.t (a {old}, s STRUCT(x {old}))",
         # DuckDB fails to read booleans as numbers where the catalog keeps the rows.
@@ -252,10 +250,9 @@ def test_what_only_duckdb_promotes(
 
 def test_old_types_outlive_a_compaction(lake: Lake, table: Table, tmp_path: Path) -> None:
     """DuckDB writes files anew with the types that they had: only the files know."""
-    assert lake.ducklake is not None
-    lake.ducklake.make()
+    database(lake).make()
     run(
-        lake.ducklake,
+        database(lake),
         "CREATE SCHEMA lk.s",
         "CREATE TABLE lk.s.t (a UINTEGER, l INTEGER[])",
         "INSERT INTO lk.s.t SELECT range, [range] FROM range(20)",
@@ -264,7 +261,7 @@ def test_old_types_outlive_a_compaction(lake: Lake, table: Table, tmp_path: Path
     )
     lake.alter("ALTER TABLE s.t ALTER a TYPE UBIGINT")
     run(
-        lake.ducklake,
+        database(lake),
         "ALTER TABLE lk.s.t ALTER l SET DATA TYPE DOUBLE[]",
         "INSERT INTO lk.s.t SELECT 18446744073709551615, [0.5] FROM range(20)",
         "DELETE FROM lk.s.t WHERE a < 15",
@@ -272,7 +269,7 @@ def test_old_types_outlive_a_compaction(lake: Lake, table: Table, tmp_path: Path
     assert len(same(table.format, tmp_path)) == 31
     for call in ("ducklake_flush_inlined_data('lk')", "ducklake_merge_adjacent_files('lk')",
                  "ducklake_rewrite_data_files('lk', delete_threshold => 0.1)"):  # fmt: skip
-        run(lake.ducklake, f"CALL {call}")
+        run(database(lake), f"CALL {call}")
         assert len(same(table.format, tmp_path)) == 31
     table.ingest(lines(tmp_path, {"l": [1, 0.25]}))
     assert len(same(table.format, tmp_path)) == 32
@@ -332,11 +329,10 @@ def test_rename_a_table(lake: Lake, table: Table, tmp_path: Path) -> None:
 def test_partitioned_and_sorted(lake: Lake, table: Table, tmp_path: Path) -> None:
     declare(table, "d date, k string, n bigint, ts timestamp")
     lake.alter("ALTER TABLE s.t SET PARTITIONED BY (k, bucket(4, n)); ALTER TABLE s.t SET SORTED BY (n DESC)")
-    assert lake.ducklake is not None
     table.ingest(lines(tmp_path, {"d": "2026-01-02", "k": "first", "n": 1}))
     same(table.format, tmp_path)
     # The parts of a calendar, side by side as DuckLake has them.
-    run(lake.ducklake, "ALTER TABLE lk.s.t SET PARTITIONED BY (year(d), month(d), k, bucket(4, n))")
+    run(database(lake), "ALTER TABLE lk.s.t SET PARTITIONED BY (year(d), month(d), k, bucket(4, n))")
     records = [
         {"d": f"2026-0{i % 3 + 1}-02", "k": k, "n": i}
         for i in range(12)
@@ -346,8 +342,8 @@ def test_partitioned_and_sorted(lake: Lake, table: Table, tmp_path: Path) -> Non
     assert len(same(table.format, tmp_path)) == 62
     for where in ("k = ''", "k = 'x/y z=ü%'", "k IS NULL", f"k = '{'l' * 300}'", "n = 7", "d = '2026-02-02'"):
         ours = table.read().where(where).count()
-        assert run(lake.ducklake, f"SELECT count(*) FROM lk.s.t WHERE {where}") == [(ours,)]
-    files = lake.ducklake.read(
+        assert run(database(lake), f"SELECT count(*) FROM lk.s.t WHERE {where}") == [(ours,)]
+    files = database(lake).read(
         lambda c: c.rows("SELECT partition_value, count(*) FROM meta.ducklake_file_partition_value "
                          "WHERE partition_key_index = 1 GROUP BY 1 ORDER BY 1")
     )  # fmt: skip
@@ -355,9 +351,9 @@ def test_partitioned_and_sorted(lake: Lake, table: Table, tmp_path: Path) -> Non
     # It cannot have a path for the long one.
     more = "INSERT INTO lk.s.t SELECT * FROM lk.s.t WHERE (length(k) < 200 AND k <> 'first') OR k IS NULL"
     ours = folders(lake)
-    run(lake.ducklake, more)
+    run(database(lake), more)
     assert folders(lake) == ours
-    run(lake.ducklake, "CALL ducklake_merge_adjacent_files('lk')")
+    run(database(lake), "CALL ducklake_merge_adjacent_files('lk')")
     assert len(same(table.format, tmp_path)) == 111
     lake.alter("ALTER TABLE s.t RESET PARTITIONED BY; ALTER TABLE s.t RESET SORTED BY")
     table.ingest(lines(tmp_path, {"n": 1}))
@@ -365,8 +361,7 @@ def test_partitioned_and_sorted(lake: Lake, table: Table, tmp_path: Path) -> Non
 
 
 def sort_keys(lake: Lake) -> list[str]:
-    assert lake.ducklake is not None
-    rows = lake.ducklake.read(
+    rows = database(lake).read(
         lambda c: c.rows("SELECT e.expression FROM meta.ducklake_sort_info i JOIN meta.ducklake_sort_expression e "
                          "USING (sort_id) WHERE i.end_snapshot IS NULL ORDER BY e.sort_key_index")
     )  # fmt: skip
@@ -375,12 +370,11 @@ def sort_keys(lake: Lake) -> list[str]:
 
 def written_by_duckdb(lake: Lake, table: Table, tmp_path: Path, column: str) -> None:
     """That DuckDB inserts, flushes and merges by the sort keys, and all of it reads."""
-    assert lake.ducklake is not None
     before = table.read().count()
     for setting in (0, 10):
-        run(lake.ducklake, f"CALL lk.set_option('data_inlining_row_limit', {setting})",
+        run(database(lake), f"CALL lk.set_option('data_inlining_row_limit', {setting})",
             f"INSERT INTO lk.s.t ({column}) VALUES (3), (1)")  # fmt: skip
-    run(lake.ducklake, "CALL ducklake_flush_inlined_data('lk')", "CALL ducklake_merge_adjacent_files('lk')")
+    run(database(lake), "CALL ducklake_flush_inlined_data('lk')", "CALL ducklake_merge_adjacent_files('lk')")
     table.ingest(lines(tmp_path, {"other": 1}))
     assert len(same(table.format, tmp_path)) == before + 5
 
@@ -407,9 +401,8 @@ def test_a_sort_key_follows_its_column(lake: Lake, table: Table, tmp_path: Path)
 
 def test_a_sort_expression_follows_its_columns(lake: Lake, table: Table, tmp_path: Path) -> None:
     declare(table, "id bigint, k string, other bigint, s struct<x: bigint>")
-    assert lake.ducklake is not None
     run(
-        lake.ducklake,
+        database(lake),
         "ALTER TABLE lk.s.t SET SORTED BY (lower(k) DESC, id, K || 'k', struct_extract(s, 'x'))",
     )
     lake.alter("ALTER TABLE s.t RENAME k TO lower; ALTER TABLE s.t RENAME id TO n")
@@ -478,14 +471,12 @@ def test_sorted_by_expressions(lake: Lake, table: Table, tmp_path: Path) -> None
 
 
 def folders(lake: Lake) -> set[Path]:
-    assert lake.ducklake is not None
-    return {file.parent for file in Path(lake.ducklake.data).rglob("*.parquet")}
+    return {file.parent for file in Path(database(lake).data).rglob("*.parquet")}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_sequence(lake: Lake, table: Table, tmp_path: Path, seed: int) -> None:
     """DuckDB and Spark read the same rows after every step, at every snapshot of the end."""
-    assert lake.ducklake is not None
     rng = random.Random(seed)
     table.ingest(lines(tmp_path, RECORD, {"a": 2}))
     done: list[str] = []

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
+from lake.formats import database, ducklake_at
 from servers.postgres import Postgres
 
 BATCH = """
@@ -52,7 +53,7 @@ def test_killed_between_writing_and_registering(spark: SparkSession, tmp_path: P
         [sys.executable, "-c", BATCH, str(folder), str(file)], capture_output=True, check=False
     )
     assert died.returncode == 9, died.stderr.decode()[-3000:]
-    lake = Lake(spark, "lake", Catalog.of("sqlite", folder))
+    lake = ducklake_at(spark, Catalog.of("sqlite", folder))
     table = lake.table("s.t")
     assert not table.format.load().exists
     left = lake.clean(dry_run=True)
@@ -64,8 +65,7 @@ def test_killed_between_writing_and_registering(spark: SparkSession, tmp_path: P
     assert lake.clean(0) == []
     assert len(same(table.format, tmp_path)) == 1
     assert lake.sql("select * from s.t__quarantine").count() == 1
-    assert lake.ducklake is not None
-    run(lake.ducklake, "INSERT INTO lk.s.t SELECT * FROM range(50)", "DELETE FROM lk.s.t WHERE a = 3")
+    run(database(lake), "INSERT INTO lk.s.t SELECT * FROM range(50)", "DELETE FROM lk.s.t WHERE a = 3")
     assert lake.clean(0) == []
     assert len(same(table.format, tmp_path)) == 50
 
@@ -76,7 +76,7 @@ def test_killed_while_it_registers(spark: SparkSession, tmp_path: Path, kind: st
         [sys.executable, "-c", COMMIT, str(tmp_path), kind], capture_output=True, check=False
     )
     assert died.returncode == 9, died.stderr.decode()[-3000:]
-    lake = Lake(spark, "lake", Catalog.of(kind, tmp_path))
+    lake = ducklake_at(spark, Catalog.of(kind, tmp_path))
     table = lake.table("s.t")
     assert not table.format.load().exists
     file = tmp_path / "in.jsonl"
@@ -117,7 +117,7 @@ def test_a_capture_killed_around_a_servers_transaction(
     """Python and Java go by SIGKILL; the next run of the capture brings what is not in, and nothing twice."""
     folder, files, named = tmp_path / "lake", tmp_path / "in", postgres.database()
     files.mkdir()
-    lake = Lake(spark, "lake", Catalog.of(named, folder))
+    lake = ducklake_at(spark, Catalog.of(named, folder))
     table = lake.table("s.t")
 
     def records(number: int) -> None:
@@ -153,15 +153,14 @@ def waiting(lake: Lake) -> list[str]:
 
 def test_a_catalog_that_another_process_holds(spark: SparkSession, tmp_path: Path) -> None:
     """A DuckDB file has one process at a time: the other waits for its turn."""
-    lake = Lake(spark, "lake", Catalog.of("duckdb", tmp_path))
+    lake = ducklake_at(spark, Catalog.of("duckdb", tmp_path))
     file = tmp_path / "in.jsonl"
     file.write_text('{"a": 1}')
     lake.table("s.t").ingest(file)
-    assert lake.ducklake is not None
     hold = (
         "import duckdb, sys, time; c = duckdb.connect(sys.argv[1]); print('held', flush=True); time.sleep(3)"
     )
-    holder = subprocess.Popen([sys.executable, "-c", hold, lake.ducklake.target], stdout=subprocess.PIPE)
+    holder = subprocess.Popen([sys.executable, "-c", hold, database(lake).target], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     assert lake.table("s.t").ingest(file).rows_written == 1

@@ -14,6 +14,7 @@ from driftline.formats.ducklake import types
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
+from lake.formats import database, ducklake_at
 
 
 @pytest.fixture
@@ -21,18 +22,16 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     catalog = Catalog.of("duckdb", tmp_path / "lake")
     catalog.make()
     run(catalog, "CREATE SCHEMA lk.s", "CALL lk.set_option('data_inlining_row_limit', 0)")
-    return Lake(spark, "lake", catalog)
+    return ducklake_at(spark, catalog)
 
 
 def made(lake: Lake, *statements: str) -> Table:
-    assert lake.ducklake is not None
-    run(lake.ducklake, *statements)
+    run(database(lake), *statements)
     return lake.table("s.t")
 
 
 def duckdb(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
-    assert lake.ducklake is not None
-    return run(lake.ducklake, sql)
+    return run(database(lake), sql)
 
 
 def lines(tmp_path: Path, *records: Any) -> str:

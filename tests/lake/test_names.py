@@ -15,7 +15,7 @@ from driftline.errors import DataError
 from driftline.lake import Lake
 from driftline.runtime.spark_conf import configured
 from lake.ducklake_peer import run
-from lake.formats import declare
+from lake.formats import database, declare
 
 # Pairs that are younger than Unicode 13, which the oldest Java here knows; Python may know them or not.
 YOUNG = "\u0264\u019b\u1c89\u1c8a\u2c2f\u2c5f" + "".join(map(chr, range(0xA7C0, 0xA7E0)))
@@ -52,7 +52,7 @@ def test_any_session_reads_the_table(either: Lake, table_name: str, tmp_path: Pa
     table = either.table(table_name)
     table.ingest(lines(tmp_path, RECORD))
     table.ingest(lines(tmp_path, RECORD, {"Sinif": "x"}))
-    place = table_name if either.ducklake else f"lake.{table_name}"
+    place = table_name if database(either) else f"lake.{table_name}"
     for case_sensitive in ("false", "true"):
         with configured(either.spark, {"spark.sql.caseSensitive": case_sensitive}):
             assert len(either.sql(f"select * from {place}").collect()) == 3
@@ -64,15 +64,15 @@ def test_any_session_reads_the_table(either: Lake, table_name: str, tmp_path: Pa
 
 def test_a_table_with_such_twins_goes_on(either: Lake, table_name: str, tmp_path: Path) -> None:
     table = either.table(table_name)
-    if either.ducklake is None:
+    if database(either) is None:
         declare(table, "SINIF bigint")
         table.format.java().updateSchema().addColumn(
             "s\u0131n\u0131f", either.spark._jvm.org.apache.iceberg.types.Types.LongType.get()
         ).commit()
     else:
-        either.ducklake.make()
+        database(either).make()
         run(
-            either.ducklake,
+            database(either),
             "CREATE SCHEMA IF NOT EXISTS lk.t",
             f"CREATE TABLE lk.{table_name} (SINIF bigint, s\u0131n\u0131f bigint)",
         )

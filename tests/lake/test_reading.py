@@ -6,6 +6,7 @@ import pytest
 
 from driftline.errors import UsageError
 from driftline.lake import Lake
+from lake.formats import database
 
 READS = """
 select * from T
@@ -76,7 +77,7 @@ def test_sql_in_python(either: Lake, table_name: str) -> None:
     """On Iceberg Spark runs any statement; what only seems to be written in a DuckLake is refused there."""
     table = either.table(table_name)
     table.ingest(either.spark.sql("select 1 as a"))
-    if either.ducklake is None:
+    if database(either) is None:
         either.sql(f"delete from {table_name} where a = 1")
         assert table.read().count() == 0
         return

@@ -23,6 +23,7 @@ from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.source import open_source
+from lake.formats import database, ducklake_at
 
 KINDS: list[Any] = [Transaction, DuckLakeTransaction]
 
@@ -170,7 +171,7 @@ def test_an_alter_every_third_of_a_second_and_two_captures(
     def mine() -> Table:
         session = spark.newSession()
         return (
-            Lake(session, "lake", lake.ducklake) if lake.ducklake else Lake.attach(session, catalog="lake")
+            ducklake_at(session, database(lake)) if database(lake) else Lake.attach(session, catalog="lake")
         ).table(table.name)
 
     count = {"a": 0, "b": 0}

@@ -17,7 +17,11 @@ ISO = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
 
 @pytest.mark.parametrize("case", cases())
 def test_rule(case: Case, either: Lake, table_name: str, tmp_path: Path) -> None:
-    lake = either
+    check(case, either, table_name, tmp_path)
+
+
+def check(case: Case, lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """Whether a table of the lake becomes what the case says."""
     table = lake.table(table_name)
     if case.declared:
         declare(table, case.declared)

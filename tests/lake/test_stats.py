@@ -15,6 +15,7 @@ from driftline.formats.iceberg.offline import OfflineTable
 from driftline.lake import Lake, Table
 from driftline.stats.model import Stats
 from driftline.stats.offline import stats as still_stats
+from lake.formats import database
 
 DAY_1 = [
     {"id": 1, "price": 1.5, "who": {"id": 7}, "tags": ["a"], "at": "2026-03-02T08:00:00.25Z"},
@@ -35,7 +36,7 @@ def alike(folder) -> Iterator[list[str]]:
 
     def both(table: Table, **more) -> Stats:
         found = ask(table, **more)
-        if not found.exact and table.lake.ducklake is None:
+        if not found.exact and database(table.lake) is None:
             still = OfflineTable.of(folder, "lake", table.name)
             without = None if still is None else still_stats(still)
             assert without in (None, found)

@@ -25,7 +25,7 @@ from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.gateway import items
 from driftline.runtime.spark_conf import configured
 from driftline.write import WRITTEN, FilePlan, FileSettings, write_files
-from lake.formats import declare
+from lake.formats import database, declare
 
 COLUMNS = """id bigint, i int, b boolean, f float, d double, s string, bin binary, dt date, ts timestamp, tn timestamp_ntz,
     d9 decimal(9,2), d18 decimal(18,4), d38 decimal(38,18), st struct<a: int, t: string, l: array<int>, n: struct<z: double>>,
@@ -110,8 +110,8 @@ def rows_in(table: Table) -> list[tuple[Any, ...]]:
 
 def files_of(lake: Lake, table: Table) -> set[Path]:
     """All files in the table's folder, whosoever they are."""
-    place = lake.ducklake.data if lake.ducklake else str(table.format.java().location())
-    folder = Path(place.removeprefix("file:"), *(table.name.split(".") if lake.ducklake else ()))
+    place = database(lake).data if database(lake) else str(table.format.java().location())
+    folder = Path(place.removeprefix("file:"), *(table.name.split(".") if database(lake) else ()))
     return {file for file in folder.rglob("*") if file.is_file() and "metadata" not in file.parts}
 
 
@@ -301,11 +301,10 @@ def test_partitions_are_those_of_sparks_writer_in_ducklake(
 
 def placed_in_ducklake(lake: Lake, table: Table) -> list[tuple[Any, ...]]:
     """For each file of the table its folder, its rows and its partition values."""
-    assert lake.ducklake is not None
     known = table.format.load().table.id
     return sorted(
         (Path(path).parent.as_posix(), rows, values)
-        for path, rows, values in lake.ducklake.read(
+        for path, rows, values in database(lake).read(
             lambda c: c.rows(
                 "SELECT any_value(f.path), any_value(f.record_count), "
                 "string_agg(coalesce(v.partition_value, 'none'), ';' ORDER BY v.partition_key_index) "
@@ -430,9 +429,8 @@ def test_statistics_of_ducklake_are_those_that_duckdb_finds(ducklake: Lake, tabl
     transaction = table.format.transaction(table.format.load(), pinned=True)
     transaction.write(Tasks(transaction.schema), {})
     transaction.commit()
-    assert ducklake.ducklake is not None
     known = table.format.load().table.id
-    stats = ducklake.ducklake.read(
+    stats = database(ducklake).read(
         lambda c: c.rows(
             "SELECT column_id, value_count, null_count, min_value, max_value FROM meta.ducklake_file_column_stats "
             "WHERE table_id = ? ORDER BY 1, 4",

@@ -300,6 +300,31 @@ class Orphan:
     size: int
 
 
+class Location(Protocol):
+    """A lake as its settings name it, before Spark runs."""
+
+    @property
+    def shown(self) -> str:
+        """Its catalog for people, without a password."""
+        ...
+
+    def engine(self) -> str:
+        """What reads and writes the catalog, for people. Raises SetupError where it is not installed."""
+        ...
+
+    def exists(self) -> bool:
+        """Whether there is a catalog to look into; a server's is not asked."""
+        ...
+
+    def tables(self) -> list[str]:
+        """The names of its tables. Raises SetupError where the catalog cannot be opened."""
+        ...
+
+    def open(self, spark: SparkSession) -> Catalog:
+        """Its tables, on a Spark session."""
+        ...
+
+
 class Catalog(Protocol):
     """The tables of one lake, on one Spark session."""
 

@@ -5,16 +5,14 @@ Each is imported when a lake of it is opened: DuckDB need not be installed for I
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.formats.base import Catalog, OfflineTable
-    from driftline.formats.ducklake.catalog import Catalog as DuckLakeCatalog
-
-    __all__ = ["DuckLakeCatalog", "ducklake", "ducklake_database", "ducklake_tables", "iceberg", "offline"]
+    from driftline.formats.base import Catalog, Location, OfflineTable
 
 
 def iceberg(spark: SparkSession, name: str) -> Catalog:
@@ -24,33 +22,26 @@ def iceberg(spark: SparkSession, name: str) -> Catalog:
     return IcebergCatalog(spark, name)
 
 
-def ducklake(spark: SparkSession, database: DuckLakeCatalog) -> Catalog:
-    """The DuckLake whose catalog is in this database."""
-    from driftline.formats.ducklake.lake import DuckLake
-
-    return DuckLake(spark, database)
-
-
-def ducklake_database(text: str, folder: Path) -> DuckLakeCatalog:
-    """The database of a DuckLake's catalog, as a person names it: ``duckdb``, ``sqlite``, either with ``:PATH``, or
-    ``postgres:`` and what libpq takes. ``folder``: where the lake is.
-
-    Raises UsageError for any other text.
-    """
-    from driftline.formats.ducklake.catalog import Catalog
-
-    return Catalog.of(text, folder)
-
-
-def ducklake_tables(database: DuckLakeCatalog) -> list[str]:
-    """The names of the tables of a DuckLake, without Spark."""
-    from driftline.formats.ducklake.query import tables
-
-    return [".".join(parts) for parts in tables(database)]
-
-
 def offline(folder: Path, catalog: str, name: str) -> OfflineTable | None:
     """A table of an embedded Iceberg lake without Spark; None where it is not to be had so."""
     from driftline.formats.iceberg.offline import OfflineTable
 
     return OfflineTable.of(folder, catalog, name)
+
+
+def _ducklake(catalog: str, folder: Path) -> Location:
+    from driftline.formats.ducklake.lake import DuckLakeLocation
+
+    return DuckLakeLocation.of(catalog, folder)
+
+
+# Formats whose catalogs are not Spark's, by the word for them.
+FORMATS: dict[str, Callable[[str, Path], Location]] = {"ducklake": _ducklake}
+
+
+def located(format_: str, catalog: str, folder: Path) -> Location:
+    """A lake of one of these formats. ``catalog``: as a person names it; ``folder``: where the lake is.
+
+    Raises UsageError for a catalog that the format does not know.
+    """
+    return FORMATS[format_](catalog, folder)

@@ -7,11 +7,13 @@ import platform
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from driftline.errors import DriftlineError
-from driftline.formats.open import ducklake_database, ducklake_tables
+from driftline.formats.base import Location
+from driftline.formats.open import located
 from driftline.runtime import class_data, session
 from driftline.runtime.java import find_java
 
@@ -38,16 +40,17 @@ def checks(
     What needs Spark is left out when Spark cannot start. Starts a session, if none runs, and leaves it open.
     """
     properties = properties or {}
+    place = partial(located, "ducklake", folder=lake)
     parts: list[tuple[str, Callable[[], str]]] = [("python", _python), ("spark", _spark), ("java", _java)]
     if session.is_embedded(properties):
         parts.append(("lake", lambda: _lake(lake)))
     if ducklake is not None:
-        parts.append(("duckdb", lambda: _duckdb(lake, ducklake)))
+        parts.append(("duckdb", lambda: place(ducklake).engine()))
     done = [_check(name, look) for name, look in parts]
     if all(check.ok for check in done):
         done.append(_check("jars", _jars))
     if all(check.ok for check in done):
-        look = (lambda: _catalog(lake, properties)) if ducklake is None else lambda: _ducklake(lake, ducklake)
+        look = partial(_catalog, lake, properties) if ducklake is None else lambda: _located(place(ducklake))
         done.append(_check("catalog", look))
     return done
 
@@ -94,13 +97,8 @@ def _catalog(lake: Path, properties: Mapping[str, str]) -> str:
     return f"opens; {names} namespace{'' if names == 1 else 's'}"
 
 
-def _duckdb(lake: Path, catalog: str) -> str:
-    return ducklake_database(catalog, lake).engine()
-
-
-def _ducklake(lake: Path, catalog: str) -> str:
-    database = ducklake_database(catalog, lake)
-    if not database.exists():
-        return f"{database.shown} is yet to be made"
-    count = len(ducklake_tables(database))
-    return f"{database.shown} opens; {count} table{'' if count == 1 else 's'}"
+def _located(location: Location) -> str:
+    if not location.exists():
+        return f"{location.shown} is yet to be made"
+    count = len(location.tables())
+    return f"{location.shown} opens; {count} table{'' if count == 1 else 's'}"

@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftline.formats.base import Orphan
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.orphans import clean, orphans
-from driftline.formats.ducklake.query import sql
+from driftline.formats.ducklake.query import sql, tables
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class DuckLakeLocation:
+    """A DuckLake by its catalog's database, without Spark."""
+
+    catalog: Catalog
+
+    @classmethod
+    def of(cls, text: str, folder: Path) -> DuckLakeLocation:
+        """``text``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``. Raises UsageError for any other."""
+        return cls(Catalog.of(text, folder))
+
+    @property
+    def shown(self) -> str:
+        """The catalog for people, without a password."""
+        return self.catalog.shown
+
+    def engine(self) -> str:
+        """Which DuckDB, with which extensions. Raises SetupError where one of them is not there."""
+        return self.catalog.engine()
+
+    def exists(self) -> bool:
+        """Whether there is a database to look into; a server's is not asked."""
+        return self.catalog.exists()
+
+    def tables(self) -> list[str]:
+        """The names of the lake's tables."""
+        return [".".join(parts) for parts in tables(self.catalog)]
+
+    def open(self, spark: SparkSession) -> DuckLake:
+        """The lake's tables, on a Spark session."""
+        return DuckLake(spark, self.catalog)
 
 
 @dataclass(frozen=True, slots=True)

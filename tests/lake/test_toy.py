@@ -1,0 +1,38 @@
+"""A third format goes the same road: one module that the road does not know, and one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline.formats import open as formats
+from driftline.lake import Lake
+from lake.test_rules import check
+from lake.toy import ToyLocation
+from rule_cases import Case, cases
+
+
+@pytest.fixture
+def toy(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setitem(formats.FORMATS, "toy", lambda _, folder: ToyLocation(folder))
+    location = formats.located("toy", "", tmp_path / "lake")
+    return Lake(spark, "lake", location.open(spark))
+
+
+@pytest.mark.parametrize("case", cases())
+def test_rule(case: Case, toy: Lake, tmp_path: Path) -> None:
+    check(case, toy, "t.t", tmp_path)
+
+
+def test_a_writer_that_was_slower_plans_anew(toy: Lake, tmp_path: Path) -> None:
+    table, file = toy.table("t.t"), tmp_path / "a.jsonl"
+    file.write_text('{"a": 1}\n')
+    table.ingest(file)
+    slow = table.format.transaction(table.format.load())
+    table.ingest(file)
+
+    with pytest.raises(Exception, match="changed meanwhile"):
+        slow.commit()
+    assert table.read().count() == 2
