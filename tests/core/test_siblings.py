@@ -119,7 +119,10 @@ def test_comments_stay() -> None:
         ("a", "long", "nothing is to be folded"),
         ("r", "long", "nothing is to be folded"),
         ("r", "record", "is not possible"),
-        ("a", "map<string, list<long>>", "is not possible"),
+        ("a", "map<string, list<long>>", "nothing is to be folded"),
+        ("a", "map<string, record>", "no such records"),
+        ("a", "map<string, struct<x: int>>", "is not possible"),
+        ("a", "list<map<string, long>>", "is not possible"),
     ],
 )
 def test_nothing_to_resolve(field: str, type_: str, message: str) -> None:

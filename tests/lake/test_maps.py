@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.catalog.sql import SqlCatalog
+
 from driftline.core.schema.types import Map, leaves, peel
 from driftline.lake import Lake, Table
+from lake.ducklake_peer import run
 from lake.proof import proven
 
 TELEMETRY = Path(__file__).parents[3] / "shared" / "data" / "telemetry.jsonl"
@@ -21,6 +24,18 @@ def put(table: Table, file: Path, *records: Any, **settings: str) -> tuple[str, 
 
 def types(table: Table) -> dict[str, str]:
     return {column.name: str(column.type) for column in table.state().schema.struct.fields}
+
+
+def maps_by_another_reader(table: Table, folder: Path) -> dict[int, dict[str, Any] | None]:
+    """The maps ``m`` by ``id``, as pyiceberg reads them, or DuckDB."""
+    if table.lake.ducklake is not None:
+        place = ".".join(["lk", *table.name.split(".")])
+        return dict(run(table.lake.ducklake, f"SELECT id, m FROM {place}"))
+    place = str(folder.resolve())
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{place}/catalog.db", warehouse=place)
+    rows = catalog.load_table(table.name).scan().to_arrow().to_pylist(maps_as_pydicts="strict")
+    catalog.engine.dispose()
+    return {row["id"]: row["m"] for row in rows}
 
 
 def test_random_keys_leave_one_column(either: Lake, table_name: str, tmp_path: Path) -> None:
@@ -95,6 +110,68 @@ def test_a_struct_is_folded_into_the_map_beside_it(either: Lake, table_name: str
 
     table.undo()
     assert set(types(table)) == {"id", "m", "m_map_long", "m_map_string"}
+
+
+def test_a_struct_is_folded_into_a_map_of_records(
+    either: Lake, table_name: str, folder: Path, tmp_path: Path
+) -> None:
+    """Which has all fields that either has, those that drifted in their columns as they are."""
+    table, first, second = either.table(table_name), tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    put(table, first, {"id": 1, "m": {"7": {"a": 1, "old": True}}})
+    put(table, second, {"id": 2, "m": {"7": {"a": 2}, "8": {"a": "x", "b": [1]}}}, {"id": 3})
+    before = types(table)
+
+    looked = table.resolve("m", "map<string, record>", dry_run=True)
+    assert (looked.values, looked.rest) == (2, 0)
+    table.resolve("m", "map<string, record>")
+
+    assert types(table) == {
+        "id": "long",
+        "m": "map<string, struct<a_long: long, a: string, old: boolean, b: list<long>>>",
+    }
+    rows = {row.id: row.asDict(recursive=True)["m"] for row in table.read().collect()}
+    nothing = dict.fromkeys(("a_long", "a", "b", "old"))
+    assert rows == {
+        1: {"7": {**nothing, "a_long": 1, "old": True}},
+        2: {"7": {**nothing, "a_long": 2, "a": "2"}, "8": {**nothing, "a": "x", "b": [1]}},
+        3: None,
+    }
+    assert table.verify([str(first), str(second)], "json", exactly=True).ok
+    assert maps_by_another_reader(table, folder)[1] == rows[1]
+
+    table.undo()
+    assert types(table) == before
+    assert table.verify([str(first), str(second)], "json", exactly=True).ok
+
+    table.resolve("m", "map<string, record>")
+    third = tmp_path / "3.jsonl"
+    put(table, third, {"id": 4, "m": {"name": {"a": 3, "new": 1}}})
+    assert set(types(table)) == {"id", "m"}
+    assert table.verify([str(first), str(second), str(third)], "json", exactly=True).ok
+
+
+def test_words_and_data_together(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table, first, second = either.table(table_name), tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    days = [f"2026-01-{day:02}" for day in range(1, 21)]
+    (hint,) = put(table, first, {"id": 1, "m": {"name": "x", **dict.fromkeys(days, 1)}})
+    assert hint.startswith(
+        "m is a struct of words and a map of its other keys, 20 of its keys look like data: "
+    )
+    put(table, second, {"id": 2, "m": {"name": "y", "2026-02-01": 2}}, {"id": 3, "m": {"new": True}})
+
+    assert types(table) == {
+        "id": "long",
+        "m": "struct<name: string, new: boolean>",
+        "m_map_long": "map<string, long>",
+    }
+    assert table.verify([str(first), str(second)], "json", exactly=True).ok
+    shown = table.view(make=False)
+    assert "m_map_long" in shown.select
+    table.resolve("m", "map<string, string>")
+    assert types(table) == {"id": "long", "m": "map<string, string>"}
+    rows = {row.id: row.m for row in table.read().collect()}
+    assert rows[2] == {"name": "y", "2026-02-01": "2"}
+    assert rows[3] == {"new": "true"}
 
 
 def test_what_does_not_convert_stays_in_the_struct(lake: Lake, table_name: str, tmp_path: Path) -> None:

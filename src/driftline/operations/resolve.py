@@ -102,7 +102,7 @@ def resolve(
     ``drop_rest``: what does not convert goes. Raises UsageError, DataError; the table is then as it was.
     """
     try:
-        wanted, type_ = parse_path(path), parse_type(to)
+        wanted, _ = parse_path(path), parse_type(to)
     except ValueError as error:
         raise UsageError(str(error)) from error
     retry = Retry(table.name, progress)
@@ -112,7 +112,7 @@ def resolve(
             raise no_table(table.name)
         with configured(table.spark, PLAIN):
             try:
-                return _resolve(table, state, wanted, type_, progress, dry_run=dry_run, drop_rest=drop_rest)
+                return _resolve(table, state, wanted, to, progress, dry_run=dry_run, drop_rest=drop_rest)
             except CommitConflict as conflict:
                 retry.wait(conflict)
             except PySparkException as error:
@@ -126,14 +126,14 @@ def _resolve(
     table: Table,
     state: State,
     path: Path,
-    to: Type,
+    to: str,
     progress: Callable[[str], None],
     *,
     dry_run: bool,
     drop_rest: bool,
 ) -> Resolved:
     settings = from_properties(state.properties)
-    plan = resolution(state.schema, path, to, settings)
+    plan = resolution(state.schema, path, parse_type(to), settings)
     check_readable(table, state.schema)
     folding = Folding(state.schema.struct, plan, Fold(settings.mark))
     transaction = None if dry_run else table.transaction(state, pinned=True)
@@ -168,8 +168,8 @@ def _resolve(
         said = f"{spelled} --as '{to}'" + " --drop-rest" * drop_rest
         transaction.set(
             {
-                f"{PREFIX}hints.{spelled}": str(to),
-                f"{RESOLVED}{spelled}": str(to),
+                f"{PREFIX}hints.{spelled}": to,
+                f"{RESOLVED}{spelled}": to,
                 **record.of_resolve(said),
             }
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from driftline.core.columns.siblings import One, Settling, families, most_exact
+from driftline.core.columns.union import kind
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import STRING, Field, Map, Primitive, Struct, Type, peel
 from driftline.sql.asked_casts import exactly, nearly
@@ -45,6 +46,8 @@ class Fold:
         parts = [part for part in parts if part != null(to.type)]
         if to.asked and to.dim and to.base is not None and len(parts) > 1:
             return reduce(lambda a, b: _merged(a, b, to.dim), parts)
+        if to.value is not None and not to.dim:
+            return reduce(_joined, parts) if parts else null(to.type)
         return first_of(parts, to.type)
 
     def value(self, type_: Type, x: str, to: One) -> str:
@@ -52,7 +55,7 @@ class Fold:
         dim, inner = peel(type_)
         if to.text:
             return self._text(type_, x)
-        if dim > to.dim or not _same_kind(inner, to):
+        if dim > to.dim or not _same_kind(inner, to) or (to.as_is and kind(type_) != kind(to.type)):
             return null(to.type)
         return _wrapped(self._lists(inner, x, dim, to), to.dim - dim)
 
@@ -101,7 +104,8 @@ class Fold:
 def _same_kind(inner: Type, to: One) -> bool:
     match inner:
         case Struct():
-            return to.fields is not None or (to.value is not None and to.key == STRING)
+            in_map = to.value is not None and to.key == STRING and not to.no_structs
+            return to.fields is not None or in_map
         case Map(key):
             return to.value is not None and to.key == key
         case _:
@@ -112,6 +116,16 @@ def _wrapped(x: str, lists: int) -> str:
     if not lists:
         return x
     return bind(x, lambda v: f"if({v} is null, null, {'array(' * lists}{v}{')' * lists})")
+
+
+def _joined(a: str, b: str) -> str:
+    """Two maps of one field: what the first has no value for, the second may have."""
+    k, v, w = variable("k"), variable("v"), variable("w")
+
+    def zipped(x: str, y: str) -> str:
+        return f"if({x} is null, {y}, if({y} is null, {x}, map_zip_with({x}, {y}, ({k}, {v}, {w}) -> coalesce({v}, {w}))))"
+
+    return bind(a, lambda x: bind(b, lambda y: zipped(x, y)))
 
 
 def _merged(a: str, b: str, dim: int) -> str:

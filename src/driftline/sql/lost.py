@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from driftline.core.columns.folding import TEMPORARY, Resolution, Site
-from driftline.core.columns.siblings import families, spelled
+from driftline.core.columns.siblings import One, families, spelled
 from driftline.core.schema.types import LONG, STRING, Field, List, Map, Path, Primitive, Struct, Type, peel
 from driftline.sql.casts import convert
 from driftline.sql.fold import Fold
@@ -121,19 +121,28 @@ class Folding:
         if spelled(type_) == spelled(to.type):
             return "false"
         if to.value is not None and isinstance(type_, Struct):
+            value = to.value
             lost = (
-                f"({x}.{name(column.name)} is not null and {one}[{literal(family.key)}] is null)"
+                _lost_value(column.type, f"{x}.{name(column.name)}", f"{one}[{literal(family.key)}]", value)
                 for family in families([type_], self.fold.mark)
                 for column in family.columns
             )
             return f"coalesce({' or '.join(lost)}, false)"
         if to.value is not None:
+            assert isinstance(type_, Map)
             k = variable("k")
-            return (
-                f"coalesce(exists(map_keys({x}), {k} -> {x}[{k}] is not null and {one}[{k}] is null), false)"
-            )
-        lists = to.dim - peel(type_)[0]
-        return _beyond(f"{'array(' * lists}{x}{')' * lists}", one, to.dim)
+            lost_value = _lost_value(type_.value, f"{x}[{k}]", f"{one}[{k}]", to.value)
+            return f"coalesce(exists(map_keys({x}), {k} -> {lost_value}), false)"
+        return _lost_value(type_, x, one, to)
+
+
+def _lost_value(type_: Type, x: str, one: str, to: One) -> str:
+    """Whether a plain value, or list of such, has anything that ``one`` has not; any other is there whole or not at all."""
+    dim, inner = peel(type_)
+    if to.base is None or not isinstance(inner, Primitive) or dim > to.dim:
+        return f"({x} is not null and {one} is null)"
+    lists = to.dim - dim
+    return _beyond(f"{'array(' * lists}{x}{')' * lists}", one, to.dim)
 
 
 def _beyond(x: str, one: str, dim: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from driftline.core.columns.siblings import Family, One, families, spelled, unit_at
+from driftline.core.columns.union import kind, union
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, safe, suffix
 from driftline.core.schema.types import (
@@ -22,6 +23,7 @@ from driftline.core.schema.types import (
     dotted,
     peel,
     with_child,
+    wrap,
 )
 from driftline.errors import UsageError
 
@@ -109,62 +111,104 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
     """Finds the field, and its columns that convert to ``to``. Raises UsageError."""
     settings = settings or Settings()
     keys = tuple(step for step in path if step != "element") or path
-    one = replace(_one(to), unit=unit_at(settings.contract, keys))
-    found = tuple(_sites(schema.struct, path, (), one, settings.mark))
+    places = tuple(_places(schema.struct, path, (), settings.mark))
+    types = [column.type for place in places for column in place.family.columns]
+    one = replace(_one(to, types, settings.mark), unit=unit_at(settings.contract, keys))
+    found = [place.folding(one) for place in places]
     if not found:
         raise UsageError(f"there is no field {dotted(path)}", "driftline schema shows what there is")
-    sites = tuple(s for s in found if [spelled(c.type) for c in s.folded] != [spelled(to)] and s.folded)
+    sites = tuple(s for s in found if [spelled(c.type) for c in s.folded] != [spelled(one.type)] and s.folded)
     if not sites:
         columns = ", ".join(f"{c.name} {c.type}" for s in found for c in (*s.folded, *s.beside))
         raise UsageError(f"{dotted(path)}: nothing is to be folded into {to}: there is {columns}")
     return Resolution(keys, one, sites, settings.mark)
 
 
-def _one(to: Type) -> One:
+def _one(to: Type, types: Sequence[Type], prefix: str) -> One:
+    """``types``: of the field's columns."""
     dim, inner = peel(to)
     match inner:
         case Primitive():
             return One(dim, base=inner, asked=True)
-        case Map(key, value) if dim == 0 and isinstance(value, Primitive):
-            return One(0, key=key, value=One(0, base=value, asked=True), asked=True)
+        case Map(key, value) if dim == 0:
+            return One(0, key=key, value=_value(value, _values_in(types), prefix), asked=True)
     raise UsageError(f"{to} is not possible", "fields are folded into plain types, lists or maps of those")
 
 
-def _sites(struct: Struct, path: Path, at: Path, to: One, prefix: str) -> Iterator[Site]:
+def _value(to: Type, types: Sequence[Type], prefix: str) -> One:
+    """The values of a map. Records have all fields that there are. ``types``: of the values that there are."""
+    inner = peel(to)[1]
+    if isinstance(inner, Primitive):
+        return _one(to, types, prefix)
+    if to != wrap(Struct(), peel(to)[0]):
+        raise UsageError(
+            f"a map of {to} is not possible", 'write "map<string, record>": it has all fields that there are'
+        )
+    alike = [type_ for type_ in types if kind(type_) == kind(to)]
+    if not alike:
+        raise UsageError(
+            "nothing is to be folded: there are no such records", "driftline schema shows what there is"
+        )
+    return union(alike, prefix)
+
+
+def _values_in(types: Sequence[Type]) -> list[Type]:
+    """The types of the values in maps, and then of those in structs."""
+    inners = [peel(type_)[1] for type_ in types]
+    maps = [inner.value for inner in inners if isinstance(inner, Map)]
+    return maps + [f.type for inner in inners if isinstance(inner, Struct) for f in inner.fields]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A struct that has the field. ``parent``: its path in the schema."""
+
+    parent: Path
+    family: Family
+    struct: Struct
+
+    def folding(self, one: One) -> Site:
+        folded = [c for c in self.family.columns if _folds(c.type, one)]
+        # The field's own column first: the resolved one stands in its place.
+        folded.sort(key=lambda c: c.name != safe(self.family.key))
+        beside = tuple(c for c in self.family.columns if c not in folded)
+        return Site(self.parent, self.family, tuple(folded), beside, self.struct)
+
+
+def _places(struct: Struct, path: Path, at: Path, prefix: str) -> Iterator[_Place]:
     key, *rest = path
     family = next((f for f in families([struct], prefix) if f.key == key), None)
     if family is None:
         return
     if not rest:
-        folded = [c for c in family.columns if _folds(c.type, to)]
-        # The field's own column first: the resolved one stands in its place.
-        folded.sort(key=lambda c: c.name != safe(key))
-        beside = tuple(c for c in family.columns if c not in folded)
-        yield Site(at, family, tuple(folded), beside, struct)
+        yield _Place(at, family, struct)
         return
     for column in family.columns:
-        yield from _inside(column.type, tuple(rest), (*at, column.name), to, prefix)
+        yield from _inside(column.type, tuple(rest), (*at, column.name), prefix)
 
 
-def _inside(type_: Type, path: Path, at: Path, to: One, prefix: str) -> Iterator[Site]:
+def _inside(type_: Type, path: Path, at: Path, prefix: str) -> Iterator[_Place]:
     dim, inner = peel(type_)
     at = (*at, *("element",) * dim)
     for _ in range(dim):
         path = path[1:] if path[:1] == ("element",) and len(path) > 1 else path
     if isinstance(inner, Struct):
-        yield from _sites(inner, path, at, to, prefix)
+        yield from _places(inner, path, at, prefix)
     elif isinstance(inner, Map) and path[0] == "value" and len(path) > 1:
-        yield from _inside(inner.value, path[1:], (*at, "value"), to, prefix)
+        yield from _inside(inner.value, path[1:], (*at, "value"), prefix)
 
 
 def _folds(type_: Type, to: One) -> bool:
+    """Whether a column of the type has values for ``to``."""
     dim, inner = peel(type_)
+    if to.as_is:
+        return kind(type_) == kind(to.type)
     if isinstance(inner, Map):
-        plain = isinstance(inner.value, Primitive)
-        return to.value is not None and dim == 0 and inner.key == to.key and plain
+        return to.value is not None and dim == 0 and inner.key == to.key and _folds(inner.value, to.value)
     if isinstance(inner, Struct):  # whose keys are data
-        plain = all(isinstance(f.type, Primitive) for f in inner.fields)
-        return to.value is not None and dim == 0 and to.key == STRING and plain
+        if to.value is None or dim or to.key != STRING:
+            return False
+        return any(_folds(f.type, to.value) for f in inner.fields)
     return isinstance(inner, Primitive) and to.base is not None and dim <= to.dim
 
 

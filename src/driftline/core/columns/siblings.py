@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.conversions import fits, widest
+from driftline.core.planning.objects import words_apart
 from driftline.core.schema.naming import MARK, Names, caseless, data_key, is_metadata, safe
 from driftline.core.schema.types import (
     BINARY,
@@ -25,10 +26,12 @@ from driftline.core.schema.types import (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A field's columns in one struct, or in several of one field. ``key``: the field's, exactly."""
+    """A field's columns in one struct, or in several of one field. ``key``: the field's, exactly. ``apart``: it has other
+    columns for other keys of its objects."""
 
     key: str
     columns: tuple[Field, ...]
+    apart: bool = False
 
     @property
     def drifted(self) -> bool:
@@ -66,7 +69,9 @@ def named(found: Sequence[Family]) -> list[str]:
 class One:
     """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of ``key`` to
     ``value``. ``text``: its columns have no type in common, and stand there as text, what is nested as JSON. ``asked``:
-    a person chose the type, so that no column need hold every value. ``unit``: the field's epoch unit, if it was set."""
+    a person chose the type, so that no column need hold every value. ``unit``: the field's epoch unit, if it was set.
+    ``as_is``: only columns of its own kind go there; ``no_structs``: nor do structs into a map, whose keys are words.
+    """
 
     dim: int
     base: Primitive | None = None
@@ -76,11 +81,13 @@ class One:
     text: bool = False
     asked: bool = False
     unit: str | None = None
+    as_is: bool = False
+    no_structs: bool = False
 
     @property
     def type(self) -> Type:
         if self.fields is not None:
-            return wrap(Struct(tuple(Field(m.name, m.one.type) for m in self.fields)), self.dim)
+            return wrap(Struct(tuple(Field(m.name, m.one.type, doc=m.doc) for m in self.fields)), self.dim)
         if self.value is not None and self.key is not None:
             return wrap(Map(self.key, self.value.type), self.dim)
         assert self.base is not None
@@ -94,6 +101,7 @@ class Member:
     key: str
     name: str
     one: One
+    doc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +126,28 @@ class Settling:
 
     def record(self, structs: Sequence[Struct], at: Path = (), keys: Path = ()) -> One:
         """A record, given by all its columns. ``at``: its path with steps into lists, ``keys``: without."""
-        found = families(structs, self.mark)
+        found = [part for family in families(structs, self.mark) for part in self._parts(family, at, keys)]
         members = []
         for family, name in zip(found, named(found), strict=True):
             here, there = (*at, family.key), (*keys, family.key)
             place = len(self.drifted)
             one = self.of([c.type for c in family.columns], here, there)
+            one = replace(one, no_structs=one.value is not None and family.apart)
             if len({spelled(c.type) for c in family.columns}) > 1:
                 self.drifted.insert(place, Drifted(there, family.columns, one.type))
             members.append(Member(family.key, name, one))
         return One(0, fields=tuple(members))
+
+    def _parts(self, family: Family, at: Path, keys: Path) -> Iterator[Family]:
+        """The field, or, where it is a struct of words beside a map of the other keys, each of these."""
+        asked = {(*at, family.key), (*keys, family.key)} & self.wanted.keys()
+        contract = contract_at(self.contract, (*keys, family.key))
+        if asked or not words_apart([c.type for c in family.columns], contract, self.mark):
+            yield family
+            return
+        words = tuple(c for c in family.columns if isinstance(peel(c.type)[1], Struct))
+        yield Family(family.key, words, apart=True)
+        yield Family(family.key, tuple(c for c in family.columns if c not in words), apart=True)
 
     def of(self, types: Sequence[Type], at: Path, keys: Path) -> One:
         """The type that holds every value of columns of these types, as far as there is one."""
@@ -186,20 +206,27 @@ def _widest(types: Sequence[Primitive]) -> Primitive:
 
 def unit_at(contract: Contract, path: Path) -> str | None:
     """The epoch unit of the field at a path of the data, None where it was not set."""
+    return contract_at(contract, path).epoch_unit
+
+
+def contract_at(contract: Contract, path: Path) -> Contract:
+    """What was said of the field at a path of the data."""
     for step in path:
         contract = contract.of(step)
-    return contract.epoch_unit
+    return contract
 
 
 def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
-    """The columns, those first whose values are nearest to what was sent: the wanted type, then the narrowest."""
+    """The columns, those first whose values are nearest to what was sent: the wanted type, then the narrowest. Of a map,
+    structs come last: where it stands beside one, it has all keys."""
     types = [peel(c.type)[1] for c in columns]
 
-    def rank(column: Field) -> tuple[bool, int, int]:
+    def rank(column: Field) -> tuple[bool, bool, int, int]:
         dim, inner = peel(column.type)
         wider = sum(
             isinstance(inner, Primitive) and isinstance(t, Primitive) and fits(inner, t) for t in types
         )
-        return (spelled(column.type) != spelled(to), -wider, dim)
+        late = isinstance(inner, Struct) and isinstance(peel(to)[1], Map)
+        return (late, spelled(column.type) != spelled(to), -wider, dim)
 
     yield from sorted(columns, key=rank)

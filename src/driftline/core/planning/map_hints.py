@@ -28,7 +28,8 @@ def notes_of_maps(maps: Mapping[Path, Verdict]) -> Iterator[str]:
             yield f'{pattern}, {maps[paths[0]]}; maps.{dotted(paths[0])} = "off" keeps a struct, and so on'
             continue
         for path in paths:
-            yield f'{dotted(path)} is a map, {maps[path]}; maps.{dotted(path)} = "off" keeps a struct'
+            is_what = "a struct of words and a map of its other keys" if maps[path].apart else "a map"
+            yield f'{dotted(path)} is {is_what}, {maps[path]}; maps.{dotted(path)} = "off" keeps a struct'
 
 
 def map_type(shape: RecordShape) -> str | None:

@@ -35,7 +35,7 @@ class Wanted:
     """What one transaction wants of its table. ``base`` None: it is to be made, with its files in ``folder``.
 
     ``pinned``: only if nobody has changed the table since. ``keys``: what the files are laid out by. ``dropped``: files that are to go; ``replaces``: all are.
-    ``removed``: properties that are to go; ``layout``: before and after.
+    ``written``: the schema by which the files name their columns. ``removed``: properties that are to go; ``layout``: before and after.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Wanted:
     pinned: bool = False
     keys: Layout = field(default_factory=Layout)
     files: list[DataFile] = field(default_factory=list)
+    written: Schema | None = None
     dropped: tuple[str, ...] = ()
     replaces: bool = False
     properties: dict[str, str] = field(default_factory=dict)
@@ -160,7 +161,8 @@ def add_files(connection: Connection, head: Head, wanted: Wanted, table: TableRo
     first = add_statistics(connection, table.id, wanted.files, leaves(wanted.schema))
     if layout(connection, table.id, head.snapshot, wanted.schema).partition_id != wanted.keys.partition_id:
         raise CommitConflict(f"{wanted.name} was partitioned otherwise meanwhile")
-    mapping, head.file_id = mapping_of(connection, table.id, wanted.schema, head.snapshot, head.file_id)
+    names = wanted.written or wanted.schema
+    mapping, head.file_id = mapping_of(connection, table.id, names, head.snapshot, head.file_id)
     ids = range(head.file_id, head.file_id + len(paths))
     head.file_id += len(paths)
     files, stats, values = [], [], []

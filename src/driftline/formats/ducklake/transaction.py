@@ -103,6 +103,7 @@ class DuckLakeTransaction:
     def _wrote(self, files: Sequence[DataFile], summary: Mapping[str, str]) -> int:
         self._summary = {**self._summary, **summary}
         self._wanted.files += files
+        self._wanted.written = self._wanted.schema
         return sum(file.rows for file in files)
 
     def _without_value(self, error: Exception) -> None:

@@ -1,0 +1,66 @@
+"""Types side by side as one type that holds every value of each as it is: drifted fields inside keep their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from driftline.core.columns.siblings import Family, Member, One, families
+from driftline.core.schema.naming import MARK, Names, caseless, mark, safe, suffix
+from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, peel
+
+
+def kind(type_: Type) -> Hashable:
+    """What types have in common whose values can stand in one column as they are.
+
+    >>> from driftline.core.schema.types import LONG, STRING
+    >>> kind(Struct((Field("a", LONG),))) == kind(Struct()), kind(Map(STRING, LONG)) == kind(Map(STRING, STRING))
+    (True, False)
+    """
+    dim, inner = peel(type_)
+    match inner:
+        case Struct():
+            return dim, "record"
+        case Map(key, value):
+            return dim, str(key), kind(value)
+        case _:
+            return dim, str(inner)
+
+
+def union(types: Sequence[Type], prefix: str = MARK) -> One:
+    """Types of one kind as one. ``prefix``: the mark of columns that have another name than their key."""
+    dim, inner = peel(types[0])
+    inners = [peel(type_)[1] for type_ in types]
+    match inner:
+        case Struct():
+            structs = [t for t in inners if isinstance(t, Struct)]
+            return One(dim, fields=tuple(_members(structs, prefix)), as_is=True)
+        case Map(key):
+            values = [t.value for t in inners if isinstance(t, Map)]
+            return One(dim, key=key, value=union(values, prefix), as_is=True)
+        case _:
+            assert isinstance(inner, Primitive)
+            return One(dim, base=inner, as_is=True)
+
+
+def _members(structs: Sequence[Struct], prefix: str) -> Iterable[Member]:
+    """The columns of all structs; those of the first have their names from it."""
+    names = Names.of(structs[0])
+    own = {caseless(f.name): f for f in structs[0].fields}
+    for family in families(structs, prefix):
+        for columns in _by_kind(family):
+            first = columns[0]
+            one = union([c.type for c in columns], prefix)
+            name = first.name
+            if own.get(caseless(name)) is not first:
+                name = (
+                    names.take(name) if names.free(name) else names.take(safe(family.key), suffix(first.type))
+                )
+            marked = None if name == family.key else mark(family.key, prefix)
+            yield Member(family.key, name, one, first.doc if name == first.name else marked)
+
+
+def _by_kind(family: Family) -> Iterable[Sequence[Field]]:
+    kinds: dict[Hashable, list[Field]] = {}
+    for column in family.columns:
+        kinds.setdefault(kind(column.type), []).append(column)
+    return kinds.values()
