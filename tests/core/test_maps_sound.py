@@ -18,6 +18,7 @@ from driftline.core.schema.types import Map, Schema, Struct, peel
 from driftline.core.values.parse import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
+from driftline.source.json_rows import JsonRows
 from driftline.verify.files import parse as parse_apart
 from driftline.verify.match import Record, differences
 from driftline.verify.values import Reading
@@ -129,3 +130,69 @@ def test_words_and_data_together_lose_nothing(batches: list[list[dict[str, Any]]
         assert any(isinstance(column.type, Map) for column in schema.struct.fields)
         (struct,) = (f.type for f in schema.struct.fields if isinstance(f.type, Struct))
         assert all(field.name[0] not in "0123456789" for field in struct.fields)
+
+
+WHOLE = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.dictionaries(st.sampled_from(["7", "8", "x/y", 'a"\\\n', ""]), inner, max_size=3)
+        | st.fixed_dictionaries({}, optional={"a": inner, "b": inner})
+        | st.lists(inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({}, optional={"m": WHOLE, "n": WHOLE, "plain": SCALARS}), min_size=1, max_size=6
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_maps_come_as_whole_columns_like_one_by_one(records: list[dict[str, Any]]) -> None:
+    """Into a table that has the columns, and into one that gets them."""
+    lines = [json.dumps(record).encode() for record in records]
+    schema = taken(Schema(), records)
+    if not schema.struct.fields:
+        return
+    for before in (Schema(), schema):
+        known = expect(before, AUTO)
+        observer = JsonObserver(known, AUTO)
+        observer.feed(lines, "batch", 1)
+        planned = plan(before, observer.result().shape, AUTO)
+        rows = JsonRows.of(planned, planned.schema.struct, known, AUTO, None)
+        watching = rows.observer()
+        watching.feed(lines, "batch", 1)
+        looked = watching.feed(lines, "batch", 1 + len(lines))  # what is usual is known now
+        by_line: dict[int, Any] = {}
+        for batch, places in rows.of_lines(lines, looked):
+            batch.validate(full=True)
+            by_line |= zip(places, batch.to_pylist(), strict=True)
+        alone = rows.converter.of_json([parse(line) for line in lines]).to_pylist()
+        assert [repr(by_line[place]) for place in range(len(lines))] == list(map(repr, alone))
+
+
+def test_usual_maps_are_not_looked_at_one_by_one() -> None:
+    lines = [
+        json.dumps(
+            {"n": n, "o": [{"m": {f"{n}/x": {"a": n, "k": {"7": None, "8": [f"{n}"]}}}}, {"m": {}}]}
+        ).encode()
+        for n in range(3_000)
+    ]
+    observer = JsonObserver(expect(Schema(), AUTO), AUTO)
+    observer.feed(lines, "batch", 1)
+    schema = plan(Schema(), observer.result().shape, AUTO).schema
+    known = expect(schema, AUTO)
+    watching = JsonObserver(known, AUTO)
+    watching.feed(lines, "batch", 1)
+    planned = plan(schema, watching.result().shape, AUTO)
+    rows = JsonRows.of(planned, schema.struct, known, AUTO, None)
+    again = rows.observer()
+    looked = again.feed(lines, "batch", 1)
+    assert len(looked) < 100
+
+    ((batch, places), *_) = rows.of_lines(lines, looked)
+    assert len(places) == len(lines) - len(looked)
+    last = batch.to_pylist(maps_as_pydicts="strict")[-1]
+    assert last == json.loads(lines[-1]) | {"o": [last["o"][0], {"m": {}}]}
+    assert last["o"][0]["m"]["2999/x"]["k"] == {"7": None, "8": ["2999"]}

@@ -6,6 +6,7 @@ Arrow cannot read, or not with the text that a column needs, has no usual type.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,9 +21,11 @@ from driftline.core.schema.types import (
     STRING,
     VARIANT,
     Field,
+    Map,
     Primitive,
     Struct,
     Type,
+    children,
     peel,
     wrap,
 )
@@ -30,9 +33,12 @@ from driftline.core.schema.types import (
 DEEPEST = 60  # levels of lists and structs that Arrow's parser takes
 
 
+_UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names
+
+
 def usual_struct(route: RecordRoute) -> Struct:
     """The fields that Arrow reads as whole columns, by key, with the type of each."""
-    return _struct([route], 0)
+    return Struct(tuple(f for f in _struct([route], 0).fields if writable(f.type)))
 
 
 def _struct(routes: Sequence[RecordRoute], depth: int) -> Struct:
@@ -53,6 +59,9 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
     facet = _first(seen, routes)
     if facet is None or depth + facet.dim > DEEPEST or any(peel(c.type)[1] == VARIANT for c in columns):
         return None
+    if isinstance(facet.base, MapOf):
+        value = _map_value([c.value for c in columns if c.value is not None], depth + facet.dim + 1)
+        return None if value is None else wrap(Map(STRING, value), facet.dim)
     if facet.base == RECORD:
         struct = _struct([c.record for c in columns if c.record is not None], depth + facet.dim)
         return wrap(struct, facet.dim) if struct.fields else None
@@ -60,17 +69,26 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
     return None if base is None else wrap(base, facet.dim)
 
 
+def _map_value(values: Sequence[FieldRoute], depth: int) -> Type | None:
+    """The usual type of a map's values, if the map takes all keys."""
+    if any(value.left_out or value.no_words for value in values):
+        return None
+    return _type(values, depth + 1)
+
+
 def _first(seen: dict[Facet, Seen], routes: Sequence[FieldRoute]) -> Facet | None:
     """The facet that came first, if the parser takes no value of another one for it."""
-    if not seen or any(isinstance(f.base, MapOf) for f in seen):  # the parser has no maps
+    if not seen or (any(isinstance(f.base, MapOf) for f in seen) and any(f.base == RECORD for f in seen)):
         return None
     first = min(seen, key=lambda f: (seen[f].place, str(f)))
     if seen[first].ragged:
         return None
-    if first.base == RECORD:
+    if isinstance(first.base, MapOf) and first.base.key != STRING:
+        return None
+    if not isinstance(first.base, Primitive):
         # The parser takes {} for any record; and records of several dimensions have a column each.
         hollow = first.dim and any(r.shape.empty_record for r in routes)
-        others = any(f.base == RECORD and f.dim != first.dim for f in seen)
+        others = any(f.base == first.base and f.dim != first.dim for f in seen)
         return None if hollow or others else first
     return first
 
@@ -96,6 +114,19 @@ def _parsed_as(facet: Facet, seen: dict[Facet, Seen], columns: Sequence[ColumnRo
     return base if base in (BOOLEAN, LONG, DOUBLE) else None
 
 
+def has_map(type_: Type) -> bool:
+    """Whether there is a map in the type, at any depth."""
+    return isinstance(type_, Map) or any(has_map(child.type) for child in children(type_))
+
+
+def writable(type_: Type) -> bool:
+    """Whether records of this type can be written anew."""
+    return not has_map(type_) or all(
+        not (isinstance(type_, Struct) and _UNSPEAKABLE.search(child.name)) and writable(child.type)
+        for child in children(type_)
+    )
+
+
 def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShape:
     """What of a shape has the usual types; what the ``contract`` leaves out may be anything, as the parser skips it."""
     types = {f.name: f.type for f in usual.fields}
@@ -111,12 +142,8 @@ def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShap
 
 def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
     dim, inner = peel(type_)
-    struct = inner if isinstance(inner, Struct) else None
-    below = contract.inside(dim)
     facets = {
-        facet: seen
-        if seen.record is None or struct is None
-        else replace(seen, record=limited(seen.record, struct, below))
+        facet: _limited_inside(seen, inner, contract.inside(dim))
         for facet, seen in field.facets.items()
         if facet.dim == dim and not seen.ragged and _fits(facet.base, inner)
     }
@@ -124,13 +151,29 @@ def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
         field,
         facets=facets,
         empty_lists=min(field.empty_lists, dim),
-        empty_record=field.empty_record and struct is not None and not dim,
+        empty_record=field.empty_record and isinstance(inner, Struct | Map) and not dim,
     )
+
+
+def _limited_inside(seen: Seen, usual: Type, contract: Contract) -> Seen:
+    """What of an object has the usual types. A map may be known by its keys yet, or by its values."""
+    match usual:
+        case Struct() if seen.record is not None:
+            return replace(seen, record=limited(seen.record, usual, contract))
+        case Map(value=value) if seen.record is not None:
+            of = contract.of("value")
+            fields = {key: _limited(field, value, of) for key, field in seen.record.fields.items()}
+            return replace(seen, record=RecordShape(fields))
+        case Map(value=value) if seen.value is not None:
+            return replace(seen, value=_limited(seen.value, value, contract.of("value")))
+    return seen
 
 
 def _fits(base: Base, usual: Type) -> bool:
     if isinstance(usual, Struct):
         return base == RECORD
+    if isinstance(usual, Map):
+        return base in (RECORD, MapOf(STRING))
     if usual == STRING:
         return isinstance(base, Primitive) and base.name in TEXT
     return base == usual or (usual == DOUBLE and base == LONG)

@@ -129,6 +129,7 @@ class JsonObserver:
         start = perf_counter()
         try:
             self._exact.decoder().decode(line)
+            self._fast.missed(perf_counter() - start)
             return None
         except REFUSED:
             knew = self._walker.learnt
@@ -173,6 +174,7 @@ class _Adaptive:
         self._walker, self._exact, self._part = walker, exact, part
         self._decoder = Decoder(_refuse, doubles=False)
         self._knows = -1 if walker.shape.fields else 0
+        self._folded = walker.folded
         self._cost = cost
         self._missed = 0.0
 
@@ -183,8 +185,10 @@ class _Adaptive:
         learnt = self._walker.learnt
         # What there is more to know makes the next one dearer.
         cost = self._cost * learnt / self._knows if self._knows > 0 else self._cost
-        if learnt != self._knows and self._missed >= cost:
+        folded = self._walker.folded != self._folded  # then there is far less to know
+        if folded or (learnt != self._knows and self._missed >= cost):
             start = perf_counter()
+            self._folded = self._walker.folded
             self._decoder = build(self._known(), exact=self._exact)
             self._knows, self._missed = learnt, 0.0
             self._cost = perf_counter() - start

@@ -33,7 +33,7 @@ class News(ValueError):
 
 
 class Walker:
-    """Adds records to a ``shape``; ``learnt`` rises with every addition. ``dropped``: how often a key was empty.
+    """Adds records to a ``shape``; ``learnt`` rises with every addition, ``folded`` with every object whose keys are forgotten. ``dropped``: how often a key was empty.
     ``root``: the shape as that of a field that holds the records.
 
     A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape already implies
@@ -51,7 +51,7 @@ class Walker:
         self.shape = RecordShape() if shape is None else shape
         self.root = FieldShape(Place(), {Facet(0, RECORD): Seen(Place(), record=self.shape)})
         self.dropped: Counter[str] = Counter()
-        self.learnt = 0
+        self.learnt = self.folded = 0
         self._source, self._line = "", 0
         self._path: list[str] = []
         self._dry = False
@@ -219,6 +219,7 @@ class Walker:
         seen.add(Facet(dim, _MAP), replace(mine, record=None, value=value))
         self._quick.clear()  # by identity: of shapes that are gone, too
         self._next_look.clear()
+        self.folded += 1
 
     def _facet(self, base: Base, dim: int, value: object, seen: FieldShape, position: int) -> Seen:
         quick = id(seen), dim, id(base)

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import MsgspecError
+
 from driftline.convert import Converter, arrow_schema
-from driftline.convert.usual import limited, usual_struct
+from driftline.convert.usual import has_map, limited, usual_struct
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
@@ -71,8 +73,8 @@ class JsonRows:
             yield from self._single(lines, places)
             return
         try:
-            batch = _parsed(b"\n".join([lines[place] for place in places]), self.usual)
-        except pa.ArrowInvalid:
+            batch = _parsed([lines[place] for place in places], self.usual)
+        except (pa.ArrowInvalid, MsgspecError):
             if len(places) <= _FEW:
                 yield from self._single(lines, places)
                 return
@@ -87,14 +89,30 @@ class JsonRows:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
 
 
-def _parsed(text: bytes, usual: Struct) -> pa.RecordBatch:
+def _parsed(lines: Sequence[bytes], usual: Struct) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from driftline.convert.map_text import map_text
+
+    mapped = Struct(tuple(f for f in usual.fields if has_map(f.type)))
+    if not mapped.fields:
+        return _read(b"\n".join(lines), usual)
+    text = map_text(mapped)
+    arrays = dict(zip(mapped.fields, text.arrays(_read(text.rewritten(lines), text.lists)), strict=True))
+    plain = Struct(tuple(f for f in usual.fields if f not in arrays))
+    if plain.fields:
+        arrays |= zip(plain.fields, _read(b"\n".join(lines), plain).columns, strict=True)
+    return pa.RecordBatch.from_arrays([arrays[f] for f in usual.fields], [f.name for f in usual.fields])
+
+
+def _read(text: bytes, struct: Struct) -> pa.RecordBatch:
     import pyarrow as pa
     from pyarrow import json
 
     table = json.read_json(
         pa.BufferReader(text),
         json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        json.ParseOptions(explicit_schema=arrow_schema(usual), unexpected_field_behavior="ignore"),
+        json.ParseOptions(explicit_schema=arrow_schema(struct), unexpected_field_behavior="ignore"),
     )
     (batch,) = table.combine_chunks().to_batches()
     return batch
