@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import MsgspecError
 
 from driftline.convert import Converter, arrow_schema
+from driftline.convert.map_text import map_text
 from driftline.convert.usual import has_map, limited, usual_struct
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Plan, Settings, lean
@@ -91,8 +92,6 @@ class JsonRows:
 
 def _parsed(lines: Sequence[bytes], usual: Struct) -> pa.RecordBatch:
     import pyarrow as pa
-
-    from driftline.convert.map_text import map_text
 
     mapped = Struct(tuple(f for f in usual.fields if has_map(f.type)))
     if not mapped.fields:
