@@ -11,7 +11,7 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint house check fuzz kafka rest cluster bench bench-stream bench-typed bench-growth bench-startup bench-upkeep lock clean
+.PHONY: help demo test test-all lint house check fuzz kafka rest cluster bench bench-stream bench-typed bench-maps bench-growth bench-startup bench-upkeep lock clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to pla
 
 bench-typed: $(INSTALLED) ## Parquet and CSV, next to Spark's own read and append (ARGS="--only parquet")
 	@$(PY) bench/typed.py $(ARGS)
+
+bench-maps: $(INSTALLED) ## objects under random keys, next to the same under fixed ones (ARGS="--records 100000")
+	@$(PY) bench/maps.py $(ARGS)
 
 bench-upkeep: $(INSTALLED) ## what upkeep leaves of a table's metadata, and how long it takes, next to Iceberg's expire_snapshots
 	@$(PY) bench/upkeep.py $(ARGS)

@@ -8,7 +8,7 @@ from core.shapes import batch, drift
 from driftline.core.planning.contract import contract
 from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.routes import Settings, lost_names
 from driftline.core.schema.types import Schema
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -105,3 +105,24 @@ def test_a_table_made_before_is_told_the_hint() -> None:
     )
     assert drift(text, text, settings=MAPS["hint"]).hints == ()
     assert drift(text, settings=MAPS["off"]).hints == ()
+
+
+def test_the_empty_key_is_lost_in_structs_only() -> None:
+    lines = [
+        b'{"": 1, "packages": {"": {"name": "root", "": 0}, "node_modules/a": {"": 2}}}',
+        b'{"who": {"": 3, "name": "x"}, "in": [{"m": {"7": {"": 1}, "8": {}, "": 2}}]}',
+    ]
+    settings = MAPS["auto"]
+    before = Schema()
+    for _ in range(2):  # when the table is made, and when it has the maps
+        observer = JsonObserver(expect(before, settings), settings)
+        observer.feed(lines, "f", 1)
+        seen = observer.result()
+        planned = plan(before, seen.shape, settings)
+        assert dict(lost_names(planned.route, seen.tally.dropped_names)) == {
+            (): 1,
+            ("packages", "value"): 2,
+            ("who",): 1,
+            ("in", "m", "value"): 1,
+        }
+        before = planned.schema

@@ -35,7 +35,7 @@ def columns(seen: Observation) -> str:
 def test_counts() -> None:
     seen = observe([b'{"a": 1}', b"", b" \t\r", b"[1]", b'{"a": 2, "": 1}', b'{"a": ', b'{"a": "x"}\r'])
     tally = seen.tally
-    assert (tally.records, tally.malformed, seen.lines, dict(tally.dropped_names)) == (3, 2, 7, {'""': 1})
+    assert (tally.records, tally.malformed, seen.lines, dict(tally.dropped_names)) == (3, 2, 7, {(): 1})
     assert tally.reasons == (
         Bad(Place("f", 4), "not an object but a list", "[1]"),
         Bad(Place("f", 6), "invalid JSON: Expecting value at character 6", '{"a": '),

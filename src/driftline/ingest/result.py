@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftline.core.changes import Change, to_dict
-from driftline.core.planning.routes import Conflict, Conversion, Plan
+from driftline.core.planning.routes import Conflict, Conversion, Plan, lost_names
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.observe.observation import Observation
@@ -91,7 +91,7 @@ def result(
         plan.changes,
         plan.converted,
         tuple(dotted(path) for path in plan.untyped),
-        dict(tally.dropped_names),
+        {dotted((*path, '""')): count for path, count in lost_names(plan.route, tally.dropped_names).items()},
         dict(tally.excluded),
         plan.hints,
         snapshot,

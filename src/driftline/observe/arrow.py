@@ -16,7 +16,7 @@ from driftline.convert.lists import flattened
 from driftline.core.planning.routes import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.schema.place import Place
-from driftline.core.schema.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
+from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type, peel
 from driftline.core.values.numbers import EXACT
 from driftline.observe.expect import UNKNOWN, Expect
 from driftline.observe.observation import Observation, Tally
@@ -36,7 +36,7 @@ class ArrowObserver:
     def __init__(self, struct: Struct, known: Expect, source: str) -> None:
         self._struct, self._known = struct, known
         self._shape = shape_of(struct, Place(source))
-        self._dropped: Counter[str] = Counter()
+        self._dropped: Counter[Path] = Counter()
         self._records = 0
 
     def feed(self, batch: pa.RecordBatch) -> None:
@@ -44,7 +44,7 @@ class ArrowObserver:
         self._records += batch.num_rows
         for f, column in zip(self._struct.fields, batch.columns, strict=True):
             if not f.name:
-                self._dropped['""'] += len(column) - column.null_count
+                self._dropped[()] += len(column) - column.null_count
         _mark_record(batch.columns, self._struct, self._shape, self._known)
 
     def result(self) -> Observation:

@@ -10,6 +10,7 @@ from typing import Any
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.shape import FieldShape, RecordShape, Seen
 from driftline.core.schema.place import Place
+from driftline.core.schema.types import Path
 
 REASONS = 5  # malformed records that are kept as examples
 
@@ -29,11 +30,11 @@ class Bad:
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Counts of one part of a batch; parts add up. ``malformed``: what is no record, or is refused. ``excluded``: records
-    with a value at a path that is left out."""
+    with a value at a path that is left out. ``dropped_names``: how often a key was empty, by the path of its record."""
 
     records: int = 0
     malformed: int = 0
-    dropped_names: Counter[str] = field(default_factory=Counter)
+    dropped_names: Counter[Path] = field(default_factory=Counter)
     reasons: tuple[Bad, ...] = ()
     excluded: Counter[str] = field(default_factory=Counter)
 

@@ -13,8 +13,8 @@ from driftline.core.schema.types import (
     BOOLEAN,
     LONG,
     STRING,
+    Path,
     Primitive,
-    dotted,
 )
 from driftline.core.values.dates import DATELIKE, declared_string_base, far, fraction, string_base
 from driftline.core.values.numbers import EXACT, base_of, declared_base
@@ -33,7 +33,8 @@ class News(ValueError):
 
 
 class Walker:
-    """Adds records to a ``shape``; ``learnt`` rises with every addition, ``folded`` with every object whose keys are forgotten. ``dropped``: how often a key was empty.
+    """Adds records to a ``shape``; ``learnt`` rises with every addition, ``folded`` with every object whose keys are forgotten. ``dropped``: how often a key was
+    empty, by the path of its record.
     ``root``: the shape as that of a field that holds the records.
 
     A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape already implies
@@ -50,7 +51,7 @@ class Walker:
         self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
         self.shape = RecordShape() if shape is None else shape
         self.root = FieldShape(Place(), {Facet(0, RECORD): Seen(Place(), record=self.shape)})
-        self.dropped: Counter[str] = Counter()
+        self.dropped: Counter[Path] = Counter()
         self.learnt = self.folded = 0
         self._source, self._line = "", 0
         self._path: list[str] = []
@@ -101,7 +102,7 @@ class Walker:
     def _drop(self) -> None:
         if self._dry:
             raise News
-        self.dropped[dotted((*self._path, '""'))] += 1
+        self.dropped[tuple(self._path)] += 1
 
     def _miss(self, key: str, shape: RecordShape, position: int) -> None:
         seen = shape.fields.get(key)
@@ -193,9 +194,11 @@ class Walker:
             self._mix(mine, ragged)
             if mine.value is None:
                 mine.value = FieldShape(mine.place)
+            self._path.append("value")
             for key, item in leaf.items():
                 if item is not None and (beside is None or beside.in_map(key)):
                     self._value(item, mine.value, known.value or UNKNOWN, position)
+            self._path.pop()
 
     def _mix(self, mine: Seen, ragged: bool) -> None:
         if ragged > mine.ragged:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from driftline.core.planning.field_plan import takes
+from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.policies import preserve
-from driftline.core.planning.shape import NUMBER_TEXT, Facet, FieldShape, Seen
+from driftline.core.planning.shape import NUMBER_TEXT, Facet, FieldShape, RecordShape, Seen
 from driftline.core.schema.types import STRING, Primitive
 
 
@@ -34,5 +35,11 @@ def _holds_type(facet: Facet, seen: Seen) -> bool:
     """Whether the facet holds, at any depth, a value that has a type."""
     if isinstance(facet.base, Primitive):
         return True
-    inner = [*(seen.record.named().values() if seen.record else ()), *([seen.value] if seen.value else ())]
+    inner = [*(_fields(seen.record) if seen.record else ()), *([seen.value] if seen.value else ())]
     return any(_holds_type(*item) for field in inner for item in field.facets.items())
+
+
+def _fields(record: RecordShape) -> Iterable[FieldShape]:
+    """The fields that may hold a value: the empty key does where the record may become a map."""
+    keeps_all = "" in record.fields and as_map(entries_of([record])) is not None
+    return (record.fields if keeps_all else record.named()).values()

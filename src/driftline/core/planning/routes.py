@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import Change
@@ -224,3 +226,30 @@ def _same_column(column: ColumnRoute, guess: ColumnRoute, seen: frozenset[Facet]
     return (record is None or (guess.record is not None and same_rows(record, guess.record))) and (
         value is None or (guess.value is not None and _same_field(value, guess.value))
     )
+
+
+def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
+    """How often records had the empty key, by path, without those that are maps, which keep it.
+
+    ``names``: as it was observed, when not all maps were known: in their place stand paths with their keys.
+    """
+    lost: Counter[Path] = Counter()
+    for path, count in names.items():
+        found = _without_keys(route, path)
+        if found is not None:
+            lost[found] += count
+    return lost
+
+
+def _without_keys(route: RecordRoute, path: Path) -> Path | None:
+    """The path with ``value`` in place of keys of maps; None where it leads to a map."""
+    steps: list[str] = []
+    records: list[RecordRoute] = [route]
+    maps: list[FieldRoute] = []
+    for step in path:
+        steps.append("value" if maps else step)
+        fields = maps or [f for record in records for f in record.fields if f.key == step]
+        columns = [column for f in fields for column in f.columns]
+        records = [column.record for column in columns if column.record is not None]
+        maps = [column.value for column in columns if column.value is not None]
+    return None if maps else tuple(steps)
