@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
+
 import pytest
 
 from core.shapes import batch, drift
-from driftline.core.planning.contract import contract
+from driftline.core.planning.contract import contract, parse_path
 from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings, lost_names
@@ -13,6 +16,7 @@ from driftline.core.schema.types import Schema
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
+from driftline.settings import flattened
 
 MAPS = {maps: Settings(contract=contract(maps=maps)) for maps in ("auto", "hint", "off")}
 WORDS = [f"{a}{b}{c}" for a in "abcde" for b in "vwxyz" for c in "klmno"]
@@ -67,8 +71,8 @@ def test_a_plan_tells_why_and_how_to_say_no() -> None:
 
     assert drift(text, settings=MAPS["auto"]).hints == (
         (
-            "p.by_day is a map, its keys look like data: 2024-01-01, 2024-01-02, 2024-01-03; "
-            'maps.p.by_day = "off" keeps a struct'
+            'maps.p.by_day = "off"  # keeps a struct: p.by_day is a map, '
+            "its keys look like data: 2024-01-01, 2024-01-02, 2024-01-03"
         ),
     )
     assert drift(text, text, settings=MAPS["auto"]).hints == ()
@@ -85,7 +89,7 @@ def test_of_very_many_keys_a_shape_keeps_none() -> None:
     assert facet.record is None
     planned = plan(Schema(), shape, settings)
     assert [str(f.type) for f in planned.schema.struct.fields] == ["map<string, struct<n: long, s: string>>"]
-    assert planned.hints == ('id is a map, its many keys are data; maps.id = "off" keeps a struct',)
+    assert planned.hints == ('maps.id = "off"  # keeps a struct: id is a map, its many keys are data',)
 
     # Another task has met a few, as they are.
     few = JsonObserver(expect(Schema(), settings), settings)
@@ -99,8 +103,8 @@ def test_a_table_made_before_is_told_the_hint() -> None:
 
     assert drift(text, settings=MAPS["hint"]).hints == (
         (
-            "by_day could be a map, its keys look like data: 2024-01-01, 2024-01-02, 2024-01-03: "
-            'by_day = "map<string, long>" makes it one'
+            'hints.by_day = "map<string, long>"  # makes by_day a map, '
+            "its keys look like data: 2024-01-01, 2024-01-02, 2024-01-03"
         ),
     )
     assert drift(text, text, settings=MAPS["hint"]).hints == ()
@@ -126,3 +130,17 @@ def test_the_empty_key_is_lost_in_structs_only() -> None:
             ("in", "m", "value"): 1,
         }
         before = planned.schema
+
+
+def test_hints_are_lines_of_toml() -> None:
+    odd = ["a.b", 'say "x"', "line\nfeed", "tick`", "", "\x7f", "plain"]
+    lines = [json.dumps({name: {f"2024-01-01 {name}/": {"7": 1, "8": 2}} for name in odd}).encode()]
+    observer = JsonObserver(expect(Schema(), MAPS["auto"]), MAPS["auto"])
+    observer.feed(lines, "f", 1)
+    hints = plan(Schema(), observer.result().shape, MAPS["auto"]).hints
+    assert len(hints) == 2 * (len(odd) - 1)
+    for hint in hints:
+        flat = dict(flattened(tomllib.loads(hint)))
+        ((key, value),) = flat.items()
+        path = parse_path(key.removeprefix("maps."))
+        assert (path[0] in odd, path[1:] in ((), ("value",)), value) == (True, True, "off")

@@ -97,13 +97,13 @@ def test_all_else_that_a_person_should_know():
     told: set[str] = set()
     assert printed(text.batch(result, told=told)).splitlines() == [
         "s.t  9 records read, 6 written, 3 in quarantine",
+        "  hint        a hint",
         "  converted   a: long into double  5 (f.json:1)",
         "  no type yet b.c  only null, [] or {} so far",
         '  dropped     2 values of the name "" in d',
         "  quarantine  f.json:2: no JSON",
         "  quarantine  f.json:3: no JSON",
         "              and 1 more",
-        "  hint        a hint",
     ]
     assert "a hint" not in printed(text.batch(result, told=told))
 

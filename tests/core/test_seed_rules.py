@@ -403,7 +403,9 @@ def test_notes(before: str, text: str, converted: list[str], untyped: list[str],
 
 def test_a_hint_can_be_pasted() -> None:
     planned = drift("p: {a: {x: long} | {x: long}[1]}")
-    assert planned.hints == ('p.a is an object or a list of objects: p.a = "list<record>" makes it one',)
+    assert planned.hints == (
+        'hints.p.a = "list<record>"  # p.a is an object or a list of objects: this makes it one',
+    )
 
 
 def test_more_lines_of_a_comment_keep_the_mark() -> None:

@@ -60,8 +60,9 @@ def test_a_table_made_before_stays_on_hints_until_it_is_told(
 
     hints = put(table, file, {"by_day": dict.fromkeys(days, 1)})
     (hint,) = hints
-    assert hint.startswith("by_day could be a map, its keys look like data: 2026-01-01, ")
-    assert hint.endswith(': by_day = "map<string, long>" makes it one')
+    assert hint.startswith(
+        'hints.by_day = "map<string, long>"  # makes by_day a map, its keys look like data: '
+    )
     assert types(table)["by_day"].startswith("struct")
 
     put(table, file, {"by_day": {"2026-01-06": 2}}, maps="auto")

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, diff
-from driftline.core.columns.folding import Resolution, resolution, spelled_path
-from driftline.core.planning.contract import parse_path
+from driftline.core.columns.folding import Resolution, resolution
+from driftline.core.planning.contract import parse_path, spelled_path
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct, Type, dotted

@@ -45,6 +45,7 @@ def batch(
     """
     near = near or Path.cwd()
     yield _heading(result, title, dry_run)
+    yield from _hints(result.hints, set() if told is None else told)
     if added := [c for c in result.changes if _plain(c)]:
         yield from _new_columns(added)
     conflicts = [c for c in result.changes if not _plain(c)]
@@ -64,13 +65,16 @@ def batch(
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {_count(count, 'record')} had")
     yield from _set_aside(result, near)
-    told = set() if told is None else told
-    hints = [hint for hint in result.hints if hint not in told]
-    for hint in hints[:HINTS]:
+
+
+def _hints(hints: Sequence[str], told: set[str]) -> Iterator[RenderableType]:
+    """Lines to paste, of those that were not told before."""
+    new = [hint for hint in hints if hint not in told]
+    for hint in new[:HINTS]:
         yield _item("hint", sample(hint, HINT), style="cyan")
-    if len(hints) > HINTS:
-        yield _item("hint", f"and {len(hints) - HINTS} more: --json has them", style="cyan")
-    told.update(hints)
+    if len(new) > HINTS:
+        yield _item("hint", f"and {len(new) - HINTS} more: --json has them", style="cyan")
+    told.update(new)
 
 
 def schema(name: str, of: Schema, mark: str = MARK) -> Tree:

@@ -218,14 +218,3 @@ def _at(type_: Type, path: Path, edit: Callable[[Struct], Struct]) -> Type:
         return edit(type_)
     child = next(f for f in children(type_) if f.name == path[0])
     return with_child(type_, path[0], replace(child, type=_at(child.type, path[1:], edit)))
-
-
-def spelled_path(path: Path) -> str:
-    """A path as settings have it; a key that could be read otherwise stands in backticks.
-
-    >>> spelled_path(("a", "b.c"))
-    'a.`b.c`'
-    """
-    return ".".join(
-        step if step and not set(step) & set(".`") else f"`{step.replace('`', '``')}`" for step in path
-    )

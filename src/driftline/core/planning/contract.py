@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
 POLICIES = ("preserve", "widen", "strict")
 MAPS = ("auto", "hint", "off")
 NEW_FIELDS = ("add", "hold")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys of TOML that need no quotes
 _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
@@ -175,3 +177,34 @@ def parse_path(text: str) -> Path:
         if text[at] != ".":
             raise ValueError(f"{text!r} is not a path")
         at += 1
+
+
+def spelled_path(path: Path) -> str:
+    """A path as settings have it; a key that could be read otherwise stands in backticks.
+
+    >>> spelled_path(("a", "b.c"))
+    'a.`b.c`'
+    """
+    return ".".join(map(_spelled, path))
+
+
+def toml_line(setting: str, path: Path, value: str, why: str) -> str:
+    """A setting of a path as a line of `driftline.toml`, below the table's name; ``why`` is its comment.
+
+    >>> toml_line("maps", ("a", "b.c"), "off", "b.c is a map")
+    'maps.a."`b.c`" = "off"  # b.c is a map'
+    """
+    steps = (step if _BARE.fullmatch(step) else _quoted(step) for step in map(_spelled, path))
+    return f"{setting}.{'.'.join(steps)} = {_quoted(value)}  # {_printable(why)}"
+
+
+def _spelled(step: str) -> str:
+    return step if step and not set(step) & set(".`") else f"`{step.replace('`', '``')}`"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
+from driftline.core.planning.contract import toml_line
 from driftline.core.planning.conversions import join
 from driftline.core.planning.maps import Verdict
 from driftline.core.planning.shape import RecordShape
@@ -13,23 +14,31 @@ from driftline.core.schema.types import Path, Primitive, dotted, wrap
 _ALIKE = 3  # paths that differ in one step, from which on they are told in one line
 
 
-def notes_of_maps(maps: Mapping[Path, Verdict]) -> Iterator[str]:
-    """A line for each object that became a map, and how to say no; one for paths that differ in their last but one step.
+def notes_of_maps(maps: Mapping[Path, Verdict]) -> list[str]:
+    """A setting for each object that became a map, which would keep it a struct, and why it is one; the outermost first.
 
-    >>> list(notes_of_maps({("h", name, "values"): Verdict("its keys look like data", ("0", "1")) for name in "abc"}))
-    ['h.*.values are maps (3 paths), its keys look like data: 0, 1; maps.h.a.values = "off" keeps a struct, and so on']
+    One for paths that differ in their last but one step.
+
+    >>> notes_of_maps({("h", name, "values"): Verdict("its keys look like data", ("0", "1")) for name in "abc"})
+    ['maps.h = "off"  # keeps structs: h.*.values are maps (3 paths), its keys look like data: 0, 1']
     """
     groups: dict[tuple[Path, str], list[Path]] = {}
     for path in maps:
         groups.setdefault((path[:-2], path[-1]), []).append(path)
+    notes: dict[Path, list[str]] = {}
     for (above, last), paths in groups.items():
-        if len(paths) >= _ALIKE and len(paths[0]) > 1:
+        if len(paths) >= _ALIKE and above:
             pattern = f"{dotted((*above, '*', last))} are maps ({len(paths)} paths)"
-            yield f'{pattern}, {maps[paths[0]]}; maps.{dotted(paths[0])} = "off" keeps a struct, and so on'
-            continue
-        for path in paths:
-            is_what = "a struct of words and a map of its other keys" if maps[path].apart else "a map"
-            yield f'{dotted(path)} is {is_what}, {maps[path]}; maps.{dotted(path)} = "off" keeps a struct'
+            notes.setdefault(above, []).append(f"keeps structs: {pattern}, {maps[paths[0]]}")
+        else:
+            notes |= {path: [_note(path, maps[path])] for path in paths}
+    outermost_first = sorted(notes, key=len)
+    return [toml_line("maps", path, "off", "; ".join(notes[path])) for path in outermost_first]
+
+
+def _note(path: Path, verdict: Verdict) -> str:
+    became = "a struct of words and a map of its other keys" if verdict.apart else "a map"
+    return f"keeps a struct: {dotted(path)} is {became}, {verdict}"
 
 
 def map_type(shape: RecordShape) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import AddColumn, Change, Reason, RewriteColumn, WidenColumn
-from driftline.core.planning.contract import Contract
+from driftline.core.planning.contract import Contract, toml_line
 from driftline.core.planning.field_plan import Draft, Slot, declared, in_order, name_drafts
 from driftline.core.planning.limits import without_column
 from driftline.core.planning.map_hints import map_type
@@ -361,7 +361,12 @@ class Planner:
         if one_or_many <= {*columns, *made} and not one_or_many <= set(columns):
             path = dotted(keys)
             self.hints.append(
-                f'{path} is an object or a list of objects: {path} = "list<record>" makes it one'
+                toml_line(
+                    "hints",
+                    keys,
+                    "list<record>",
+                    f"{path} is an object or a list of objects: this makes it one",
+                )
             )
 
     def hint_of_keys(self, keys: Path, shape: RecordShape, contract: Contract, new: int) -> None:
@@ -370,5 +375,5 @@ class Planner:
             return
         verdict, type_ = as_map(entries_of([shape])), map_type(shape)
         if verdict is not None and not verdict.apart and type_ is not None:
-            path = dotted(keys)
-            self.hints.append(f'{path} could be a map, {verdict}: {path} = "{type_}" makes it one')
+            why = f"makes {dotted(keys)} a map, {verdict}"
+            self.hints.append(toml_line("hints", keys, type_, why))
