@@ -11,7 +11,11 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint house check fuzz kafka rest cluster bench bench-stream bench-typed bench-maps bench-growth bench-startup bench-upkeep lock clean
+.PHONY: help demo clean lock
+.PHONY: test test-all lint check fuzz house
+.PHONY: docs docs-serve docs-sessions
+.PHONY: kafka rest cluster
+.PHONY: bench bench-stream bench-typed bench-maps bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +42,15 @@ house: $(INSTALLED) ## the shape of the code in figures
 	@PYTHONPATH=tests $(PY) -m house
 
 check: lint test-all ## lint, then all tests: what CI runs
+
+docs: $(INSTALLED) ## the site of the docs, into build/site
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
+
+docs-serve: $(INSTALLED) ## the same on 127.0.0.1:8000, built anew with each change
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs serve
+
+docs-sessions: $(INSTALLED) ## run the sessions in the docs, and write what they print now
+	@$(PY) tests/system/docs_session.py docs/tutorial.md
 
 kafka rest cluster: $(INSTALLED)
 	@PYTHONPATH=tests $(PY) -m servers $@

@@ -117,7 +117,7 @@ def _over(inside: Sequence[Numbers], records: int) -> Numbers:
     whole = len(firsts) == len(lasts) == len([v for v in values if v]) and len(values) == len(inside)
     trends = [n.trend for n in inside if n.trend]
     return Numbers(
-        max(values), records, True,
+        max(values), records, max(values) < records,
         first=min(firsts, key=lambda s: s.at, default=None) if whole else None,
         last=max(lasts, key=lambda s: s.at, default=None) if whole else None,
         trend=tuple(max((v for v in slot if v is not None), default=None) for slot in zip(*trends, strict=True)),

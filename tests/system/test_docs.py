@@ -1,0 +1,35 @@
+"""The docs: the site builds with no warning and no network, and its sessions print what they say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from system.docs_session import comparable, run, steps
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("name", ["tutorial.md"])
+def test_session(name: str, tmp_path: Path) -> None:
+    for step in steps((DOCS / name).read_text(), tmp_path):
+        assert comparable(run(step.command, tmp_path)) == comparable(step.output), step.command
+
+
+def test_site(tmp_path: Path) -> None:
+    mkdocs = Path(sys.executable).with_name("mkdocs")
+    unreachable = dict.fromkeys(
+        ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
+    )
+    done = subprocess.run(
+        [mkdocs, "build", "--quiet", "--site-dir", tmp_path / "site"],
+        cwd=DOCS.parent, env=os.environ | unreachable | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    pages = {path.parent.name: path.read_text() for path in (tmp_path / "site").rglob("index.html")}
+    assert "--on-conflict" in pages["options"]
+    assert "there is no setting" in pages["messages"]
+    assert "fonts.googleapis" not in pages["tutorial"]
