@@ -12,14 +12,16 @@ from mkdocs.structure.files import File, Files
 from typer.cli import get_docs_for_click
 
 from driftline.cli import app
+from driftline.settings import PATH_SETTINGS, SETTINGS
 
 SOURCES = Path(__file__).parent.parent / "src/driftline"
+_KINDS = {int: "a whole number", None: "a text"}
 EXIT_CODES = {"DataError": 1, "UsageError": 2, "SetupError": 3}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages, each time that the site is built."""
-    pages = {"options": options(), "messages": messages()}
+    pages = {"options": options(), "settings": settings(), "messages": messages()}
     for name, text in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
@@ -30,6 +32,26 @@ def options() -> str:
     command = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="driftline", title="Options")
     return text.replace("**", "")
+
+
+def settings() -> str:
+    """Every setting of a table, and of a path."""
+    lines = [
+        "# Settings",
+        "",
+        "Kept with the table: given once, they hold for every later batch and capture.",
+        "",
+    ]
+    lines += ["| `--set KEY=VALUE` | | values | default |", "|---|---|---|---|"]
+    for names, suffix in ((SETTINGS, ""), (PATH_SETTINGS, ".PATH")):
+        for name, setting in names.items():
+            values = setting.values
+            shown = (
+                ", ".join(f"`{value}`" for value in values) if isinstance(values, tuple) else _KINDS[values]
+            )
+            default = f"`{setting.default}`" if setting.default else ""
+            lines.append(f"| `{name}{suffix}` | {setting.about} | {shown} | {default} |")
+    return "\n".join(lines) + "\n"
 
 
 def messages() -> str:

@@ -27,6 +27,8 @@ _INSIDE = {
 _SECRET = re.compile(r"token|secret|passw|credential|access.?key|private|account.?key|sas", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 _PASSWORD = re.compile(r"password\s*=\s*'?([^'\s]+)", re.IGNORECASE)
+# `$${` stands for `${` itself.
+_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 HIDDEN = "***"
 
 
@@ -66,7 +68,7 @@ def load(
     is one in it, or if the file says so. Raises UsageError.
     """
     path = file or (here or Path()) / FILE
-    read = _read(path) if file or path.is_file() else Config()
+    read = _read(path, env) if file or path.is_file() else Config()
     named = lake or (Path(env["DRIFTLINE_LAKE"]) if env.get("DRIFTLINE_LAKE") else None)
     if named is None:
         return read
@@ -75,7 +77,7 @@ def load(
     return Config(named, spark, read.tables, inside or (_DUCKLAKE if read.ducklake else None))
 
 
-def _read(path: Path) -> Config:
+def _read(path: Path, env: Mapping[str, str]) -> Config:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -84,6 +86,7 @@ def _read(path: Path) -> Config:
         ) from error
     except ValueError as error:  # not TOML, or not UTF-8
         raise UsageError(f"{path}: {error}") from error
+    data = _from_environment(data, env, path)
     for key in data:
         if key not in _KEYS:
             raise UsageError(f"{path}: there is no {key!r}", hint=nearest(key, _KEYS))
@@ -97,6 +100,27 @@ def _read(path: Path) -> Config:
     lake = path.parent / Path(data["lake"]).expanduser() if "lake" in data else DEFAULT
     tables = {name: _settings(name, given, path) for name, given in _table(data, "tables", path).items()}
     return Config(lake, catalog, tables, ducklake)
+
+
+def _from_environment(value: Any, env: Mapping[str, str], path: Path) -> Any:
+    """A value of the file with `${NAME}` replaced, at any depth. Raises UsageError for a name that is not there."""
+    match value:
+        case dict():
+            return {key: _from_environment(inner, env, path) for key, inner in value.items()}
+        case list():
+            return [_from_environment(inner, env, path) for inner in value]
+        case str():
+            return _VARIABLE.sub(lambda name: _variable(name, env, path), value)
+        case _:
+            return value
+
+
+def _variable(name: re.Match[str], env: Mapping[str, str], path: Path) -> str:
+    if name[0] == "$${":
+        return "${"
+    if name[1] not in env:
+        raise UsageError(f"{path}: there is no {name[1]} in the environment", hint=f"export {name[1]}=…")
+    return env[name[1]]
 
 
 def _ducklake(data: dict[str, Any], path: Path) -> str | None:

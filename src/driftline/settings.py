@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from driftline.core.planning.contract import MAPS, NEW_FIELDS, POLICIES, contract, parse_path
@@ -15,32 +16,53 @@ from driftline.core.schema.types import Path
 from driftline.errors import UsageError
 
 PREFIX = "driftline."
-# Settings of tables that did not exist before: those that were made earlier go on as they did.
-NEW_TABLE = {PREFIX + "maps": "auto", PREFIX + "beyond": "rest", PREFIX + "max-fields": "1000"}
 
-# Each setting, and the values it may have (None: any text; int: a whole number). The property is its name.
-_KNOWN: dict[str, tuple[str, ...] | type[int] | None] = {
-    "allow_rewrite": ("true", "false"),
-    "beyond": ("rest", "quarantine", "fail"),
-    "dates": ("on", "off", "instant"),
-    "epoch_unit": tuple(EPOCH_DIGITS),
-    "maps": MAPS,
-    "mark": None,
-    "max_columns": int,
-    "max_fields": int,
-    "new_fields": NEW_FIELDS,
-    "on_conflict": ("quarantine", "fail"),
-    "policy": POLICIES,
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting: what it decides, the values it may have (None: any text; int: a whole number) and the one it has where
+    nobody says otherwise. The table property is its name, after the prefix."""
+
+    about: str
+    values: tuple[str, ...] | type[int] | None = None
+    default: str = ""
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "policy": Setting("What becomes of a value that does not fit.", POLICIES, "preserve"),
+    "on_conflict": Setting("What becomes of a record that is refused.", ("quarantine", "fail"), "quarantine"),
+    "allow_rewrite": Setting(
+        "Under `widen`: write the whole table anew where a column cannot be widened in place.", ("true", "false"), "false"
+    ),
+    "dates": Setting(
+        "Whether texts that are dates or moments get such columns; `instant`: moments with other offsets than UTC too.",
+        ("on", "off", "instant"), "on",
+    ),
+    "epoch_unit": Setting("The unit of whole numbers that go into timestamp columns.", tuple(EPOCH_DIGITS)),
+    "maps": Setting("Whether objects whose keys are data become maps by themselves.", MAPS, "auto"),
+    "new_fields": Setting(
+        "`hold`: fields that the table does not have wait in the rest, from its second batch on.", NEW_FIELDS, "add"
+    ),
+    "max_columns": Setting("Leaf columns that a table may have.", int, "10000"),
+    "max_fields": Setting("Fields that one struct may have.", int, "1000"),
+    "beyond": Setting("Where values beyond these limits go.", ("rest", "quarantine", "fail"), "rest"),
+    "mark": Setting("What the comment of a sibling column begins with.", None, MARK),
+}  # fmt: skip
+# Settings of paths, `hints.amount`.
+PATH_SETTINGS: Mapping[str, Setting] = {
+    "policies": Setting("The policy of a path; `PATH.*` is what is below it.", POLICIES),
+    "hints": Setting("The type of a field before any data."),
+    "exclude": Setting("Whether a field is left out, and counted.", ("true", "false"), "false"),
+    "epoch_units": Setting("`epoch_unit` of a path.", tuple(EPOCH_DIGITS)),
+    "maps": Setting("`maps` of a path.", MAPS),
+    "new_fields": Setting("`new_fields` of a path.", NEW_FIELDS),
 }
-# Settings of paths, `hints.amount`: the values that each may have; None: a type.
-_BY_PATH: dict[str, tuple[str, ...] | None] = {
-    "epoch_units": tuple(EPOCH_DIGITS),
-    "exclude": ("true", "false"),
-    "hints": None,
-    "maps": MAPS,
-    "new_fields": NEW_FIELDS,
-    "policies": POLICIES,
+# Settings that came later than the tables that may lack them: a table that is made has them from its first batch, one
+# that was made before goes on as it did.
+NEW_TABLE = {
+    PREFIX + name.replace("_", "-"): SETTINGS[name].default for name in ("maps", "beyond", "max_fields")
 }
+_BEFORE = {"maps": "hint", "beyond": "quarantine"}
 
 
 def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
@@ -75,10 +97,10 @@ def _property(key: str) -> str:
 def _checked(key: str, value: str) -> str:
     name, dot, path = key.partition(".")
     name = name.replace("-", "_")
-    known: Iterable[str] = _BY_PATH if dot else _KNOWN
+    known = PATH_SETTINGS if dot else SETTINGS
     if name not in known:
         raise UsageError(f"there is no setting {key!r}", hint=_nearest(name, path))
-    allowed = _BY_PATH[name] if dot else _KNOWN[name]
+    allowed = known[name].values
     if not value:
         return value
     if isinstance(allowed, tuple) and value not in allowed:
@@ -96,11 +118,11 @@ def _checked(key: str, value: str) -> str:
 
 
 def _nearest(name: str, path: str) -> str:
-    if path and (near := difflib.get_close_matches(name, _BY_PATH, 1, 0.5)):
+    if path and (near := difflib.get_close_matches(name, PATH_SETTINGS, 1, 0.5)):
         return f"did you mean '{near[0]}.{path}'?"
-    if near := difflib.get_close_matches(name, [*_KNOWN, *_BY_PATH], 1):
-        return f"did you mean {near[0]!r}?" if near[0] in _KNOWN else f"write {near[0]}.PATH"
-    return f"settings are {', '.join(sorted(_KNOWN))}; of a path {', '.join(sorted(_BY_PATH))}"
+    if near := difflib.get_close_matches(name, [*SETTINGS, *PATH_SETTINGS], 1):
+        return f"did you mean {near[0]!r}?" if near[0] in SETTINGS else f"write {near[0]}.PATH"
+    return f"settings are {', '.join(sorted(SETTINGS))}; of a path {', '.join(sorted(PATH_SETTINGS))}"
 
 
 def _one_of(value: str, allowed: tuple[str, ...]) -> str:
@@ -111,35 +133,39 @@ def _one_of(value: str, allowed: tuple[str, ...]) -> str:
 def from_properties(properties: Mapping[str, str]) -> Settings:
     """The settings that a table's properties hold; defaults for the others. Raises UsageError for what is wrong there."""
     plain: dict[str, str] = {}
-    paths: dict[str, dict[Path, str]] = {name: {} for name in _BY_PATH}
-    for prop, value in properties.items():
+    paths: dict[str, dict[Path, str]] = {name: {} for name in PATH_SETTINGS}
+    for prop, text in properties.items():
         name, dot, path = prop.removeprefix(PREFIX).partition(".")
         name = name.replace("-", "_")
-        if not prop.startswith(PREFIX) or not value or name not in (_BY_PATH if dot else _KNOWN):
+        if not prop.startswith(PREFIX) or not text or name not in (PATH_SETTINGS if dot else SETTINGS):
             continue
-        _checked(name + dot + path, value)
+        _checked(name + dot + path, text)
         if dot:
-            paths[name][parse_path(path)] = value
+            paths[name][parse_path(path)] = text
         else:
-            plain[name] = value
+            plain[name] = text
+
+    def value(name: str) -> str:
+        return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
+
     return Settings(
-        dates=plain.get("dates", "on"),
-        mark=plain.get("mark", MARK),
-        max_columns=int(plain.get("max_columns", "10000")),
+        dates=value("dates"),
+        mark=value("mark"),
+        max_columns=int(value("max_columns")),
         max_fields=int(plain["max_fields"]) if "max_fields" in plain else None,
-        beyond=plain.get("beyond", "quarantine"),
-        on_conflict=plain.get("on_conflict", "quarantine"),
-        allow_rewrite=plain.get("allow_rewrite") == "true",
+        beyond=value("beyond"),
+        on_conflict=value("on_conflict"),
+        allow_rewrite=value("allow_rewrite") == "true",
         contract=contract(
-            plain.get("policy", "preserve"),
-            plain.get("epoch_unit"),
+            value("policy"),
+            value("epoch_unit") or None,
             policies=paths["policies"],
             hints={path: parse_type(text) for path, text in paths["hints"].items()},
-            exclude=[path for path, value in paths["exclude"].items() if value == "true"],
+            exclude=[path for path, excluded in paths["exclude"].items() if excluded == "true"],
             epoch_units=paths["epoch_units"],
-            maps=plain.get("maps", "hint"),
+            maps=value("maps"),
             maps_of=paths["maps"],
-            new_fields=plain.get("new_fields", "add"),
+            new_fields=value("new_fields"),
             new_fields_of=paths["new_fields"],
         ),
     )

@@ -143,3 +143,22 @@ def test_secrets_are_hidden():
     )
     assert config.redact("https://host abc123 id:s3cret KEY") == "https://host *** *** ***"
     assert config.redact("jdbc:postgresql://me:pw@db/x") == "jdbc:postgresql://***@db/x"
+
+
+def test_values_come_from_the_environment_at_any_depth(write, tmp_path):
+    write('''lake = "${ROOT}/lake"
+        [catalog]
+        spark.a.token = "Bearer ${TOKEN}"
+        [tables."shop.orders"]
+        mark = "$${TOKEN} ${TOKEN}"''')
+    config = load(env={"ROOT": "/data", "TOKEN": "s3cret"}, here=tmp_path)
+    assert config.lake == Path("/data/lake")
+    assert config.catalog == {"spark.a.token": "Bearer s3cret"}
+    assert config.tables["shop.orders"] == {"mark": "${TOKEN} s3cret"}
+    assert config.redact("401 for Bearer s3cret") == "401 for ***"
+
+
+def test_a_variable_that_is_not_there_is_named(write, tmp_path):
+    write('lake = "${ROOT}/lake"')
+    with pytest.raises(UsageError, match="there is no ROOT in the environment"):
+        load(env={}, here=tmp_path)
