@@ -19,6 +19,7 @@ from driftline.formats.base import State
 from driftline.formats.open import iceberg, located
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
+from driftline.quarantine.table import SUFFIX
 from driftline.report.notice import Notice
 from driftline.settings import from_properties
 from driftline.source import opened
@@ -88,6 +89,10 @@ class Lake:
     def warehouse(self) -> str | None:
         """The folder of the lake's files; None where the catalog tells none."""
         return self.format.folder
+
+    def tables(self) -> list[Table]:
+        """The lake's tables by name, without their quarantines."""
+        return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(SUFFIX)]
 
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; it is made on its first ingest."""

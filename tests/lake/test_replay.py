@@ -210,3 +210,14 @@ def test_no_quarantine(table: Table, tmp_path: Path) -> None:
     assert table.quarantine().waiting == 0
     assert table.replay().results == ()
     assert table.export_quarantine(tmp_path / "out") == 0
+
+
+def test_a_lake_lists_its_tables_without_their_quarantines(
+    either: Lake, table_name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a":\n')
+    either.table(table_name).ingest(tmp_path / "a.jsonl")
+    names = [table.name for table in either.tables()]
+    assert table_name in names
+    assert names == sorted(names)
+    assert not any(name.endswith("__quarantine") for name in names)

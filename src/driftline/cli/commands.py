@@ -33,7 +33,9 @@ from driftline.cli.options import (
 from driftline.cli.quarantine import quarantine
 from driftline.cli.resolve import resolve
 from driftline.cli.scope import Scope, little
+from driftline.cli.start import init
 from driftline.cli.stats import stats
+from driftline.cli.tables import tables
 from driftline.cli.view import view
 
 app = typer.Typer(
@@ -43,7 +45,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    add_completion=False,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
 )
 
@@ -117,6 +118,8 @@ app.command()(view)
 app.command()(resolve)
 app.command()(quarantine)
 app.command()(stats)
+app.command()(tables)
+app.command()(init)
 
 
 @app.command()

@@ -355,6 +355,10 @@ class Catalog(Protocol):
         """A table by ``namespace.table``, there or not. Raises UsageError where it cannot be a table's name."""
         ...
 
+    def tables(self) -> list[str]:
+        """The names of all tables of the lake, ``namespace.table``."""
+        ...
+
     def sql(self, query: str) -> DataFrame:
         """Runs SQL. Raises UsageError where this format cannot run the statement, and Spark's own errors."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -10,7 +11,7 @@ from rich.text import Text
 from driftline.core.changelog.entries import Entry, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, told
 from driftline.core.schema.types import leaves
-from driftline.report.text import LISTED, Hanging, clean
+from driftline.report.text import LISTED, Hanging, clean, from_folder
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -142,7 +143,7 @@ def _columns(entry: Entry) -> Iterator[RenderableType]:
             line = Text(clean(in_words(change)))
             if rule is not None:
                 of = f" of {rule.field}" if rule.field else ""
-                place = f" ({rule.place})" if rule.place else ""
+                place = f" ({from_folder(rule.place, Path.cwd())})" if rule.place else ""
                 line.append(f"   {rule.rule.replace('-', ' ')}{clean(of)}{clean(place)}", "dim")
             yield Hanging(line, 2, 6)
 

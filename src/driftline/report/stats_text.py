@@ -48,6 +48,18 @@ def stats(of: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
         )
 
 
+def lake(tables: Sequence[Stats]) -> Iterator[RenderableType]:
+    """A line for each table of a lake."""
+    grid = _table("table", ">records", ">columns", ">drifted", ">quarantine", "last commit")
+    for of in tables:
+        commit = "" if of.at is None else iso(of.at)[:16].replace("T", " ")
+        grid.add_row(
+            clean(of.table), _number(of.records), _number(of.leaves), _number(len(of.drifted)), _number(of.quarantined),
+            commit,
+        )  # fmt: skip
+    yield grid
+
+
 def percent(share: float | None) -> str:
     """A share as people read it: never 0 % or 100 % unless it is.
 

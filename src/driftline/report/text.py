@@ -192,7 +192,7 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
     told = [str(conflict) for conflict in result.conflicts]
     for reason in result.rejected:
         if not any(conflict in reason for conflict in told):
-            yield _item("quarantine", clean(_from(reason, near)), style="yellow")
+            yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")
     if not told and result.rows_quarantined > len(result.rejected) > 0:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
 
@@ -279,11 +279,11 @@ def _plain(change: Change) -> bool:
 def _seen(value: str, place: Place | str | None, near: Path) -> str:
     """A sample and where it stands."""
     at = place.source if isinstance(place, Place) and not place.line else str(place or "")
-    where = clean(_from(at, near))
+    where = clean(from_folder(at, near))
     return f"{sample(value)} ({where})" if value and where else sample(value) or where
 
 
-def _from(where: str, near: Path) -> str:
+def from_folder(where: str, near: Path) -> str:
     """A place in a file, named from the folder ``near`` if it is in there."""
     return where.removeprefix("file:").removeprefix(f"{near}{os.sep}")
 

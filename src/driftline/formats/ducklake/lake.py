@@ -88,6 +88,10 @@ class DuckLake:
         """Runs a statement that reads: Spark's SQL cannot write a DuckLake. Raises UsageError for another."""
         return sql(self.spark, self.catalog, query)
 
+    def tables(self) -> list[str]:
+        """The names of all tables of the lake."""
+        return [".".join(parts) for parts in tables(self.catalog)]
+
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         """Deletes the files that no snapshot has, last touched more than ``older_than`` seconds ago; returns them."""
         return (orphans if dry_run else clean)(self.spark, self.catalog, older_than)

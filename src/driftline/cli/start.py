@@ -1,0 +1,63 @@
+"""`driftline init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from driftline.errors import UsageError
+
+_HEAD = """\
+# Settings of driftline, for commands that run in this folder. What begins with # is as it is by default.
+# ${NAME} in a value is taken from the environment.
+
+# lake = "lake"                   # the folder of the lake, from the folder of this file
+# format = "iceberg"              # or "ducklake"
+
+# An Iceberg catalog in place of a folder, with its properties as Spark knows them:
+# [catalog]
+# type = "rest"
+# uri = "https://catalog.example.com"
+# token = "${CATALOG_TOKEN}"
+
+# Settings of a table; --set KEY=VALUE of a command goes before them.
+# [tables."shop.orders"]
+"""
+
+
+def init() -> None:
+    """Write a driftline.toml with all settings and what they mean, commented out."""
+    from driftline.config import FILE
+
+    try:
+        with Path(FILE).open("x", encoding="utf-8") as file:
+            file.write(text())
+    except FileExistsError:
+        raise UsageError(f"there is a {FILE} in this folder already") from None
+    except OSError as error:
+        raise UsageError(f"{FILE}: cannot be written: {error.strerror}") from error
+    typer.echo(f"{FILE}  every setting, commented out")
+
+
+def text() -> str:
+    """The file: each setting with its default, what it decides and the values it may have."""
+    from driftline.settings import PATH_SETTINGS, SETTINGS
+
+    lines = [_HEAD.rstrip()]
+    for name, setting in SETTINGS.items():
+        lines += ["#", f"# {setting.about}{_values(setting.values)}", f'# {name} = "{setting.default}"']
+    for name, setting in PATH_SETTINGS.items():
+        value = setting.default or (
+            setting.values[0] if isinstance(setting.values, tuple) else "decimal(18,2)"
+        )
+        lines += [
+            "#",
+            f"# {setting.about}{_values(setting.values)}",
+            f'# "{name}.payload.amount" = "{value}"',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _values(values: object) -> str:
+    return f" One of {', '.join(values)}." if isinstance(values, tuple) else ""

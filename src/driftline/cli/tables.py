@@ -1,0 +1,40 @@
+"""`driftline tables`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from driftline.cli.options import Json
+
+if TYPE_CHECKING:
+    from driftline.stats import Stats
+
+
+def tables(context: typer.Context, json: Json = False) -> None:
+    """List the lake's tables, with what is in them."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report.stats_text import lake
+
+    with Progress() as progress:
+        opened = context.obj.open(progress, must_exist=True)
+        progress.phase("looking at the tables")
+        rows = [table.stats() for table in opened.tables()]
+    if json:
+        put([_summary(row) for row in rows])
+    elif not rows:
+        typer.echo("no tables yet: driftline ingest FILES --into NAMESPACE.TABLE makes one")
+    else:
+        show(lake(rows))
+
+
+def _summary(of: Stats) -> dict[str, object]:
+    return {
+        "table": of.table,
+        "records": of.records,
+        "leaf_columns": of.leaves,
+        "drifted_fields": len(of.drifted),
+        "quarantined": of.quarantined,
+        "at": of.to_dict()["at"],
+    }
