@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import driftline.report.shown  # noqa: F401  how results print
 from driftline.core.planning.contract import epoch_units
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.rest import rest_column
@@ -20,7 +21,9 @@ from driftline.formats.open import iceberg, located
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.quarantine.table import SUFFIX
+from driftline.report import text
 from driftline.report.notice import Notice
+from driftline.runtime.shown import Shown, shows
 from driftline.settings import from_properties
 from driftline.source import opened
 from driftline.source.pipes import spooled
@@ -45,7 +48,7 @@ DEFAULT = "lake"
 # What one method alone needs is imported in it: a session starts by what it uses.
 
 
-class Lake:
+class Lake(Shown):
     """A catalog of tables, and the Spark session that reads and writes them."""
 
     def __init__(self, spark: SparkSession, catalog: str, tables: Catalog | None = None) -> None:
@@ -134,7 +137,7 @@ class Lake:
         return self.format.clean(older_than * 3600, dry_run=dry_run)
 
 
-class Table:
+class Table(Shown):
     """One table of a lake."""
 
     def __init__(self, lake: Lake, name: str) -> None:
@@ -301,7 +304,7 @@ class Table:
 
     def schema(self) -> TableSchema:
         """The schema: ids, types, docs. Raises UsageError where the table does not exist."""
-        return TableSchema(self.state().schema)
+        return TableSchema(self.state().schema, self.name)
 
     def state(self) -> State:
         state: State = self.format.load()
@@ -389,11 +392,17 @@ def _keys(path: tuple[str, ...]) -> str:
     return dotted(tuple(step for step in path if step != "element"))
 
 
-class TableSchema:
+class TableSchema(Shown):
     """A table's schema; `to_dict` is its Iceberg JSON form."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, table: str) -> None:
         self.schema = schema
+        self.table = table
 
     def to_dict(self) -> dict[str, Any]:
         return to_json(self.schema)
+
+
+shows(Lake, lambda lake: [f"lake {lake.warehouse or lake.catalog}"])
+shows(Table, lambda table: [f"table {table.name}"])
+shows(TableSchema, lambda of: [text.schema(of.table, of.schema)])

@@ -10,10 +10,11 @@ from driftline.core.planning.routes import Conflict, Conversion, Plan, lost_name
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.observe.observation import Observation
+from driftline.runtime.shown import Shown
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+@dataclass(frozen=True, slots=True, repr=False)
+class Result(Shown):
     """One batch of a table. Counts are records; ``snapshot`` None: nothing was written; ``before``: the schema that it met."""
 
     table: str

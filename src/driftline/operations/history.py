@@ -9,10 +9,11 @@ from driftline.core.changelog.entries import Entry, Versions, entries
 from driftline.core.changes import ColumnChange, details, diff
 from driftline.core.schema.types import Schema
 from driftline.errors import UsageError
+from driftline.runtime.shown import Shown
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+@dataclass(frozen=True, slots=True, repr=False)
+class History(Shown):
     """``entries``: oldest first. ``whole``: nothing of it is gone."""
 
     table: str
@@ -41,8 +42,8 @@ class History:
         return Difference(self.table, one, other, diff(self.schema(one), self.schema(other)))
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+@dataclass(frozen=True, slots=True, repr=False)
+class Difference(Shown):
     table: str
     one: int
     other: int

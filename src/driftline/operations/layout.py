@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.changelog.entries import Version, partition_text, sort_text
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import PartitionField
+from driftline.runtime.shown import Shown
 
 if TYPE_CHECKING:
     from driftline.formats.base import Table
@@ -25,8 +26,8 @@ class Group:
     current: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+@dataclass(frozen=True, slots=True, repr=False)
+class Layout(Shown):
     table: str
     groups: tuple[Group, ...]
     sort: tuple[str, ...]

@@ -24,6 +24,7 @@ from driftline.operations.resolve import CHANGED
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Kept
 from driftline.quarantine.table import REPLAY
+from driftline.runtime.shown import Shown
 from driftline.source.quarantined import quarantined
 from driftline.sql.quoting import name
 
@@ -62,8 +63,8 @@ class Group:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantine:
+@dataclass(frozen=True, slots=True, repr=False)
+class Quarantine(Shown):
     """What is in a table's quarantine: ``waiting`` records by reason, and how many went through again since."""
 
     table: str
@@ -80,8 +81,8 @@ class Quarantine:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+@dataclass(frozen=True, slots=True, repr=False)
+class Replay(Shown):
     """What went through again: a result for each replay, those of before that had not ended among them. ``stay``: texts
     that are no records, and are not tried; ``held``: records of a capture's batch that has not ended."""
 

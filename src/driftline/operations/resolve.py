@@ -24,6 +24,7 @@ from driftline.formats.base import CommitConflict, State, Table
 from driftline.formats.retry import Retry
 from driftline.ingest.rewrite import check_readable
 from driftline.runtime.failure import explained
+from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import PREFIX, from_properties
 from driftline.sql.fold import Fold
@@ -47,8 +48,8 @@ class Column:
     rest: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+@dataclass(frozen=True, slots=True, repr=False)
+class Resolved(Shown):
     """A field that became one column, or would. ``values``: records that have the field; ``rest``: those of them whose value
     does not convert, with ``samples``; ``kept``: the columns that they stay in."""
 

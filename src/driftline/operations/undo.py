@@ -18,6 +18,7 @@ from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, Draft, Table
 from driftline.formats.retry import Retry
 from driftline.operations import history
+from driftline.runtime.shown import Shown
 from driftline.sql.quoting import name, variable
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class Values:
     before: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+@dataclass(frozen=True, slots=True, repr=False)
+class Undone(Shown):
     """What was taken back. ``changes``: what it did to the columns; ``stays``: what could not be taken back."""
 
     table: str

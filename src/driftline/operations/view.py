@@ -13,6 +13,7 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Type, dotted
 from driftline.errors import DataError, UsageError, no_table
+from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
 from driftline.sql.fold import Fold
@@ -28,8 +29,8 @@ _OF, _TYPES = "driftline.view-of", "driftline.view-types"
 _NO_VIEWS = ("not supported by catalog", "without view support", "ability.views", "does not support views")
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+@dataclass(frozen=True, slots=True, repr=False)
+class View(Shown):
     """A view of a table. ``statement`` makes it; ``select`` is what it shows. ``made``: it is in the catalog; if not,
     ``why`` says so where a view was wanted. ``new``: columns that the view of before had not, None where there was none."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from driftline.core.columns.statistics import Batch, Numbers, Seen, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
+from driftline.runtime.shown import Shown
 from driftline.stats.path_text import fits
 
 
@@ -167,8 +168,8 @@ class Waiting:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+@dataclass(frozen=True, slots=True, repr=False)
+class Stats(Shown):
     """A table's statistics. ``at``: of its last commit. ``exact``: counted by a scan; otherwise read from metadata.
 
     ``leaves``: columns that hold plain values. ``batches``: how many commits added records; ``recent``: the last of them.

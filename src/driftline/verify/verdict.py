@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from driftline.runtime.shown import Shown
+
 LISTED = 20
 
 
@@ -22,8 +24,8 @@ class Mismatch:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+@dataclass(frozen=True, slots=True, repr=False)
+class Verdict(Shown):
     """Counts of the source's records, and the first of what is missing, at most `LISTED`.
 
     ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be

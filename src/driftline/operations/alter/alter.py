@@ -13,11 +13,12 @@ from driftline.formats.retry import Retry
 from driftline.operations.alter.notes import notes
 from driftline.operations.alter.request import Request
 from driftline.quarantine import table as quarantine
+from driftline.runtime.shown import Shown
 from driftline.settings import from_properties
 
 
-@dataclass(frozen=True, slots=True)
-class Altered:
+@dataclass(frozen=True, slots=True, repr=False)
+class Altered(Shown):
     """What was changed; ``columns`` is the net of it. ``notes``: what it means for batches to come."""
 
     table: str

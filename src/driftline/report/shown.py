@@ -1,0 +1,29 @@
+"""How each result prints in Python."""
+
+from __future__ import annotations
+
+from driftline.ingest.result import Result
+from driftline.operations.alter import Altered
+from driftline.operations.history import Difference, History
+from driftline.operations.layout import Layout
+from driftline.operations.replay import Quarantine, Replay
+from driftline.operations.resolve import Resolved
+from driftline.operations.undo import Undone
+from driftline.operations.view import View
+from driftline.report import drift, evolution, stats_text, text
+from driftline.runtime.shown import shows
+from driftline.stats.model import Stats
+from driftline.verify.verdict import Verdict
+
+shows(Result, text.batch)
+shows(Stats, stats_text.stats)
+shows(Verdict, lambda verdict: text.verdict(verdict, "the table"))
+shows(Altered, evolution.altered)
+shows(History, evolution.history)
+shows(Difference, evolution.difference)
+shows(Undone, evolution.undone)
+shows(Layout, evolution.layout)
+shows(View, drift.view)
+shows(Resolved, drift.resolved)
+shows(Quarantine, drift.quarantine)
+shows(Replay, drift.replayed)

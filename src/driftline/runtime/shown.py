@@ -1,0 +1,48 @@
+"""How results print in Python: as the command line shows them; in a notebook, as the same in HTML."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+WIDTH = 120
+_RENDERERS: dict[type, Callable[[Any], Iterable[RenderableType]]] = {}
+_T = TypeVar("_T")
+
+
+def shows(type_: type[_T], render: Callable[[_T], Iterable[RenderableType]]) -> None:
+    """Says how values of a type are shown: as what lines."""
+    _RENDERERS[type_] = render
+
+
+class Shown:
+    """A value that prints as it is shown, once `shows` has said how; a dataclass of it has ``repr=False``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return _printed(self).export_text().rstrip("\n") if type(self) in _RENDERERS else super().__repr__()
+
+    def _repr_html_(self) -> str | None:
+        if type(self) not in _RENDERERS:
+            return None
+        style = "line-height:1.4;font-family:ui-monospace,Menlo,Consolas,monospace"
+        return _printed(self).export_html(
+            inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>'
+        )
+
+
+def _printed(value: Shown) -> Console:
+    # Whoever prints nothing starts without rich.
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(), record=True, width=WIDTH, force_jupyter=False, highlight=False, emoji=False, markup=False
+    )  # fmt: skip
+    for line in _RENDERERS[type(value)](value):
+        console.print(line)
+    return console
