@@ -12,7 +12,7 @@ def test_results_print_as_the_command_line_shows_them():
     verdict = Verdict(3, 2, 0, 1, (Mismatch("a.b", "f.jsonl:2", "7", "is not in the table"),))
     assert repr(verdict).splitlines() == [
         "1 missing  3 records: 2 in the table",
-        "  a.b  7 (f.jsonl:2): is not in the table",
+        "  a.b         7 (f.jsonl:2)  is not in the table",
     ]
 
 
