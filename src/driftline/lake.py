@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from driftline.operations.alter import Altered, Request
     from driftline.operations.history import History
     from driftline.operations.layout import Layout
+    from driftline.operations.promote import Promoted
     from driftline.operations.replay import Quarantine, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.undo import Undone
@@ -268,6 +269,24 @@ class Table(Shown):
         from driftline.operations.resolve import resolve
 
         done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
+        return done if dry_run else replace(done, notes=(*done.notes, *_view_note(self)))
+
+    def promote(
+        self,
+        *paths: str,
+        everything: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Promoted:
+        """Makes columns of what waits in the rest at or below the paths, or of ``everything``; in old rows too, in one
+        commit.
+
+        The limits of the table do not count here. ``dry_run``: only says what would come to be. Raises UsageError,
+        DataError.
+        """
+        from driftline.operations.promote import promote
+
+        done = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
         return done if dry_run else replace(done, notes=(*done.notes, *_view_note(self)))
 
     def quarantine(self) -> Quarantine:

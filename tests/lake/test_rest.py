@@ -89,3 +89,63 @@ def test_verify_finds_what_waits(either: Lake, table_name: str, tmp_path: Path) 
     other.write_text('{"id": 3, "new": {"a.b": 1e400, "c": [[0]]}, "n": {"k": null, "l": true}}\n')
     verdict = table.verify([str(other)], "json")
     assert (verdict.ok, [m.path for m in verdict.mismatches]) == (False, ["new", "new"])
+
+
+def test_what_waits_is_promoted(either: Lake, table_name: str, tmp_path: Path) -> None:
+    """Old rows get the values, in lists and maps too; undo gives them back to the rest."""
+    table = either.table(table_name)
+    files = [tmp_path / "0.jsonl", tmp_path / "1.jsonl", tmp_path / "2.jsonl"]
+    files[0].write_text(
+        '{"id": 1, "items": [{"x": 1}], "m": {"2024-01-01": {"u": 1}, "2024-01-02": {"u": 2}}}\n'
+    )
+    files[1].write_text(
+        '{"id": 2, "items": [{"x": 2}, {"x": 3, "y": {"a.b": 1.5}}], "new": {"p": 1, "q": [1, "two"]}}\n'
+        '{"id": 3, "m": {"2024-01-03": {"v": 7}}, "new": {"p": "x"}, "other": true}\n'
+    )
+    files[2].write_text('{"id": 4, "items": [{"y": {"a.b": 2}}], "new": {"p": 2}, "other": false}\n')
+    table.ingest(files[0], settings={"new_fields": "hold"})
+    table.ingest(files[1])
+    before = table.state().schema
+    planned = table.promote("new", "items.y", dry_run=True)
+    assert planned.values == {"items.element.y": 1, "new": 2}
+    assert table.state().schema == before
+    with pytest.raises(DataError, match="nothing waits at or below nowhere"):
+        table.promote("nowhere")
+    done = table.promote("new", "items.y")
+    assert [str(c.path) for c in done.changes] == [str(c.path) for c in planned.changes]
+    rows = {row.id: row for row in table.read().collect()}
+    assert rows[2]["items"][1]["y"]["a_b"] == 1.5
+    assert rows[2]["items"][0] == (2, None)
+    assert rows[2]["new"]["q"] == ["1", "two"]
+    assert rows[3]["new"]["p"] == "x"
+    assert rows[2]["_rest"] is None
+    assert rows[3]["_rest"] == {"m.2024-01-03.v": "7", "other": "true"}
+    proven(table, files[:2])
+    assert table.history().entries[-1].by == "promote"
+    table.undo()
+    assert table.state().schema.struct == before.struct
+    proven(table, files[:2])
+    table.promote(everything=True)
+    table.ingest(files[2])
+    rows = {row.id: row for row in table.read().collect()}
+    assert rows[3]["m"]["2024-01-03"]["v"] == 7
+    assert all(row["_rest"] is None for row in rows.values())
+    proven(table, files)
+
+
+def test_typed_values_are_promoted_with_their_types(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table = either.table(table_name)
+    pq.write_table(pa.table({"id": [0]}), tmp_path / "0.parquet")
+    pq.write_table(pa.Table.from_pylist([TYPED], TYPES), tmp_path / "1.parquet")
+    table.ingest(tmp_path / "0.parquet", settings={"new_fields": "hold"})
+    table.ingest(tmp_path / "1.parquet")
+    table.promote(everything=True)
+    types = {f.name: str(f.type) for f in table.state().schema.struct.fields}
+    assert types["amount"] == "decimal(9, 2)"
+    assert types["bytes"] == "binary"
+    assert types["text"] == "string"
+    assert types["items"] == "list<struct<x: int, y: double>>"
+    (row,) = table.read().where("id = 1").collect()
+    assert (bytes(row.bytes), row.amount, row.day) == (b"\x00\xff", Decimal("1.50"), date(2024, 1, 2))
+    assert row["items"] == [(1, 2.5), None]
+    proven(table, tmp_path / "1.parquet", "parquet")

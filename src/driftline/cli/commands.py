@@ -30,6 +30,7 @@ from driftline.cli.options import (
     named,
     table_settings,
 )
+from driftline.cli.promote import promote
 from driftline.cli.quarantine import quarantine
 from driftline.cli.resolve import resolve
 from driftline.cli.scope import Scope, little
@@ -116,6 +117,7 @@ app.command()(history)
 app.command()(undo)
 app.command()(view)
 app.command()(resolve)
+app.command()(promote)
 app.command()(quarantine)
 app.command()(stats)
 app.command()(tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,7 +15,7 @@ from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import assemble, flattened, numbered, place, relist, same_lists
-from driftline.convert.rest import has_value, json_text, places_of
+from driftline.convert.rest import has_value, json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values, merged
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
@@ -83,7 +83,7 @@ class ArrowValues:
     def __init__(
         self, columns: Sequence[tuple[Type, pa.Array]], route: FieldRoute, json: bool, dates: str
     ) -> None:
-        self._json, self._dates = json, dates
+        self._route, self._json, self._dates = route, json, dates
         self._dim = peel(columns[0][0])[0]
         self._leaves = [(peel(type_)[1], flattened(lists)) for type_, lists in columns]
         self._lists = columns[0][1]
@@ -214,20 +214,44 @@ class ArrowValues:
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
         if held is not None:
-            below = contract.inside(self._dim)
-            for inner, leaves in self._leaves:
-                lost = np.flatnonzero(~nulls_of(leaves) & ~held)
-                yield from _typed_texts(lost, leaves.take(pa.array(lost)), inner, below)
+            lost = np.flatnonzero(self._valid & ~held).tolist()
+            places = self.places() if lost else ()
+            valid = np.flatnonzero(self._valid).tolist() if lost else ()
+            for value, numbers in lost_by_value(lost, places, valid):
+                if not numbers:
+                    whole = self._taken([value])
+                    yield from (text._replace(number=value) for text in whole.texts(None, contract))
+                for number in numbers:
+                    yield from self._leaf_texts(number, value, places[number][1], contract)
         elif len(self._columns) > 1 and self._dim:
             # Lists whose elements are of several types are no one type's.
             columns = zip(self._columns, self._leaves, strict=True)
             lists = [json_values(array, wrap(inner, self._dim)) for array, (inner, _) in columns]
             for number, value in enumerate(reduce(merged, same) for same in zip(*lists, strict=True)):
                 if has_value(value):
-                    yield Text(number, json_text(value, contract))
+                    yield Text(number, (), json_text(value, contract))
         else:
             for array, (inner, _) in zip(self._columns, self._leaves, strict=True):
-                yield from _typed_texts(range(len(array)), array, wrap(inner, self._dim), contract)
+                type_ = wrap(inner, self._dim)
+                for number, value in enumerate(json_values(array, type_)):
+                    if has_value(value):
+                        yield Text(number, (), json_text(value, contract), type_)
+
+    def _taken(self, numbers: Sequence[int]) -> ArrowValues:
+        """Some of the values."""
+        columns = [
+            (wrap(inner, self._dim), array.take(pa.array(numbers)))
+            for array, (inner, _) in zip(self._columns, self._leaves, strict=True)
+        ]
+        return ArrowValues(columns, self._route, self._json, self._dates)
+
+    def _leaf_texts(
+        self, number: int, value: int, places: tuple[int, ...], contract: Contract
+    ) -> Iterator[Text]:
+        for inner, leaves in self._leaves:
+            (leaf,) = json_values(leaves.slice(number, 1), inner)
+            if has_value(leaf):
+                yield Text(value, places, json_text(leaf, contract.inside(self._dim)), inner)
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for inner, leaves in self._leaves:
@@ -237,12 +261,6 @@ class ArrowValues:
                     value: object = leaves[int(lost[0])].as_py()
                     return value
         return None
-
-
-def _typed_texts(numbers: Iterable[int], array: pa.Array, type_: Type, contract: Contract) -> Iterator[Text]:
-    for number, value in zip(numbers, json_values(array, type_), strict=True):
-        if has_value(value):
-            yield Text(int(number), json_text(value, contract), type_)
 
 
 def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
@@ -296,11 +314,7 @@ class MixedValues:
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
         for part, start in zip(self._parts, self._starts, strict=False):
-            if held is None:
-                yield from part.texts(None, contract)
-                continue
-            for text in part.texts(held[start : start + part.count], contract):
-                yield text._replace(number=text.number + int(start))
+            yield from part.texts(None if held is None else held[start : start + part.count], contract)
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for part, start in zip(self._parts, self._starts, strict=False):

@@ -138,9 +138,8 @@ def _or_default(made: pa.Array, column: Field, values: Values) -> pa.Array:
 def _aside(rest: Collector | None, values: Values, held: NDArray[np.bool_] | None) -> None:
     """Sends to the rest what no column holds; all values where ``held`` is None."""
     assert rest is not None, "what goes to the rest has a column for it"
-    spots = rest if held is None else rest.leaves(values)
     for text in values.texts(held, rest.contract):
-        rest.entries.add(spots.spot(text.number), text.text, text.type)
+        rest.add(text)
 
 
 def _fill(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from driftline.convert.json_values import TEXT, numbers_as, takes_number, texts_as
 from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import assemble, place, shred
-from driftline.convert.rest import has_value, json_text, places_of
+from driftline.convert.rest import has_value, json_text, lost_by_value, places_of
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
 from driftline.core.planning.contract import Contract
@@ -146,13 +146,21 @@ class JsonValues:
         if held is None:
             for number, value in enumerate(self._values):
                 if has_value(value):
-                    yield Text(number, json_text(value, contract))
+                    yield Text(number, (), json_text(value, contract))
             return
-        for number in np.flatnonzero(~held).tolist():
-            leaf = self._apart.leaves[number]
-            dim = self._apart.leaf_dims[number]
-            if type(leaf) is not dict or (has_value(leaf) and self._planned(dim)):
-                yield Text(number, json_text(leaf, contract.inside(dim or 0)))
+        lost = [number for number in np.flatnonzero(~held).tolist() if self._is_lost(number)]
+        places = self.places() if lost else ()
+        for value, numbers in lost_by_value(lost, places, range(len(places))):
+            if not numbers:
+                yield Text(value, (), json_text(self._values[value], contract))
+            for number in numbers:
+                leaf, dim = self._apart.leaves[number], self._apart.leaf_dims[number]
+                yield Text(value, places[number][1], json_text(leaf, contract.inside(dim or 0)))
+
+    def _is_lost(self, number: int) -> bool:
+        """Whether a leaf that no column holds is a value."""
+        leaf = self._apart.leaves[number]
+        return type(leaf) is not dict or (has_value(leaf) and self._planned(self._apart.leaf_dims[number]))
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for number in np.flatnonzero(~held).tolist():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from driftline.convert.lists import Shredded, Tree
 from driftline.convert.types import arrow_type
-from driftline.convert.values import Maps, Numbers, Values
+from driftline.convert.values import Maps, Numbers, Text, Values
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.rest import REST, element, step, type_key
 from driftline.core.schema.schema_json import type_text
@@ -53,6 +54,11 @@ class Collector:
     def of(cls, count: int, contract: Contract) -> Collector:
         """For the records of ``count`` rows."""
         return cls(Entries([{} for _ in range(count)]), lambda number: (number, ""), contract)
+
+    def add(self, text: Text) -> None:
+        """Adds an entry; the records here are the values of a field."""
+        row, above = self.spot(text.number)
+        self.entries.add((row, element(above, text.places)), text.text, text.type)
 
     def field(self, key: str) -> Collector:
         """For the values of a field, one a record."""
@@ -126,6 +132,18 @@ def has_value(value: object) -> bool:
     if isinstance(value, dict):
         return any(map(has_value, value.values()))
     return any(map(has_value, value)) if isinstance(value, list) else value is not None
+
+
+def lost_by_value(
+    lost: Iterable[int], places: Sequence[tuple[int, tuple[int, ...]]], leaves: Iterable[int]
+) -> Iterator[tuple[int, list[int]]]:
+    """The lost leaves of each value, none where it has lost all of its ``leaves``: then it is lost as a whole."""
+    owned = Counter(places[number][0] for number in leaves)
+    found: dict[int, list[int]] = {}
+    for number in lost:
+        found.setdefault(places[number][0], []).append(number)
+    for value, numbers in found.items():
+        yield value, [] if len(numbers) == owned[value] else numbers
 
 
 def places_of(apart: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:

@@ -38,9 +38,11 @@ class Maps(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A value or a leaf, by its ``number``, as exact JSON text; ``type``: that of a typed one."""
+    """The value of a ``number``, or a leaf of it by its ``places`` in lists, as exact JSON text; ``type``: that of a typed
+    one."""
 
     number: int
+    places: tuple[int, ...]
     text: str
     type: Type | None = None
 
@@ -74,8 +76,8 @@ class Values(Protocol):
         """By leaf, the number of the value that it is part of, and its places in the lists of that."""
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterable[Text]:
-        """The leaves that no column holds, as JSON text, without what the ``contract`` of the field leaves out; where
-        ``held`` is None, all values as they are, with their lists."""
+        """What no column holds, as JSON text without what the ``contract`` of the field leaves out: values of which none
+        holds anything with their lists, leaves of the others. ``held``: which leaves some column holds, None for none."""
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         """A leaf of the field that no column holds, if there is one; ``held``: which leaves some column holds."""

@@ -79,8 +79,8 @@ def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
             )
         _possible(table, plan)
         draft = alteration.restore(plan.after, record.of_undo(what))
-        # What a resolve folded is in the columns that come back, unless rows were written since.
-        since = () if to is None and _just_resolved(table, past) else plan.hidden
+        # What a resolve folded, or a promote took, is in the columns that come back, unless rows were written since.
+        since = () if to is None and _just_rewritten(table, past) else plan.hidden
         ids = {f.id for _, f in table.readable(now.schema).walk()}
         seen = [path for path in since if (f := now.schema.find(path)) and f.id in ids]
         unseen = [path for path in since if path not in seen]
@@ -110,10 +110,10 @@ def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
         )
 
 
-def _just_resolved(table: Table, past: Versions) -> bool:
-    """Whether the last change is a resolve, and no row was written since."""
+def _just_rewritten(table: Table, past: Versions) -> bool:
+    """Whether the last change is a resolve or a promote, and no row was written since."""
     last = history.of(table.name, past).entries[-1]
-    return last.by == "resolve" and table.load().snapshot == last.after.snapshot
+    return last.by in ("resolve", "promote") and table.load().snapshot == last.after.snapshot
 
 
 def _target(table: str, past: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from driftline.core.changes import in_words, told
 from driftline.core.schema.types import dotted
 from driftline.report.text import LISTED, Hanging, batch, clean, sample, short
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from driftline.operations.promote import Promoted
     from driftline.operations.replay import Group, Quarantine, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.view import View
@@ -65,6 +67,27 @@ def resolved(of: Resolved) -> Iterator[RenderableType]:
     if of.beside:
         paths = ", ".join(clean(dotted(path)) for path in of.beside)
         yield Hanging(Text(f"untouched, for nothing there is {short(of.type)}: {paths}", "dim"), 2, 6)
+    for note in of.notes:
+        yield Hanging(Text(clean(note), "dim"), 2, 6)
+    if of.dry_run:
+        yield Text("  a dry run: nothing is written", "dim")
+
+
+def promoted(of: Promoted) -> Iterator[RenderableType]:
+    """What got columns out of the rest, or would."""
+    done = "would get columns" if of.dry_run else "got columns"
+    total = sum(of.values.values())
+    yield Text.assemble((clean(of.table), "bold"), f"  {_values(total)} {done}")
+    shown = dict(list(of.values.items())[: 2 * LISTED])
+    for path, count in shown.items():
+        yield Hanging(Text(f"{clean(path)}   {_values(count)}"), 2, 6)
+    if len(of.values) > len(shown):
+        yield Text(f"  and {len(of.values) - len(shown)} paths more", "dim")
+    changes = [in_words(change) for change in told(of.changes)]
+    for words in changes[: 2 * LISTED]:
+        yield Hanging(Text(clean(words), "green"), 4, 8)
+    if len(changes) > 2 * LISTED:
+        yield Text(f"    and {len(changes) - 2 * LISTED} more", "dim")
     for note in of.notes:
         yield Hanging(Text(clean(note), "dim"), 2, 6)
     if of.dry_run:

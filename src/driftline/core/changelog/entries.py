@@ -49,7 +49,7 @@ class Snapshot:
 class Entry:
     """One change of a table's definition. ``before`` None: the table was made, or what was before is not known.
 
-    ``by``: batch, alter, resolve, undo; outside, where a change tells nobody; unknown, where nothing is left of it but its
+    ``by``: batch, alter, resolve, promote, undo; outside, where a change tells nobody; unknown, where nothing is left of it but its
     columns.
     """
 

@@ -34,7 +34,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """``by``: batch, alter, resolve or undo. ``text``: the statements, or what the undo took back. ``left_out`` rules were too many."""
+    """``by``: batch, alter, resolve, promote or undo. ``text``: the statements, or what the undo took back. ``left_out`` rules were too many."""
 
     by: str
     text: str = ""
@@ -71,6 +71,10 @@ def of_statements(text: str) -> dict[str, str]:
 
 def of_resolve(text: str) -> dict[str, str]:
     return {PROPERTY: dump({"by": "resolve", "id": uuid4().hex, "text": cut(text)})}
+
+
+def of_promote(text: str) -> dict[str, str]:
+    return {PROPERTY: dump({"by": "promote", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_undo(text: str) -> dict[str, str]:

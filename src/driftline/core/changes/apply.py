@@ -22,7 +22,7 @@ from driftline.core.changes.values import (
     SetIdentifiers,
     WidenColumn,
 )
-from driftline.core.schema.naming import MARK, data_key, mark, marked_key, unmarked
+from driftline.core.schema.naming import MARK, data_key, is_metadata, mark, marked_key, unmarked
 from driftline.core.schema.types import (
     Field,
     List,
@@ -161,6 +161,8 @@ class Draft:
 
 def renamed(column: Field, name: str, prefix: str = MARK) -> Field:
     """The column under another name, marked with the key that fills it; without a mark where that is its name again."""
+    if is_metadata(column.doc):  # known by its doc, whatever its name
+        return replace(column, name=name)
     key, text = data_key(column, prefix), unmarked(column.doc, prefix)
     lines = [mark(key, prefix)] * (name != key) + ([text] if text else [])
     return replace(column, name=name, doc="\n".join(lines) or None)
@@ -173,7 +175,11 @@ def documented(before: str | None, doc: str | None, prefix: str = MARK) -> str |
     'upsolver_evolved_from:size\\nin bytes'
     """
     first = (before or "").partition("\n")[0]
-    if marked_key(before, prefix) is None or marked_key(doc, prefix) is not None:
+    if is_metadata(before):
+        marked, keeps = True, is_metadata(doc)
+    else:
+        marked, keeps = marked_key(before, prefix) is not None, marked_key(doc, prefix) is not None
+    if not marked or keeps:
         return doc or None
     return f"{first}\n{doc}" if doc else first
 

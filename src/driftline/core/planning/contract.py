@@ -58,6 +58,11 @@ class Contract:
         here = self if element is None else replace(element, fields={**self.fields, **element.fields})
         return here.inside(dim - 1)
 
+    def taking_everything(self) -> Contract:
+        """The same, but new fields get columns, excluded ones too."""
+        below = {key: contract.taking_everything() for key, contract in self.fields.items()}
+        return replace(self, new_fields="add", excluded=False, fields=below)
+
     def without_maps(self) -> Contract:
         """The same, but objects stay structs, here and below."""
         below = {key: contract.without_maps() for key, contract in self.fields.items()}

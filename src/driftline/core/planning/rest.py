@@ -73,6 +73,18 @@ def field_of(text: str) -> Path:
     return tuple("element" if isinstance(one, int) else one for one in steps(text))
 
 
+def spelled_field(path: Path) -> str:
+    """A field's path as text, elements of lists as steps of that name; `steps` reads it.
+
+    >>> spelled_field(("items", "element", "a.b"))
+    'items.element.`a.b`'
+    """
+    text = ""
+    for key in path:
+        text = step(text, key)
+    return text
+
+
 def type_key(path: str) -> str:
     """Under which key the type of a typed value stands beside it."""
     return path + _TYPE

@@ -1,0 +1,246 @@
+"""Values of the rest as columns: what is chosen of each row is read again, and put where the plan has a column for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from driftline.convert.converter import Converter
+from driftline.convert.typed_text import typed_value
+from driftline.convert.types import arrow_schema, arrow_type
+from driftline.core.columns.siblings import families
+from driftline.core.planning.rest import REST, is_type_key, steps, type_key
+from driftline.core.planning.routes import Plan, Settings, by_name, lean
+from driftline.core.schema.schema_json import type_of
+from driftline.core.schema.types import Field, List, Map, Path, Struct, Type, dotted
+from driftline.core.values.parse import parse
+from driftline.errors import DataError
+
+Steps = tuple["str | int", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which values of the rest are meant: those at or below some ``paths`` of keys, all where there is none; never what
+    is ``excluded``. Steps into lists are left out of paths."""
+
+    paths: tuple[Path, ...] = ()
+    excluded: tuple[Path, ...] = ()
+
+    def takes(self, at: Steps) -> bool:
+        keys = keys_of(at)
+        if any(keys[: len(path)] == path for path in self.excluded):
+            return False
+        return not self.paths or any(keys[: len(path)] == path for path in self.paths)
+
+
+def keys_of(at: Iterable[str | int]) -> Path:
+    """A path without its steps into lists."""
+    return tuple(step for step in at if isinstance(step, str) and step != "element")
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Of one row's rest, what is selected: JSON values as one ``record``, typed ones each with its ``type``, nested as the
+    record has them; ``left`` stays. ``counts``: of values, by path; ``in_lists``: some are elements of lists."""
+
+    record: dict[str, Any] = field(default_factory=dict)
+    typed: list[tuple[Struct, Any]] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
+    counts: Counter[Path] = field(default_factory=Counter)
+    in_lists: bool = False
+
+
+def chosen(rest: Sequence[tuple[str, str]], selection: Selection) -> Chosen:
+    """Takes a row's rest apart. A typed value that cannot be read stays."""
+    out, texts = Chosen(), dict(rest)
+    for path, text in rest:
+        if is_type_key(path):
+            continue
+        at, spelled = steps(path), texts.get(type_key(path))
+        taken = selection.takes(at)
+        if taken:
+            value = parse(b'{"v":%b}' % text.encode())["v"]
+            if spelled is None:
+                out.record = _joined(out.record, _nested(at, value))
+            else:
+                taken = _add_typed(out, at, value, type_of(spelled))
+        if taken:
+            out.in_lists = out.in_lists or any(isinstance(step, int) for step in at)
+            out.counts[tuple("element" if isinstance(step, int) else step for step in at)] += 1
+        else:
+            out.left += [(path, text)] + [(type_key(path), spelled)] * (spelled is not None)  # type: ignore[list-item]
+    return out
+
+
+def _add_typed(out: Chosen, at: Steps, value: Any, type_: Type) -> bool:
+    try:
+        nested = _nested(at, typed_value(value, type_))
+    except ValueError:
+        return False
+    for step in reversed(at):
+        type_ = List(type_) if isinstance(step, int) else Struct((Field(step, type_),))
+    assert isinstance(type_, Struct)
+    out.typed.append((type_, nested))
+    return True
+
+
+def _nested(at: Steps, value: Any) -> Any:
+    """The value where it stands in its record; the places before it in a list are null."""
+    for step in reversed(at):
+        value = {step: value} if isinstance(step, str) else [None] * step + [value]
+    return value
+
+
+def _joined(a: Any, b: Any) -> Any:
+    """Two parts of one record."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, dict) and isinstance(b, dict):
+        return {key: _joined(a.get(key), b.get(key)) for key in {**a, **b}}
+    return [_joined(*pair) for pair in zip_longest(a, b)]  # a path is of one value, so both are lists
+
+
+def _padded(value: Any, held: Sequence[tuple[Type, Any]], mark: str) -> Any:
+    """The value with its lists as long as in what columns hold of it, each with its type."""
+    if isinstance(value, list):
+        lists = [(t.element, stored) for t, stored in held if isinstance(t, List) and stored is not None]
+        length = max([len(value), *(len(stored) for _, stored in lists)])
+        return [
+            _padded(value[n] if n < len(value) else None, [(t, s[n]) for t, s in lists if n < len(s)], mark)
+            for n in range(length)
+        ]
+    there = [(type_, stored) for type_, stored in held if stored is not None]
+    if isinstance(value, dict) and there and all(isinstance(type_, List) for type_, _ in there):
+        return _padded([value], there, mark)  # a shallow element of a deep list is wrapped where it stands
+    if isinstance(value, dict):
+        return {key: _padded(item, _held(held, key, mark), mark) for key, item in value.items()}
+    return value
+
+
+def _held(held: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[Type, Any]]:
+    """What columns of records, or maps, hold under a key."""
+    out: list[tuple[Type, Any]] = []
+    for type_, stored in held:
+        if isinstance(type_, Struct) and stored is not None:
+            family = next((f for f in families([type_], mark) if f.key == key), None)
+            out += [(f.type, stored[f.name]) for f in (family.columns if family else ())]
+        elif isinstance(type_, Map) and stored is not None:
+            out.append((type_.value, dict(stored).get(key)))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Promoter:
+    """Makes rows with the columns of ``after`` from rows with those of ``before``.
+
+    ``old`` and ``new``: the names of the rest, which stays as it was, and of the one without what is selected.
+    """
+
+    before: Struct
+    same: Converter
+    fill: Converter
+    selection: Selection
+    old: str
+    new: str
+    mark: str
+
+    @classmethod
+    def of(
+        cls, plan: Plan, after: Struct, settings: Settings, selection: Selection, old: str, new: str
+    ) -> Promoter:
+        """``after``: the columns of the plan with their ids, and that of the new rest."""
+        before = plan.before.struct
+        data = Struct(tuple(_without_default(f) for f in after.fields if f.name not in (old, new)))
+        same = Converter(after, by_name(before, after), settings)
+        return cls(
+            before, same, Converter(data, lean(plan.route), settings), selection, old, new, settings.mark
+        )
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Raises DataError where a value has its place taken."""
+        rows = self.same.of_arrow(batch, self.before, json=False)
+        names = rows.schema.names
+        columns = dict(zip(names, rows.columns, strict=True))
+        parts = [chosen(rest or [], self.selection) for rest in columns[self.old].to_pylist()]
+        self._pad(parts, batch)
+        for numbers, values in self._filled(parts):
+            for name, array in zip(values.schema.names, values.columns, strict=True):
+                if array.null_count < len(array):
+                    columns[name] = _put(columns[name], numbers, array, name)
+        columns[self.new] = pa.array([part.left or None for part in parts], arrow_type(REST.type)).cast(
+            columns[self.new].type
+        )
+        return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=rows.schema)
+
+    def _pad(self, parts: Sequence[Chosen], batch: pa.RecordBatch) -> None:
+        """Gives lists of which the table holds a part the length that they have there."""
+        for number, part in enumerate(parts):
+            if part.in_lists:
+                columns = zip(self.before.fields, batch.slice(number, 1).columns, strict=True)
+                row = {f.name: array[0].as_py() for f, array in columns}
+                held = [(self.before, row)]
+                part.record = _padded(part.record, held, self.mark)
+                part.typed = [(struct, _padded(value, held, self.mark)) for struct, value in part.typed]
+
+    def _filled(self, parts: Sequence[Chosen]) -> Iterator[tuple[list[int], pa.RecordBatch]]:
+        """The selected values in the columns of the plan, and which rows they are of."""
+        numbers = [number for number, part in enumerate(parts) if part.record]
+        if numbers:
+            yield numbers, self.fill.of_json([parts[number].record for number in numbers])
+        for struct, (numbers, batch) in typed_batches(parts).items():
+            yield numbers, self.fill.of_arrow(batch, struct, json=False)
+
+
+def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], pa.RecordBatch]]:
+    """The typed values by type, each a row of its own, with the numbers of the rows that they are of."""
+    found: dict[Struct, tuple[list[int], list[Any]]] = {}
+    for number, part in enumerate(parts):
+        for struct, value in part.typed:
+            numbers, values = found.setdefault(struct, ([], []))
+            numbers.append(number)
+            values.append(value)
+    return {
+        struct: (numbers, pa.RecordBatch.from_pylist(values, arrow_schema(struct)))
+        for struct, (numbers, values) in found.items()
+    }
+
+
+def _without_default(column: Field) -> Field:
+    return replace(column, write_default=None)
+
+
+def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:
+    """The column with values for the rows of these numbers; a row may come several times."""
+    merged: dict[int, Any] = {}
+    there = column.take(pa.array(numbers, pa.int64())).to_pylist()
+    for number, before, value in zip(numbers, there, values.to_pylist(), strict=True):
+        merged[number] = _merged(merged.get(number, before), value, column.type, (name,))
+    index = np.arange(len(column))
+    index[list(merged)] = np.arange(len(column), len(column) + len(merged))
+    both = pa.concat_arrays([column, pa.array(list(merged.values()), column.type)])
+    return both.take(pa.array(index))
+
+
+def _merged(before: Any, value: Any, type_: pa.DataType, path: Path) -> Any:
+    """A value of a column, with another one where it is null."""
+    if before is None or value is None:
+        return value if before is None else before
+    if pa.types.is_struct(type_):
+        return {f.name: _merged(before[f.name], value[f.name], f.type, (*path, f.name)) for f in type_}
+    if pa.types.is_map(type_):
+        a, b = dict(before), dict(value)
+        at = (*path, "value")
+        return [(key, _merged(a.get(key), b.get(key), type_.item_type, at)) for key in {**a, **b}]
+    if pa.types.is_list(type_):
+        at = (*path, "element")
+        return [_merged(*pair, type_.value_type, at) for pair in zip_longest(before, value)]
+    if before != value:
+        raise DataError(f"{dotted(path)} has {before!r} where the rest has {value!r}: nothing is changed")
+    return before

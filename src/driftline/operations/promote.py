@@ -1,0 +1,231 @@
+"""`promote`: what waits in the rest gets columns, in old rows too, in one commit.
+
+The rows are written anew with the new columns, the rest as it was, and a rest without what was promoted. The old rest is
+dropped in the same commit: so `undo` brings it back, as it takes back any drop.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from driftline.convert.promote import Promoter, Selection, chosen, keys_of, typed_batches
+from driftline.convert.spark import from_spark
+from driftline.core.changelog import record
+from driftline.core.changes import AddColumn, Change, diff, to_dict
+from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.plan import plan
+from driftline.core.planning.rest import REST, rest_column, spelled_field, steps
+from driftline.core.planning.routes import Plan, Settings
+from driftline.core.schema.naming import Names
+from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
+from driftline.errors import DataError, UsageError, no_table
+from driftline.formats.base import CommitConflict, State, Table, Transaction
+from driftline.formats.retry import Retry
+from driftline.ingest.rewrite import check_readable, rewrites
+from driftline.observe.arrow import ArrowObserver
+from driftline.observe.expect import Expect, expect
+from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.walk import Walker
+from driftline.runtime.spark_conf import PLAIN, configured
+from driftline.settings import from_properties
+from driftline.sql.quoting import name
+from driftline.write.frame import mapped, numbered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_SHOWN = 5  # paths in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """What got columns, or would. ``values``: how many, by path; ``changes``: to the table's columns."""
+
+    table: str
+    dry_run: bool
+    values: dict[str, int]
+    changes: tuple[Change, ...]
+    snapshot: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "dry_run": self.dry_run,
+            "values": self.values,
+            "changes": [to_dict(change) for change in self.changes],
+            "snapshot": self.snapshot,
+            "notes": list(self.notes),
+        }
+
+
+def promote(
+    table: Table,
+    paths: Sequence[str] = (),
+    *,
+    everything: bool = False,
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Promoted:
+    """Makes columns of what waits at or below the ``paths``, or of ``everything``, by the rules; the limits of the table do
+    not count here. Planned anew where others change the table.
+
+    Raises UsageError, DataError; the table is then as it was.
+    """
+    if everything is bool(paths):
+        raise UsageError("promote what?", "give paths, or --all")
+    try:
+        selected = tuple(keys_of(steps(path)) for path in paths)
+    except ValueError as error:
+        raise UsageError(str(error), "driftline stats shows what waits, and its paths") from error
+    retry = Retry(table.name, progress)
+    while True:
+        state = table.load()
+        if not state.exists:
+            raise no_table(table.name)
+        with configured(table.spark, PLAIN):
+            try:
+                return _promote(table, state, selected, progress, dry_run=dry_run)
+            except CommitConflict as conflict:
+                retry.wait(conflict)
+
+
+def _promote(
+    table: Table, state: State, paths: tuple[Path, ...], progress: Callable[[str], None], *, dry_run: bool
+) -> Promoted:
+    settings = from_properties(state.properties)
+    rest = rest_column(state.schema.struct)
+    if rest is None:
+        raise DataError(f"{table.name}: nothing waits: the table has no rest")
+    check_readable(table, state.schema)
+    excluded = () if paths else tuple(keys_of(path) for path in excluded_paths(settings.contract))
+    selection = Selection(paths, excluded)
+    transaction = None if dry_run else table.transaction(state, pinned=True)
+    try:
+        progress("looking")
+        seen, counts = _look(table, state.schema, rest, selection, settings)
+        _check_found(table.name, rest, counts, selection, table.read)
+        settings = _unlimited(settings)
+        planned = _planned(state.schema, seen, settings)
+        values = {spelled_field(path): count for path, count in sorted(counts.items())}
+        if transaction is None:
+            return Promoted(table.name, dry_run, values, planned.changes)
+        progress("writing")
+        _write(table, transaction, planned, rest, selection, settings)
+        transaction.set(record.of_promote(" ".join(values)))
+        progress("committing")
+        transaction.commit()
+    except BaseException:
+        if transaction is not None:
+            transaction.abandon()
+        raise
+    transaction.upkeep()
+    return Promoted(table.name, dry_run, values, planned.changes, transaction.snapshot)
+
+
+def _unlimited(settings: Settings) -> Settings:
+    """The settings for values that a person wants in columns."""
+    return replace(
+        settings, max_columns=2**31, max_fields=None, contract=settings.contract.taking_everything()
+    )
+
+
+def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:
+    planned = plan(schema, seen.shape, settings)
+    if planned.conflicts:
+        raise DataError(str(planned.conflicts[0]), "promote it under the policy preserve")
+    if rewrites(planned.changes):
+        path = dotted(rewrites(planned.changes)[0].path)
+        raise DataError(f"{path} would be rewritten", "promote it under the policy preserve")
+    return planned
+
+
+def _write(
+    table: Table,
+    transaction: Transaction,
+    planned: Plan,
+    rest: Field,
+    selection: Selection,
+    settings: Settings,
+) -> None:
+    """Writes the rows, with a rest in place of the old one."""
+    new = Names.of(planned.schema.struct).take(rest.name)
+    transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest.doc))])
+    between = transaction.schema
+    promoter = Promoter.of(planned, between.struct, settings, selection, rest.name, new)
+    rows = table.read()
+    frame = mapped(numbered(rows), partial(_rows, promoter), between.struct)
+    written, there = transaction.replace(frame, {"driftline.promote": "true"}), rows.count()
+    if written != there:
+        raise DataError(f"{table.name}: {there} rows were there, {written} were written: nothing is changed")
+    fields = tuple(
+        replace(f, name=rest.name) if f.name == new else f
+        for f in between.struct.fields
+        if f.name != rest.name
+    )
+    transaction.evolve(diff(between, replace(between, struct=Struct(fields))))  # type: ignore[arg-type]
+
+
+def _rows(promoter: Promoter, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield promoter.rows(from_spark(batch, promoter.before))
+
+
+def _look(
+    table: Table, schema: Schema, rest: Field, selection: Selection, settings: Settings
+) -> tuple[Observation, Counter[Path]]:
+    """What is selected, and how many values it has."""
+    rows = table.read().selectExpr(f"{name(rest.name)} as c0").where("c0 is not null")
+    look = partial(_looked, selection, expect(schema, settings), settings.dates)
+    found = rows.mapInArrow(look, "seen binary, counts binary").collect()  # one row a task
+    counts: Counter[Path] = Counter()
+    for row in found:
+        counts += pickle.loads(row.counts)  # noqa: S301  our own bytes
+    return merge_observations(pickle.loads(row.seen) for row in found), counts  # noqa: S301
+
+
+def _looked(
+    selection: Selection, known: Expect, dates: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    walker = Walker(known, dates)
+    counts: Counter[Path] = Counter()
+    typed: list[Observation] = []
+    number = 0
+    for batch in batches:
+        parts = [chosen(rest, selection) for rest in batch.column(0).to_pylist()]
+        for part in parts:
+            number += 1
+            counts += part.counts
+            if part.record:
+                walker.walk(part.record, "", number)
+        for struct, (_, values) in typed_batches(parts).items():
+            observer = ArrowObserver(struct, known, "")
+            observer.feed(values)
+            typed.append(observer.result())
+    seen = merge_observations([Observation(walker.shape), *typed])
+    texts = [pa.array([pickle.dumps(one)], pa.binary()) for one in (seen, counts)]
+    yield pa.RecordBatch.from_arrays(texts, ["seen", "counts"])
+
+
+def _check_found(
+    table: str, rest: Field, counts: Counter[Path], selection: Selection, read: Callable[[], DataFrame]
+) -> None:
+    """Raises DataError for a path below which nothing waits; it says what does."""
+    found = [keys_of(path) for path in counts]
+    for path in selection.paths:
+        if not any(keys[: len(path)] == path for keys in found):
+            entries = read().selectExpr(f"explode(map_keys({name(rest.name)})) as path")
+            waiting = [row.path for row in entries.distinct().limit(_SHOWN + 1).collect()]
+            shown = ", ".join(sorted(waiting)[:_SHOWN]) + (", …" if len(waiting) > _SHOWN else "")
+            hint = f"there is {shown}; driftline stats shows all" if waiting else None
+            raise DataError(f"{table}: nothing waits at or below {dotted(path)}", hint)
+    if not counts:
+        raise DataError(f"{table}: nothing waits")

@@ -1,0 +1,154 @@
+"""Limits and fields that wait, planned and converted in memory; what bounds the rest, whatever the batching."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from driftline.convert import Converter
+from driftline.convert.promote import Promoter, Selection, chosen
+from driftline.core.changes import AddColumn, apply
+from driftline.core.changes.apply import documented, renamed
+from driftline.core.planning.contract import contract
+from driftline.core.planning.limits import leaf_columns
+from driftline.core.planning.plan import plan
+from driftline.core.planning.rest import REST, rest_column
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.types import Schema, Struct, leaves, peel
+from driftline.core.values.parse import parse as parse_record
+from driftline.observe.expect import expect
+from driftline.observe.json_lines import JsonObserver
+from driftline.observe.walk import Walker
+from driftline.verify.files import parse
+from driftline.verify.match import Record, differences
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.sampled_from([0, 7, 2**53 + 1, 10**40, 0.5, "", "x", "2024-01-02"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["p", "q", "a.b", "`"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)  # fmt: skip
+RECORDS = st.dictionaries(st.sampled_from(["a", "b", "c", "_rest", "A", "d e", "x[0]"]), VALUES, max_size=5)
+BATCHES = st.lists(st.lists(RECORDS, min_size=1, max_size=4), min_size=1, max_size=4)
+SETTINGS = st.builds(
+    lambda most, fields, new, maps: Settings(
+        max_columns=most, max_fields=fields, beyond="rest", contract=contract(new_fields=new, maps=maps)
+    ),
+    st.sampled_from([1, 3, 6, 10_000]),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from(["add", "hold"]),
+    st.sampled_from(["auto", "off"]),
+)
+
+
+def taken(schema: Schema, records: list[dict[str, object]], limits: Settings):  # type: ignore[no-untyped-def]
+    """The table after a batch, and its rows of it."""
+    lines = [json.dumps(record).encode() for record in records]
+    observer = JsonObserver(expect(schema, limits), limits)
+    observer.feed(lines, "batch", 1)
+    planned = plan(schema, observer.result().shape, limits)
+    assert planned.conflicts == ()
+    again = plan(planned.schema, observer.result().shape, limits)
+    assert again.schema == planned.schema, "the same batch again brings nothing new"
+    made = Converter(planned.schema.struct, planned.route, limits)
+    return planned, made.of_json([parse_record(line) for line in lines])
+
+
+@settings(max_examples=60)
+@given(batches=BATCHES, limits=SETTINGS)
+def test_nothing_is_lost_nor_refused_for_a_limit(
+    batches: list[list[dict[str, object]]], limits: Settings
+) -> None:
+    """Whatever comes, in columns or in the rest, and the table stays within its limits."""
+    schema = Schema()
+    for records in batches:
+        planned, rows = taken(schema, records, limits)
+        schema = planned.schema
+        if not schema.struct.fields:
+            continue
+        columns = Record.of(schema.struct)
+        for record, row in zip(records, rows.to_pylist(maps_as_pydicts="strict"), strict=True):
+            found = differences(columns, row, parse(json.dumps(record).encode()))
+            assert [d for d in found if not d.unproven] == []
+        assert leaf_columns(schema.struct) <= limits.max_columns
+        for struct in _structs(schema):
+            fields = [f for f in struct.fields if f is not rest_column(schema.struct)]
+            assert limits.max_fields is None or len(fields) <= limits.max_fields
+
+
+def _structs(schema: Schema) -> list[Struct]:
+    inner = [peel(f.type)[1] for _, f in schema.walk()]
+    return [schema.struct, *(type_ for type_ in inner if isinstance(type_, Struct))]
+
+
+@settings(max_examples=30)
+@given(batches=BATCHES)
+def test_one_by_one_what_came_first_has_its_columns(batches: list[list[dict[str, object]]]) -> None:
+    """Records one by one, or in batches: the limit is kept, and the first record that needs columns gets them."""
+    limits = Settings(max_columns=4, beyond="rest", dates="off")
+    records = [record for batch in batches for record in batch]
+    alone = Schema()
+    for record in records:
+        alone = taken(alone, [record], limits)[0].schema
+    whole = taken(Schema(), records, limits)[0].schema
+    first = taken(Schema(), records[:1], limits)[0].schema
+    assert all(f.name in {g.name for g in alone.struct.fields} for f in first.struct.fields)
+    assert (leaves(alone.struct) == 0) is (leaves(whole.struct) == 0)
+
+
+@settings(max_examples=60)
+@given(records=st.lists(RECORDS, min_size=1, max_size=4), most=st.sampled_from([1, 3]))
+@example([{"a": [[False], {"p": False, "q": False, "a.b": False}]}], 3)
+def test_promoted_rows_hold_what_they_did(records: list[dict[str, object]], most: int) -> None:
+    """All that waits gets columns, and the rows still hold their records; nulls behind the last value of an inner list
+    aside."""
+    records = [{key: without_nulls(value) for key, value in record.items()} for record in records]
+    limits = Settings(max_columns=most, beyond="rest", dates="off")
+    planned, rows = taken(Schema(), records, limits)
+    rest = rest_column(planned.schema.struct)
+    if rest is None:
+        return
+    walker = Walker(expect(planned.schema, limits), "off")
+    for number, entries in enumerate(rows.column(rest.name).to_pylist(), 1):
+        walker.walk(chosen(entries or [], Selection()).record, "", number)
+    free = Settings(dates="off")
+    promoted = plan(planned.schema, walker.shape, free)
+    new = AddColumn((), replace(REST, name="new rest"))
+    after = apply(promoted.schema, [new]).struct
+    made = Promoter.of(promoted, after, free, Selection(), rest.name, "new rest").rows(rows)
+    assert made.column("new rest").null_count == len(records)
+    columns = Record.of(Struct(tuple(f for f in after.fields if f.name not in (rest.name, "new rest"))))
+    for record, row in zip(records, made.to_pylist(maps_as_pydicts="strict"), strict=True):
+        found = differences(columns, row, parse(json.dumps(record).encode()))
+        assert [d for d in found if d.lost and not d.unproven] == []
+
+
+def without_nulls(value: object) -> object:
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value if item is not None]
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items()}
+    return value
+
+
+def test_a_required_column_whose_value_goes_to_the_rest_becomes_optional() -> None:
+    limits = Settings(max_columns=1, beyond="rest")
+    schema = taken(Schema(), [{"a": 1}], limits)[0].schema
+    column = replace(schema.struct.fields[0], required=True)
+    planned, rows = taken(Schema(Struct((column,))), [{"a": "x"}], limits)
+    assert not planned.schema.struct.fields[0].required
+    assert rows.to_pylist() == [{"a": None, "_rest": [("a", '"x"')]}]
+
+
+def test_the_rest_keeps_its_mark_under_another_name_and_comment() -> None:
+    column = renamed(REST, "what_else")
+    assert rest_column(Struct((column,))) is column
+    column = replace(column, doc=documented(column.doc, "mine"))
+    assert rest_column(Struct((column,))) is column
+    assert (column.doc or "").endswith("\nmine")
+    assert "upsolver" not in str(to_json(Schema(Struct((column,)))))
