@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 COMMANDS = (
-    "ingest", "plan", "capture", "schema", "stats", "query", "view", "resolve", "quarantine", "alter", "history", "undo",
+    "ingest", "plan", "capture", "schema", "stats", "query", "view", "resolve", "promote", "quarantine", "alter", "history", "undo",
     "verify", "clean", "doctor", "demo",
 )  # fmt: skip
 

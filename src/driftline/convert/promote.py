@@ -136,6 +136,24 @@ def _held(held: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[T
     return out
 
 
+def parts_of(
+    batch: pa.RecordBatch, struct: Struct, rest: str, selection: Selection, mark: str
+) -> list[Chosen]:
+    """What is selected of each row. ``struct``: the table's columns, ``rest`` the name of that of the rest.
+
+    Lists of which the table holds a part have the length that they have there.
+    """
+    names = [f.name for f in struct.fields]
+    parts = [chosen(entries or [], selection) for entries in batch.column(names.index(rest)).to_pylist()]
+    for number, part in enumerate(parts):
+        if part.in_lists:
+            columns = zip(names, batch.slice(number, 1).columns, strict=True)
+            held = [(struct, {column: array[0].as_py() for column, array in columns})]
+            part.record = _padded(part.record, held, mark)
+            part.typed = [(type_, _padded(value, held, mark)) for type_, value in part.typed]
+    return parts
+
+
 @dataclass(frozen=True, slots=True)
 class Promoter:
     """Makes rows with the columns of ``after`` from rows with those of ``before``.
@@ -168,8 +186,7 @@ class Promoter:
         rows = self.same.of_arrow(batch, self.before, json=False)
         names = rows.schema.names
         columns = dict(zip(names, rows.columns, strict=True))
-        parts = [chosen(rest or [], self.selection) for rest in columns[self.old].to_pylist()]
-        self._pad(parts, batch)
+        parts = parts_of(batch, self.before, self.old, self.selection, self.mark)
         for numbers, values in self._filled(parts):
             for name, array in zip(values.schema.names, values.columns, strict=True):
                 if array.null_count < len(array):
@@ -178,16 +195,6 @@ class Promoter:
             columns[self.new].type
         )
         return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=rows.schema)
-
-    def _pad(self, parts: Sequence[Chosen], batch: pa.RecordBatch) -> None:
-        """Gives lists of which the table holds a part the length that they have there."""
-        for number, part in enumerate(parts):
-            if part.in_lists:
-                columns = zip(self.before.fields, batch.slice(number, 1).columns, strict=True)
-                row = {f.name: array[0].as_py() for f, array in columns}
-                held = [(self.before, row)]
-                part.record = _padded(part.record, held, self.mark)
-                part.typed = [(struct, _padded(value, held, self.mark)) for struct, value in part.typed]
 
     def _filled(self, parts: Sequence[Chosen]) -> Iterator[tuple[list[int], pa.RecordBatch]]:
         """The selected values in the columns of the plan, and which rows they are of."""

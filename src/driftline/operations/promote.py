@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from driftline.convert.promote import Promoter, Selection, chosen, keys_of, typed_batches
+from driftline.convert.promote import Chosen, Promoter, Selection, keys_of, parts_of, typed_batches
 from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, diff, to_dict
@@ -181,17 +181,25 @@ def _look(
     table: Table, schema: Schema, rest: Field, selection: Selection, settings: Settings
 ) -> tuple[Observation, Counter[Path]]:
     """What is selected, and how many values it has."""
-    rows = table.read().selectExpr(f"{name(rest.name)} as c0").where("c0 is not null")
-    look = partial(_looked, selection, expect(schema, settings), settings.dates)
-    found = rows.mapInArrow(look, "seen binary, counts binary").collect()  # one row a task
+    rows = table.read().where(f"{name(rest.name)} is not null")
+    parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
+    look = partial(_looked, parts, expect(schema, settings), settings.dates)
+    found = numbered(rows).mapInArrow(look, "seen binary, counts binary").collect()  # one row a task
     counts: Counter[Path] = Counter()
     for row in found:
         counts += pickle.loads(row.counts)  # noqa: S301  our own bytes
     return merge_observations(pickle.loads(row.seen) for row in found), counts  # noqa: S301
 
 
+def _parts(struct: Struct, rest: str, selection: Selection, mark: str, batch: pa.RecordBatch) -> list[Chosen]:
+    return parts_of(from_spark(batch, struct), struct, rest, selection, mark)
+
+
 def _looked(
-    selection: Selection, known: Expect, dates: str, batches: Iterable[pa.RecordBatch]
+    parts_of_batch: Callable[[pa.RecordBatch], list[Chosen]],
+    known: Expect,
+    dates: str,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
@@ -200,7 +208,7 @@ def _looked(
     typed: list[Observation] = []
     number = 0
     for batch in batches:
-        parts = [chosen(rest, selection) for rest in batch.column(0).to_pylist()]
+        parts = parts_of_batch(batch)
         for part in parts:
             number += 1
             counts += part.counts
