@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import driftline.report.shown  # noqa: F401  how results print
@@ -25,7 +27,9 @@ from driftline.report import text
 from driftline.report.notice import Notice
 from driftline.runtime.shown import Shown, shows
 from driftline.settings import from_properties
-from driftline.source import opened
+from driftline.source import Data, opened
+from driftline.source.files import expand
+from driftline.source.given import paths_or_rows
 from driftline.source.pipes import spooled
 
 if TYPE_CHECKING:
@@ -148,7 +152,7 @@ class Table(Shown):
 
     def ingest(
         self,
-        data: DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        data: Data,
         *,
         format: str | None = None,  # noqa: A002  the word that Spark's users know
         json_column: str | None = None,
@@ -158,8 +162,10 @@ class Table(Shown):
         on_change: str | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Result:
-        """Takes a DataFrame, files, or what comes through a pipe (``-``: standard input), as one batch.
+        """Takes what a person has at hand, as one batch: files, or what comes through a pipe (``-``: standard input);
+        a DataFrame of Spark, pandas or Polars; a table or reader of Arrow, or what gives such a stream; an iterable of dicts.
 
+        Columns keep their types. Of a pandas index, the levels that have a name are columns.
         ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
         ``strings``: CSV cells stay text. ``on_change``: a command that is called, or a URL that is posted to, where the
         batch changed the schema or left records in quarantine. Raises UsageError, DataError; the table is then as it was.
@@ -335,11 +341,12 @@ class Table(Shown):
         frame: DataFrame = self.format.read()
         return frame
 
-    def verify(self, files: Sequence[str], format: str, *, exactly: bool = False) -> Verdict:  # noqa: A002
-        """Whether every record of the files is in the table or its quarantine: an independent check, value by value.
+    def verify(self, data: Data, format: str | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
+        """Whether every record is in the table or its quarantine: an independent check, value by value.
 
-        ``exactly``: and whether nothing else is there, so that no record was doubled.
-        ``format``: json, csv, parquet, avro or orc. Raises UsageError where there is no such table.
+        ``data``: as `ingest` takes them, but for DataFrames of Spark. ``exactly``: and whether nothing else is there, so
+        that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default what files' endings tell.
+        Raises UsageError where there is no such table.
         """
         from driftline.operations.replay import waiting
         from driftline.verify import verify
@@ -350,14 +357,14 @@ class Table(Shown):
         columns = self.format.readable(state.schema).struct.fields
         rest = rest_column(Struct(columns))
         beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
-        data = Struct(tuple(f for f in columns if f.name not in beside))
-        with spooled(files, format) as (sources, names):
+        struct = Struct(tuple(f for f in columns if f.name not in beside))
+        with _checked(data, format) as (sources, kind, names):
             return verify(
                 self.lake.spark,
                 self.format.read_readable().drop(*beside),
-                replace(state.schema, struct=data),
+                replace(state.schema, struct=struct),
                 sources,
-                format,
+                kind,
                 quarantine=waiting(self.format),
                 properties=state.properties,
                 ignore=[_keys(path) for path in left_out],
@@ -365,6 +372,22 @@ class Table(Shown):
                 defaults=self.format.defaults(),
                 exactly=exactly,
             ).named(names)
+
+
+@contextmanager
+def _checked(data: Data, fmt: str | None) -> Iterator[tuple[list[str], str, dict[str, str]]]:
+    """The files that are checked, their format, and names for those that are made for it."""
+    from driftline.verify import PICKLED, pickled
+
+    paths, rows = paths_or_rows(data)
+    if rows is not None:
+        with TemporaryDirectory(prefix="driftline-") as folder:
+            names = pickled(rows, Path(folder))
+            yield list(names), PICKLED, names
+        return
+    kind, files = expand(paths, fmt)
+    with spooled(files, kind) as (sources, names):
+        yield sources, kind, names
 
 
 def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:

@@ -16,7 +16,8 @@ import pytest
 
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.observe import snappy
-from driftline.observe.codecs import LIMIT, codec_of
+from driftline.observe.codecs import codec_of
+from driftline.observe.limits import LIMIT
 from driftline.observe.ranges import opened, packed
 from driftline.source import archives
 from driftline.source.files import expand, format_of

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftline.errors import DataError, SetupError, UsageError
+from driftline.observe.endings import format_by_name, is_archive
 from driftline.runtime.spark_conf import literally
-from driftline.source.endings import format_by_name, is_archive
 from driftline.source.files import format_of
 
 if TYPE_CHECKING:

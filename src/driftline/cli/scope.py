@@ -104,7 +104,7 @@ def _elsewhere(work: Callable[[], T]) -> T:
 
 def little(kind: str, files: Sequence[str]) -> bool:
     """Whether the files are so small that Java's better compiler takes longer than it saves. A pipe may bring much."""
-    from driftline.source.endings import is_packed
+    from driftline.observe.endings import is_packed
     from driftline.source.pipes import is_pipe
 
     if any(map(is_pipe, files)):

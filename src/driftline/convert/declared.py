@@ -76,7 +76,7 @@ class Declared:
 
     def __init__(self, schema: pa.Schema) -> None:
         _all_different(schema, ())
-        self._readings = [(n, f.name, r) for n, f in enumerate(schema) for r in _readings(f.type, (f.name,))]
+        self._readings = [(n, f.name, r) for n, f in enumerate(schema) for r in readings(f.type, (f.name,))]
         self.struct = Struct(tuple(reading.field(name) for _, name, reading in self._readings))
 
     def read(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
@@ -112,25 +112,38 @@ def _nullable(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
+def readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
+    """The types of a column of an Arrow type, and how each is read. Raises UsageError for a type that no table has."""
     if isinstance(type_, pa.BaseExtensionType):
         if type_.extension_name == "arrow.uuid":
             yield Reading(UUID, lambda a: a.storage)
         else:
-            yield from _after(lambda a: a.storage, _readings(type_.storage_type, path))
+            yield from _after(lambda a: a.storage, readings(type_.storage_type, path))
     elif pa.types.is_dictionary(type_):
-        yield from _after(lambda a: a.dictionary_decode(), _readings(type_.value_type, path))
+        yield from _after(_decoded, readings(_plain_text(type_.value_type), path))
     elif pa.types.is_run_end_encoded(type_):
-        yield from _after(pc.run_end_decode, _readings(type_.value_type, path))
+        yield from _after(pc.run_end_decode, readings(type_.value_type, path))
     elif pa.types.is_struct(type_):
         yield Reading(VARIANT, _variants) if _is_variant(type_) else _of_struct(type_, path)
     elif pa.types.is_map(type_):
         yield from _of_map(type_, path)
     elif _is_list(type_):
-        for type_of, read, beyond in _readings(type_.value_type, (*path, "element")):
+        for type_of, read, beyond in readings(type_.value_type, (*path, "element")):
             yield Reading(List(type_of), partial(_relisted, read=read), beyond)
     else:
         yield from _of_leaf(type_, path)
+
+
+def _plain_text(type_: pa.DataType) -> pa.DataType:
+    """Arrow decodes no dictionary of views."""
+    if type_ == pa.string_view():
+        return pa.string()
+    return pa.binary() if type_ == pa.binary_view() else type_
+
+
+def _decoded(values: pa.DictionaryArray) -> pa.Array:
+    words = values.dictionary.cast(_plain_text(values.dictionary.type))
+    return pa.DictionaryArray.from_arrays(values.indices, words).dictionary_decode()
 
 
 def _is_variant(type_: pa.StructType) -> bool:
@@ -171,7 +184,7 @@ def _relisted(lists: pa.Array, read: Read) -> pa.Array:
 
 def _of_struct(type_: pa.StructType, path: Path) -> Reading:
     _all_different(type_, path)
-    fields = [(f.name, [*_readings(f.type, (*path, f.name))]) for f in type_]
+    fields = [(f.name, [*readings(f.type, (*path, f.name))]) for f in type_]
     struct = Struct(tuple(reading.field(name) for name, some in fields for reading in some))
 
     def read(structs: pa.Array) -> pa.Array:
@@ -187,8 +200,8 @@ def _of_struct(type_: pa.StructType, path: Path) -> Reading:
 
 def _of_map(type_: pa.MapType, path: Path) -> Iterator[Reading]:
     """Maps whose keys are plain are maps; others are lists of records with a key and a value."""
-    keys = [*_readings(type_.key_type, (*path, "key"))]
-    values = [*_readings(type_.item_type, (*path, "value"))]
+    keys = [*readings(type_.key_type, (*path, "key"))]
+    values = [*readings(type_.item_type, (*path, "value"))]
     if len(keys) > 1 or not isinstance(keys[0].type, Primitive):
         record = _of_struct(pa.struct({"key": type_.key_type, "value": type_.item_type}), path)
         yield Reading(List(record.type), lambda a: _relisted(entries_of(a), record.read))

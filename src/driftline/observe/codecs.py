@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import os
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,23 +13,12 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError
 from driftline.observe import snappy
+from driftline.observe.endings import ENDINGS
+from driftline.observe.limits import largest, too_large
 
-ENDINGS = {
-    ".gz": "gzip",
-    ".gzip": "gzip",
-    ".zst": "zstd",
-    ".zstd": "zstd",
-    ".bz2": "bzip2",
-    ".xz": "xz",
-    ".lz4": "lz4",
-    ".snappy": "snappy",
-    ".sz": "snappy",
-}
 HEAD = 16  # bytes that tell a codec
-LIMIT = "DRIFTLINE_MAX_UNPACKED"
-_LIMIT = 64 * 2**30  # bytes that a packed file may hold
 _BLOCK = 4 * 2**20
 
 _BEGINNINGS = {
@@ -99,7 +87,7 @@ def _without_a_sign(path: str, head: bytes, claimed: str) -> str:
 class Unpacked:
     """A packed file as what it holds. ``path``: how errors name it.
 
-    Raises DataError, while it is read, where it is broken or cut off, or holds more than `LIMIT` says.
+    Raises DataError, while it is read, where it is broken or cut off, or holds more than it may.
     """
 
     def __init__(self, file: IO[bytes], path: str, codec: str) -> None:
@@ -123,19 +111,6 @@ class Unpacked:
         except _BROKEN as error:
             name = self._codec.rpartition(" ")[2]
             raise DataError(f"{self._path}: broken {name}: {error}", hint=_DAMAGED) from error
-
-
-def largest() -> int:
-    """How many bytes a packed file may hold. Raises UsageError where the setting is no number."""
-    text = os.environ.get(LIMIT, "")
-    if text and not text.isdecimal():
-        raise UsageError(f"{LIMIT} = {text!r} is not a whole number of bytes")
-    return int(text or _LIMIT)
-
-
-def too_large(path: str, limit: int) -> DataError:
-    """What is said of a file that holds more."""
-    return DataError(f"{path}: holds more than {limit} bytes", hint=f"if that is right, set {LIMIT} to more")
 
 
 class _Joined:

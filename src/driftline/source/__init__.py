@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.source.base import Source
 from driftline.source.files import expand
+from driftline.source.given import paths_or_rows
 from driftline.source.named import named
 from driftline.source.pipes import spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Data: TypeAlias = "DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+# Paths; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and all that has `__arrow_c_stream__`; dicts.
+Data: TypeAlias = Any
 
 
 @contextmanager
@@ -30,24 +32,32 @@ def opened(
     json_column: str | None = None,
     strings: bool = False,
 ) -> Iterator[Source]:
-    """`open_source` for what may be a pipe: what comes through it is there as long as the source is used."""
+    """`open_source` for what may be a pipe, an archive, or rows that Python holds: those are there as long as the source is used."""
     if hasattr(data, "selectExpr"):
         yield open_source(spark, data, json_column=json_column)
         return
-    kind, found = expand(_paths(data), format)
+    paths, rows = paths_or_rows(data)
+    if rows is not None:
+        from driftline.source.columns import ColumnFiles
+        from driftline.source.in_memory import written
+
+        with written(rows) as readers:
+            yield ColumnFiles(spark, readers, ())
+        return
+    kind, found = expand(paths, format)
     with spooled(found, kind) as (files, names):
         yield named(open_source(spark, files, format=kind, strings=strings), names)
 
 
 def open_source(
     spark: SparkSession,
-    data: Data,
+    data: DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     format: str | None = None,  # noqa: A002
     json_column: str | None = None,
     strings: bool = False,
 ) -> Source:
-    """One batch of what a person named: a DataFrame, a path, or several paths, of which none is a pipe."""
+    """One batch of a DataFrame of Spark's, or of files, of which none is a pipe or an archive."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -61,7 +71,8 @@ def open_source(
         from driftline.source.json_column import json_column as of_column
 
         return of_column(frame, json_column)
-    kind, files = expand(_paths(data), format)
+    paths, _ = paths_or_rows(data)
+    kind, files = expand(paths, format)
     try:
         return _of_files(spark, kind, files, strings=strings)
     except (PySparkException, Py4JError, OSError) as error:
@@ -96,11 +107,6 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
             with configured(spark, FILES):
                 frames = [(file, _load(spark, kind, file)) for file in files]
             return TypedFrames(frames, conf=FILES, files=files)
-
-
-def _paths(data: Data) -> list[str]:
-    paths = [data] if isinstance(data, (str, os.PathLike)) else list(cast("Sequence[str]", data))
-    return [os.fspath(path) for path in paths]
 
 
 def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.observe.codecs import largest, too_large
-from driftline.source.endings import format_by_name, is_hidden
+from driftline.observe.endings import format_by_name, is_hidden
+from driftline.observe.limits import largest, too_large
 
 _BROKEN = (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError)
 _CHUNK = 2**20  # bytes that are held at once

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from driftline.errors import UsageError
+from driftline.observe.endings import FORMATS, format_by_name, is_archive, is_hidden
 from driftline.source.archives import format_in
-from driftline.source.endings import FORMATS, format_by_name, is_archive, is_hidden
 from driftline.source.pipes import STDIN, is_pipe
 
 # The path of the file that a row came from, as SQL: Spark tells it as a URI.

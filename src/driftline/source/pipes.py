@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import DriftlineError, SetupError, UsageError
+from driftline.observe.endings import is_archive
 from driftline.source.archives import unpack
-from driftline.source.endings import is_archive
 
 STDIN = "-"
 _OF_THIS_PROCESS = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")

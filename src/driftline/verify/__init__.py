@@ -4,7 +4,9 @@ An independent check: it shares nothing with how records are observed and routed
 `match` says whether a row holds a record, `meeting` brings the two together, `job` does it for all.
 """
 
+from driftline.verify.in_memory import PICKLED
+from driftline.verify.in_memory import write as pickled
 from driftline.verify.job import verify
 from driftline.verify.verdict import Mismatch, Verdict
 
-__all__ = ["Mismatch", "Verdict", "verify"]
+__all__ = ["PICKLED", "Mismatch", "Verdict", "pickled", "verify"]

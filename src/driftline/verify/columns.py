@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -81,6 +82,11 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
                 }
 
 
+def values_of(array: pa.Array) -> list[Any]:
+    """The values of an array."""
+    return _values(array, array, repeat(""))
+
+
 def _one(column: pa.ChunkedArray) -> pa.Array:
     import pyarrow as pa
 
@@ -98,7 +104,8 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
             return [None if value is None else str(value) for value in array.to_pylist()]
         return _values(array.storage, fine.storage, kinds)
     if pa.types.is_dictionary(type_):
-        return _values(array.dictionary_decode(), fine.dictionary_decode(), kinds)
+        words = _values(array.dictionary, fine.dictionary, kinds)
+        return [None if place is None else words[place] for place in array.indices.to_pylist()]
     if pa.types.is_struct(type_):
         names = [f.name for f in type_]
         inner = [_values(array.field(i), fine.field(i), kinds) for i in range(len(names))]

@@ -26,6 +26,8 @@ from driftline.verify.columns import floats_in, read_columns, readable
 from driftline.verify.emptied import Listless, lost_lists
 from driftline.verify.files import Malformed, Part, Place, Read, grouped, parse, parts, read
 from driftline.verify.frames import rows, typed
+from driftline.verify.in_memory import PICKLED
+from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.left import (
     Extra,
     Left,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
+_FLOATS = 2  # what `floats_in` says where no schema tells
 _DEEP = 4_000  # Python's own limit is less than `files` lets through, times the functions of `match`
 _COMPARED = 100  # rows of a group that a record is compared with, to say what is missing
 
@@ -121,6 +124,8 @@ def _job(
 
 def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
     context = spark.sparkContext
+    if fmt == PICKLED:
+        return context.parallelize(sources, max(1, len(sources))).flatMap(read_pickled), _FLOATS
     if all(readable(source, fmt) for source in sources):
         floats = max((floats_in(source, fmt) for source in sources), default=0)
         return context.parallelize(sources, max(1, len(sources))).flatMap(

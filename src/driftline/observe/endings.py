@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from driftline.observe.codecs import ENDINGS
-
+ENDINGS = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".bz2": "bzip2",
+    ".xz": "xz",
+    ".lz4": "lz4",
+    ".snappy": "snappy",
+    ".sz": "snappy",
+}
 FORMATS = {
     ".json": "json",
     ".jsonl": "json",

@@ -1,0 +1,184 @@
+"""Python's own records as columns of the types that tables have (rules 2.3), no value changed.
+
+A key whose values have several types stands several times, once for each of them, as a union's does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cache
+from itertools import chain
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.convert.declared import BEYOND, VOID, readings
+from driftline.core.schema.types import Field, List, Path, Struct, Type, dotted
+from driftline.errors import UsageError
+
+Values = Sequence[Any]
+
+_LONG, _DIGITS = 2**63, 38
+_KINDS: tuple[tuple[type, str], ...] = (  # a class comes before those it is made of
+    (bool, "boolean"), (int, "long"), (float, "double"), (str, "string"), (Decimal, "decimal"), (datetime, "moment"),
+    (date, "date"), (time, "time"), (timedelta, "duration"), (UUID, "uuid"),
+    (bytes, "binary"), (bytearray, "binary"), (memoryview, "binary"), (Mapping, "record"),
+    (list, "list"), (tuple, "list"), (np.ndarray, "list"),
+)  # fmt: skip
+_NULLS = ("NoneType", "NaTType", "NAType")  # None, and those of pandas
+_ARROW: dict[str, pa.DataType | None] = {
+    "boolean": pa.bool_(),
+    "long": pa.int64(),
+    "whole": pa.decimal128(_DIGITS, 0),
+    "huge": pa.string(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "decimal": None,  # of as many digits as there are
+    "instant": pa.timestamp("us", "UTC"),
+    "fine instant": pa.timestamp("ns", "UTC"),
+    "moment": pa.timestamp("us"),
+    "fine moment": pa.timestamp("ns"),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "duration": pa.duration("us"),
+    "uuid": pa.uuid(),
+    "binary": pa.binary(),
+}
+
+
+class Column(NamedTuple):
+    """The values of one type among some; null for the others. ``beyond``: the type counts only where it has values."""
+
+    type: Type
+    array: pa.Array
+    beyond: bool = False
+
+
+def record_columns(records: Sequence[Mapping[str, Any]]) -> tuple[Struct, pa.RecordBatch]:
+    """The columns of some records, and their types. Raises UsageError for a value that no table has, with its path."""
+    return with_columns([(key, columns_of(values, (key,))) for key, values in _by_key(records, ())])
+
+
+def with_columns(keys: Iterable[tuple[str, Sequence[Column]]]) -> tuple[Struct, pa.RecordBatch]:
+    """The columns of each key side by side, and their types."""
+    columns = [(key, column) for key, some in keys for column in some]
+    struct = Struct(tuple(Field(key, c.type, doc=BEYOND if c.beyond else None) for key, c in columns))
+    return struct, pa.RecordBatch.from_arrays([c.array for _, c in columns], [f.name for f in struct.fields])
+
+
+def columns_of(values: Values, path: Path) -> list[Column]:
+    """The columns of some values, one for each type. ``path``: where they are, for errors.
+
+    >>> [(str(c.type), c.array.to_pylist()) for c in columns_of([1, "x", None], ("a",))]
+    [('long', [1, None, None]), ('string', [None, 'x', None])]
+    """
+    classes = set(map(type, values))
+    if any(issubclass(cls, np.generic) for cls in classes):
+        return columns_of([v.item() if isinstance(v, np.generic) else v for v in values], path)
+    if any(cls.__name__ in _NULLS[1:] for cls in classes):
+        values = [None if type(v).__name__ in _NULLS else v for v in values]
+    kinds = {_kind(cls, path) for cls in classes} - {None}
+    if not kinds:
+        return [Column(VOID, pa.nulls(len(values)))]
+    if len(kinds) == 1 and not kinds & {"long", "moment"}:
+        return _of_kind(values, str(kinds.pop()), path)
+    return _merged(_of_kinds(values, [_exact_kind(value, path) for value in values], path))
+
+
+def _by_key(records: Sequence[Mapping[str, Any] | None], path: Path) -> Iterator[tuple[str, Values]]:
+    for key in dict.fromkeys(chain.from_iterable(record for record in records if record is not None)):
+        if not isinstance(key, str):
+            raise UsageError(
+                f"{dotted((*path, str(key)))}: a key of type {type(key).__name__}", "make it text"
+            )
+        yield key, [None if record is None else record.get(key) for record in records]
+
+
+def _kind(cls: type, path: Path) -> str | None:
+    kind = _known_kind(cls)
+    if kind == "":
+        raise UsageError(
+            f"{dotted(path)}: a value of type {cls.__name__} has no place in a table", hint="make it text"
+        )
+    return kind
+
+
+@cache
+def _known_kind(cls: type) -> str | None:
+    """The kind of a class's values; None of those that are none, empty of those that no table has."""
+    if cls.__name__ in _NULLS:
+        return None
+    return next((kind for known, kind in _KINDS if issubclass(cls, known)), "")
+
+
+def _exact_kind(value: Any, path: Path) -> str | None:
+    """The kind: of whole numbers by their size, of moments by zone and by what is finer than a microsecond."""
+    kind = _kind(type(value), path)
+    if kind == "long":
+        return kind if -_LONG <= value < _LONG else "whole" if abs(value) < 10**_DIGITS else "huge"
+    if kind == "moment":
+        name = "moment" if value.tzinfo is None else "instant"
+        return f"fine {name}" if getattr(value, "nanosecond", 0) else name
+    return kind
+
+
+def _of_kinds(values: Values, kinds: Sequence[str | None], path: Path) -> Iterator[Column]:
+    for kind in dict.fromkeys(kind for kind in kinds if kind is not None):
+        some = [value if k == kind else None for value, k in zip(values, kinds, strict=True)]
+        yield from _of_kind(some, kind, path)
+
+
+def _of_kind(values: Values, kind: str, path: Path) -> list[Column]:
+    """The columns of values that are all of a kind, or None."""
+    if kind == "record":
+        return [_records(values, path)]
+    if kind == "list":
+        return _lists(values, path)
+    if kind == "huge":
+        values = [None if value is None else str(value) for value in values]
+    try:
+        array = pa.array(values, _ARROW[kind], from_pandas=False)
+    except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
+        raise UsageError(f"{dotted(path)}: {error}", hint="change that value, or drop the field") from error
+    return [Column(type_, read(array), beyond) for type_, read, beyond in readings(array.type, path)]
+
+
+def _records(values: Values, path: Path) -> Column:
+    struct, batch = with_columns(
+        [(key, columns_of(inner, (*path, key))) for key, inner in _by_key(values, path)]
+    )
+    if not struct.fields:
+        return Column(struct, pa.array([None if value is None else {} for value in values], pa.struct([])))
+    fields = [pa.field(f.name, a.type) for f, a in zip(struct.fields, batch.columns, strict=True)]
+    mask = pa.array([value is None for value in values])
+    return Column(struct, pa.StructArray.from_arrays(batch.columns, fields=fields, mask=mask))
+
+
+def _lists(values: Values, path: Path) -> list[Column]:
+    """A list has as many places in each of its columns, null where the value is in another one."""
+    sizes = [0 if value is None else len(value) for value in values]
+    items = [item for value in values if value is not None for item in value]
+    offsets = pa.array(np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int32))
+    mask = pa.array([value is None for value in values])
+    return [
+        Column(List(type_), pa.ListArray.from_arrays(offsets, array, mask=mask), beyond)
+        for type_, array, beyond in columns_of(items, (*path, "element"))
+    ]
+
+
+def _merged(columns: Iterable[Column]) -> list[Column]:
+    """The columns, those of one type as one."""
+    by_type: dict[Type, Column] = {}
+    for column in columns:
+        other = by_type.get(column.type)
+        if other is None:
+            by_type[column.type] = column
+        else:
+            array = pc.coalesce(other.array, column.array)
+            by_type[column.type] = Column(column.type, array, other.beyond and column.beyond)
+    return list(by_type.values())

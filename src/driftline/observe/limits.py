@@ -1,0 +1,23 @@
+"""How much a packed file may hold."""
+
+from __future__ import annotations
+
+import os
+
+from driftline.errors import DataError, UsageError
+
+LIMIT = "DRIFTLINE_MAX_UNPACKED"
+_LIMIT = 64 * 2**30  # bytes
+
+
+def largest() -> int:
+    """How many bytes a packed file may hold. Raises UsageError where the setting is no number."""
+    text = os.environ.get(LIMIT, "")
+    if text and not text.isdecimal():
+        raise UsageError(f"{LIMIT} = {text!r} is not a whole number of bytes")
+    return int(text or _LIMIT)
+
+
+def too_large(path: str, limit: int) -> DataError:
+    """What is said of a file that holds more."""
+    return DataError(f"{path}: holds more than {limit} bytes", hint=f"if that is right, set {LIMIT} to more")

@@ -1,0 +1,110 @@
+"""What Python holds, in files that the check reads: some records in each, with values as `columns` has them of other files."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, time, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from driftline.verify.columns import values_of
+from driftline.verify.files import Place, Read
+from driftline.verify.values import Single
+
+PICKLED = "pickled"  # the format of these files
+_ROWS = 20_000  # of one file
+
+
+def write(data: Any, folder: Path) -> dict[str, str]:
+    """Writes the records of a table, or dicts, into files of the folder; their paths, with a name for each."""
+    records = map(_record, _records(data))
+    names: dict[str, str] = {}
+    while some := list(islice(records, _ROWS)):
+        path = folder / f"{len(names):08}"
+        path.write_bytes(pickle.dumps(some))
+        names[str(path)] = f"rows from {len(names) * _ROWS}"
+    return names
+
+
+def read(path: str) -> Iterator[Read]:
+    """The records of one of these files."""
+    records: list[dict[str, Any]] = pickle.loads(Path(path).read_bytes())  # noqa: S301  our own bytes
+    for record in records:
+        yield Read(Place(path), record)
+
+
+def _records(data: Any) -> Iterator[Mapping[str, Any]]:
+    if type(data).__module__.partition(".")[0] == "pandas":
+        return _of_pandas(data)
+    return _of_arrow(data) if hasattr(data, "__arrow_c_stream__") else iter(data)
+
+
+def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
+    indexed = [name for name in frame.index.names if name is not None]
+    frame = frame.reset_index(level=indexed) if indexed else frame
+    columns = []
+    for number in range(frame.shape[1]):
+        series = frame.iloc[:, number]
+        values = [None if null else value for value, null in zip(series, series.isna(), strict=True)]
+        single = str(series.dtype).lower() == "float32"
+        columns.append([v if v is None else Single(v) for v in values] if single else values)
+    for row in zip(*columns, strict=True):
+        yield dict(zip(map(str, frame.columns), row, strict=True))
+
+
+def _of_arrow(data: Any) -> Iterator[dict[str, Any]]:
+    for batch in pa.RecordBatchReader.from_stream(data):
+        for row in zip(*map(values_of, batch.columns), strict=True):
+            yield dict(zip(batch.schema.names, row, strict=True))
+
+
+def _record(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _plain(value) for key, value in record.items() if not _is_null(value)}
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NaTType", "NAType")
+
+
+def _plain(value: Any) -> Any:
+    if _is_null(value):
+        return None
+    if type(value).__module__ == "numpy":
+        value = Single(value) if value.dtype == "float32" and not value.ndim else value.tolist()
+    match value:
+        case Mapping():
+            return _record(value)
+        case list() | tuple() if type(value) in (list, tuple):
+            return [_plain(item) for item in value]
+        case datetime():
+            return _moment(value)
+        case time():
+            text = value.replace(microsecond=0).isoformat()
+            return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
+        case timedelta():
+            return value // timedelta(microseconds=1)
+        case UUID():
+            return str(value)
+        case bytearray() | memoryview():
+            return bytes(value)
+        case _:
+            return value
+
+
+def _moment(value: datetime) -> Any:
+    """In UTC; as text of nine digits what is finer than a microsecond, which pandas has."""
+    zoned = value.tzinfo is not None
+    value = value.astimezone(UTC) if zoned else value
+    plain = datetime(
+        value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
+    )
+    finer = getattr(value, "nanosecond", 0)
+    if not finer:
+        return plain.replace(tzinfo=UTC) if zoned else plain
+    text = f"{plain.replace(microsecond=0).isoformat()}.{plain.microsecond * 1000 + finer:09d}"
+    return text + "Z" * zoned

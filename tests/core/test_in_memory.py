@@ -1,0 +1,281 @@
+"""What Python holds as columns: each value of its own type, none changed, none lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftline.convert.python_values import record_columns
+from driftline.errors import UsageError
+from driftline.source.given import paths_or_rows
+from driftline.source.in_memory import written
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    yield tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def read(data: Any) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The types of the columns, and the rows without what is null; of several columns of one key the value."""
+    paths, rows = paths_or_rows(data)
+    assert paths == []
+    types, out = {}, []
+    with written(rows) as readers:
+        for reader in readers:
+            for part in range(len(reader.sizes)):
+                (some,) = reader.rows(part)
+                for values in zip(*some.batch.columns, strict=True):
+                    pairs = zip(reader.struct.fields, map(plain, values), strict=True)
+                    out.append({f.name: v for f, v in pairs if v is not None})
+            for f in reader.struct.fields:
+                types.setdefault(f.name, set()).add(str(f.type))
+    return {name: " | ".join(sorted(some)) for name, some in types.items()}, out
+
+
+NOON = datetime(2026, 1, 2, 12, 0, 0, 5)
+VALUES: list[tuple[Any, str]] = [
+    (True, "boolean"),
+    (7, "long"),
+    (2**63, "decimal(38, 0)"),
+    (1.5, "double"),
+    ("2026-01-02", "string"),
+    (Decimal("1.50"), "decimal(3, 2)"),
+    (NOON, "timestamp_ntz"),
+    (NOON.replace(tzinfo=UTC), "timestamp"),
+    (date(2026, 1, 2), "date"),
+    (b"\xff", "binary"),
+    ([1, 2], "list<long>"),
+    ({"x": 1}, "struct<x: long>"),
+]
+
+
+def test_values_keep_their_types() -> None:
+    """Each of its own, beside all others, at any depth."""
+    for value, type_ in VALUES:
+        assert read([{"a": value}, {}]) == ({"a": type_}, [{"a": value}, {}])
+    many = [{"a": value} for value, _ in VALUES]
+    types, rows = read(many)
+    assert types["a"].split(" | ") == sorted(type_ for _, type_ in VALUES) and rows == many
+    types, _ = read([{"a": [value for value, _ in VALUES]}])
+    assert types["a"].count("list<") == len(VALUES) + 1
+    nested, _ = read([{"s": {"a": value}} for value, _ in VALUES])
+    assert nested["s"].count("a: ") == len(VALUES)
+
+
+def test_values_that_tables_have_otherwise() -> None:
+    assert read([{"a": time(1, 2, 3)}]) == ({"a": "string"}, [{"a": "01:02:03"}])
+    assert read([{"a": timedelta(seconds=1)}]) == ({"a": "long"}, [{"a": 1_000_000}])
+    assert read([{"a": UUID(int=1)}]) == ({"a": "uuid"}, [{"a": UUID(int=1).bytes}])
+    assert read([{"a": 10**40}, {"a": "x"}]) == ({"a": "string"}, [{"a": str(10**40)}, {"a": "x"}])
+    east = NOON.replace(tzinfo=timezone(timedelta(hours=2)))
+    assert read([{"a": east}])[1] == [{"a": east.astimezone(UTC)}]
+    fine = pd.Timestamp("2026-01-02T00:00:00.000000001Z")
+    assert read([{"a": fine}]) == ({"a": "string | timestamp"}, [{"a": "2026-01-02T00:00:00.000000001Z"}])
+    numpy = {"i": np.int32(1), "f": np.float64(0.5), "a": np.array([1, 2]), "b": np.bool_(True), "n": pd.NaT}
+    assert read([numpy]) == (
+        {"i": "long", "f": "double", "a": "list<long>", "b": "boolean", "n": "void"},
+        [{"i": 1, "f": 0.5, "a": [1, 2], "b": True}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"a": {"b": {1, 2}}}, r"a\.b: a value of type set has no place in a table"),
+        ({"a": [1 + 2j]}, r"a\.element: a value of type complex"),
+        ({"a": {1: 2}}, r"a\.1: a key of type int"),
+        ({"a": "\ud800"}, r"a: .*surrogates"),
+        ("text", "item 1: a str is no record"),
+    ],
+)
+def test_what_no_table_has_is_named(record: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read(iter([{"ok": 1}, record]))
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from("abc"),
+            st.recursive(
+                st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("xyz") | st.datetimes().map(lambda at: at.replace(fold=0)),
+                lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
+                max_leaves=4,
+            ),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)  # fmt: skip
+def test_no_value_of_a_record_is_lost(records: list[dict[str, Any]]) -> None:
+    struct, batch = record_columns(records)
+    batch.validate(full=True)
+    assert [f.name for f in struct.fields] == batch.schema.names
+    for record, *values in zip(records, *batch.columns, strict=True):
+        found = [leaf for value in values for leaf in leaves(value)]
+        assert sorted(map(repr, found)) == sorted(map(repr, leaves(record)))
+
+
+def plain(value: pa.Scalar) -> Any:
+    """A value in which a key may stand several times, without what is null in records."""
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.StructScalar):
+        values = [(f.name, plain(value[i])) for i, f in enumerate(value.type)]
+        return dict(pair for pair in values if pair[1] is not None)
+    return [plain(item) for item in value.values] if isinstance(value, pa.ListScalar) else value.as_py()
+
+
+def leaves(value: Any) -> list[Any]:
+    match value:
+        case None:
+            return []
+        case pa.StructScalar() if value.is_valid:
+            return [leaf for i in range(len(value.type)) for leaf in leaves(value[i])]
+        case pa.ListScalar() if value.is_valid:
+            return [leaf for item in value.values for leaf in leaves(item)]
+        case pa.Scalar():
+            return [] if value.as_py() is None else [value.as_py()]
+        case dict():
+            return [leaf for item in value.values() for leaf in leaves(item)]
+        case list():
+            return [leaf for item in value for leaf in leaves(item)]
+        case int() if abs(value) >= 10**38:
+            return [str(value)]
+        case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+            return [Decimal(value)]
+        case _:
+            return [value]
+
+
+# Tables -------------------------------------------------------------------------------------------------------
+
+
+def test_tables_and_readers_of_arrow() -> None:
+    table = pa.table(
+        {
+            "n": pa.array([1, None, 3], pa.uint16()),
+            "at": pa.array([1, 1_000, None], pa.timestamp("ns", "Europe/Berlin")),
+            "word": pa.array(["a", "b", "a"]).dictionary_encode(),
+        }
+    )
+    expected = (
+        {"n": "int", "at": "string | timestamp", "word": "string"},
+        [
+            {"n": 1, "at": "1970-01-01T00:00:00.000000001Z", "word": "a"},
+            {"at": datetime(1970, 1, 1, 0, 0, 0, 1, UTC), "word": "b"},
+            {"n": 3, "word": "a"},
+        ],
+    )
+    assert read(table) == read(table.to_reader(max_chunksize=2)) == expected
+    assert read(table.combine_chunks().to_batches()[0]) == expected
+    assert read(table.slice(0, 0)) == (expected[0], [])
+    with pytest.raises(UsageError, match="a ChunkedArray is no table"):
+        read(table["n"])
+
+
+def test_frames_of_pandas() -> None:
+    frame = pd.DataFrame(
+        {
+            "mixed": [1, "x", None],
+            "f": [1.5, math.nan, 2.0],
+            "at": pd.to_datetime(["2026-01-02", None, "2026-01-03"]),
+            "kind": pd.Categorical(["a", "b", "a"]),
+            "n": pd.array([1, None, 3], dtype="Int64"),
+            "d": [Decimal("1.5"), None, Decimal("2.25")],
+            3: [True, False, True],
+        },
+        index=pd.Index(["k1", "k2", "k3"], name="key"),
+    )
+    types, rows = read(frame)
+    assert types == {
+        "key": "string", "mixed": "long | string", "f": "double", "at": "timestamp_ntz", "kind": "string",
+        "n": "long", "d": "decimal(3, 2)", "3": "boolean",
+    }  # fmt: skip
+    assert rows[1] == {"key": "k2", "mixed": "x", "kind": "b", "3": False}
+    assert rows[2]["at"] == datetime(2026, 1, 3) and rows[0]["d"] == Decimal("1.50")
+    assert read(frame[["f"]].reset_index(drop=True)[lambda f: f["f"] > 1.7]) == (
+        {"f": "double"},
+        [{"f": 2.0}],
+    )
+    with pytest.raises(UsageError, match="several columns named 'f'"):
+        read(pd.concat([frame[["f"]], frame[["f"]]], axis=1))
+    with pytest.raises(UsageError, match="a pandas Series is no table"):
+        read(frame["f"])
+
+
+def test_frames_of_polars() -> None:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    frame = pl.DataFrame(
+        {
+            "kind": pl.Series(["a", "b"], dtype=pl.Categorical),
+            "d": pl.Series([Decimal("1.50"), None], dtype=pl.Decimal(10, 2)),
+            "at": pl.Series([at, None], dtype=pl.Datetime("ns", "UTC")),
+            "tags": [[1, 2], []],
+            "s": [{"x": 1}, {"x": 2}],
+            "none": [None, None],
+        }
+    )
+    types, rows = read(frame)
+    assert types == {
+        "kind": "string", "d": "decimal(10, 2)", "at": "string | timestamp", "tags": "list<long>",
+        "s": "struct<x: long>", "none": "void",
+    }  # fmt: skip
+    assert rows[0] == {"kind": "a", "d": Decimal("1.50"), "at": at, "tags": [1, 2], "s": {"x": 1}}
+    with pytest.raises(UsageError, match="a LazyFrame is nothing to take in"):
+        read(frame.lazy())
+
+
+def test_what_is_neither_paths_nor_rows(tmp_path: Path) -> None:
+    assert paths_or_rows("a.json") == (["a.json"], None)
+    assert paths_or_rows(Path(p) for p in ("a", "b")) == (["a", "b"], None)
+    assert read([]) == ({}, [])
+    for data in ({"a": 1}, 5, None):
+        with pytest.raises(UsageError, match="is nothing to take in"):
+            paths_or_rows(data)
+
+
+def test_records_are_streamed() -> None:
+    """None is held longer than its batch."""
+    alive = 0
+
+    class Record(dict[str, Any]):
+        def __init__(self, n: int) -> None:
+            nonlocal alive
+            super().__init__(n=n)
+            alive += 1
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    most = 0
+
+    def records() -> Iterator[Record]:
+        nonlocal most
+        for n in range(200_000):
+            most = max(most, alive)
+            yield Record(n)
+
+    with written(paths_or_rows(records())[1]) as readers:
+        assert (
+            sum(some.batch.num_rows for r in readers for i in range(len(r.sizes)) for some in r.rows(i))
+            == 200_000
+        )
+    assert most < 140_000

@@ -1,0 +1,45 @@
+"""What Python holds goes into a table as it is: records that drift, DataFrames, streams of Arrow."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from driftline.errors import UsageError
+from driftline.lake import Lake
+
+
+def test_records_and_tables(either: Lake, table_name: str) -> None:
+    table = either.table(table_name)
+    result = table.ingest({"id": i, "v": "x" if i == 2 else i, "tags": [i, "a"]} for i in range(3))
+    assert (result.rows_written, result.rows_quarantined) == (3, 0)
+    types = {f.name: str(f.type) for f in table.schema().schema.struct.fields}
+    assert types == {
+        "id": "long", "v": "string", "v_long": "long", "tags_array_long": "list<long>", "tags": "list<string>"
+    }  # fmt: skip
+    assert table.ingest([]).rows_read == 0
+    frame = pd.DataFrame({"id": [3, 4], "v": ["y", 5]})
+    assert table.ingest(frame).to_dict()["changes"] == []
+    stream = pa.table({"id": [5], "at": pa.array([1_001], pa.timestamp("ns", "UTC"))}).to_reader()
+    assert table.ingest(stream, settings={"policies.id": "strict"}).rows_written == 1
+    rows = {row.id: row for row in table.read().collect()}
+    assert [(i, rows[i].v, rows[i].v_long) for i in range(5)] == [
+        (0, "0", 0), (1, "1", 1), (2, "x", None), (3, "y", None), (4, "5", 5)
+    ]  # fmt: skip
+    assert rows[5].at_string == "1970-01-01T00:00:00.000001001Z"
+    refused = table.ingest([{"id": "x"}], settings={"policies.id": "strict"})
+    assert refused.rows_quarantined == 1
+    with pytest.raises(UsageError, match="a dict is nothing to take in"):
+        table.ingest({"id": 1})
+
+
+def test_what_python_holds_is_verified(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    records = [{"id": i, "v": "x" if i == 2 else i} for i in range(3)]
+    frame = pd.DataFrame({"id": [3, 4], "v": ["y", 5]})
+    table.ingest(records)
+    table.ingest(frame)
+    assert table.verify(iter(records)).ok and table.verify(frame).ok
+    lost = table.verify([*records, {"id": 7, "v": 1}])
+    assert not lost.ok and lost.to_dict()["missing"] == 1
