@@ -12,7 +12,7 @@ from system.docs_session import comparable, run, steps
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["tutorial.md"])
+@pytest.mark.parametrize("name", ["tutorial.md", "pull-requests.md"])
 def test_session(name: str, tmp_path: Path) -> None:
     for step in steps((DOCS / name).read_text(), tmp_path):
         assert comparable(run(step.command, tmp_path)) == comparable(step.output), step.command

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,27 +12,18 @@ from driftline.cli.alter import alter
 from driftline.cli.capture import capture
 from driftline.cli.clean import clean
 from driftline.cli.history import history, show_layout, undo
+from driftline.cli.ingest import ingest, plan
 from driftline.cli.options import (
-    Conflict,
-    Excludes,
     FormatOption,
-    Hints,
-    Into,
     Json,
-    OnChange,
-    PerFile,
-    PolicyOption,
-    Sets,
     Sources,
-    Strings,
     TableName,
     named,
-    table_settings,
 )
 from driftline.cli.promote import promote
 from driftline.cli.quarantine import quarantine
 from driftline.cli.resolve import resolve
-from driftline.cli.scope import Scope, little
+from driftline.cli.scope import Scope
 from driftline.cli.start import init
 from driftline.cli.stats import stats
 from driftline.cli.tables import tables
@@ -81,35 +71,8 @@ def _all(
         os.environ["DRIFTLINE_DEBUG"] = "1"
 
 
-@app.command()
-def ingest(
-    context: typer.Context,
-    sources: Sources,
-    into: Into,
-    batch_per_file: PerFile = False,
-    policy: PolicyOption = None,
-    on_conflict: Conflict = None,
-    format: FormatOption = None,  # noqa: A002
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, write nothing.")] = False,
-    hint: Hints = None,
-    exclude: Excludes = None,
-    set_: Sets = None,
-    strings: Strings = False,
-    json: Json = False,
-    on_change: OnChange = None,
-) -> None:
-    """Take files into a table, as one batch."""
-    from driftline.source.files import expand
-
-    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude)
-    kind, files = expand(sources, format)
-    batches = [[file] for file in sorted(files)] if batch_per_file else [files]
-    _ingest(
-        context.obj, batches, into, kind, settings,
-        strings=strings, dry_run=dry_run, json=json, on_change=on_change,
-    )  # fmt: skip
-
-
+app.command()(ingest)
+app.command()(plan)
 app.command()(capture)
 app.command()(clean)
 app.command()(alter)
@@ -122,28 +85,6 @@ app.command()(quarantine)
 app.command()(stats)
 app.command()(tables)
 app.command()(init)
-
-
-@app.command()
-def plan(
-    context: typer.Context,
-    sources: Sources,
-    into: Into,
-    batch_per_file: PerFile = False,
-    policy: PolicyOption = None,
-    on_conflict: Conflict = None,
-    format: FormatOption = None,  # noqa: A002
-    hint: Hints = None,
-    exclude: Excludes = None,
-    set_: Sets = None,
-    strings: Strings = False,
-    json: Json = False,
-) -> None:
-    """Show what ingest would change: ingest --dry-run."""
-    ingest(
-        *(context, sources, into, batch_per_file, policy, on_conflict, format),
-        *(True, hint, exclude, set_, strings, json),
-    )
 
 
 @app.command()
@@ -266,47 +207,3 @@ def demo(
 
 
 # What commands share -------------------------------------------------------------------------------------------
-
-
-def _ingest(
-    scope: Scope,
-    batches: Sequence[list[str]],
-    into: str,
-    kind: str,
-    settings: Mapping[str, str],
-    *,
-    strings: bool,
-    dry_run: bool,
-    json: bool,
-    on_change: str | None,
-) -> None:
-    from driftline.cli.terminal import Progress, put, show
-    from driftline.report import text
-
-    with Progress() as progress:
-        lake = scope.open(progress, brief=little(kind, [file for batch in batches for file in batch]))
-    told: set[str] = set()
-    for files in batches:
-        title = _title(files[0]) if len(files) == 1 else f"{len(files)} files"
-        with Progress(lake.spark) as progress:
-            result = lake.table(into).ingest(
-                files,
-                format=kind,
-                strings=strings,
-                settings=settings,
-                dry_run=dry_run,
-                on_change=on_change,
-                progress=progress.of(title),
-            )
-        if json:
-            put(result.to_dict())
-        else:
-            show(text.batch(result, title, dry_run=dry_run, told=told))
-
-
-def _title(file: str) -> str:
-    from driftline.source.pipes import is_pipe
-
-    if file == "-":
-        return "standard input"
-    return file if is_pipe(file) else Path(file).name

@@ -1,0 +1,181 @@
+"""`driftline ingest` and `driftline plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from driftline.cli.options import (
+    Conflict,
+    Excludes,
+    FormatOption,
+    Hints,
+    Into,
+    Json,
+    OnChange,
+    PerFile,
+    PolicyOption,
+    Sets,
+    Sources,
+    Strings,
+    table_settings,
+)
+from driftline.cli.scope import Scope, little
+
+if TYPE_CHECKING:
+    from driftline.ingest.result import Result
+
+
+class Kind(StrEnum):
+    new = "new"
+    widen = "widen"
+    sibling = "sibling"
+    map = "map"
+    rest = "rest"
+    quarantine = "quarantine"
+
+
+class Output(StrEnum):
+    text = "text"
+    json = "json"
+    github = "github"
+    junit = "junit"
+
+
+def ingest(
+    context: typer.Context,
+    sources: Sources,
+    into: Into,
+    batch_per_file: PerFile = False,
+    policy: PolicyOption = None,
+    on_conflict: Conflict = None,
+    format: FormatOption = None,  # noqa: A002
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, write nothing.")] = False,
+    hint: Hints = None,
+    exclude: Excludes = None,
+    set_: Sets = None,
+    strings: Strings = False,
+    json: Json = False,
+    on_change: OnChange = None,
+) -> None:
+    """Take files into a table, as one batch."""
+    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude)
+    results = _results(
+        context.obj, sources, into, format, settings,
+        per_file=batch_per_file, strings=strings, dry_run=dry_run, on_change=on_change,
+    )  # fmt: skip
+    _show(results, Output.json if json else Output.text, dry_run=dry_run)
+
+
+def plan(
+    context: typer.Context,
+    sources: Sources,
+    into: Into,
+    batch_per_file: PerFile = False,
+    policy: PolicyOption = None,
+    on_conflict: Conflict = None,
+    format: FormatOption = None,  # noqa: A002
+    hint: Hints = None,
+    exclude: Excludes = None,
+    set_: Sets = None,
+    strings: Strings = False,
+    fail_on: Annotated[
+        list[Kind] | None,
+        typer.Option(
+            metavar="KIND",
+            help="End with exit code 1 where there is such a change: new, widen, sibling, map, rest, quarantine; "
+            "may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Output, typer.Option(help="github: annotations of lines; junit: a test case for each kind of change.")
+    ] = Output.text,
+    json: Json = False,
+) -> None:
+    """Show what ingest would change, and write nothing: ingest --dry-run, and checks of a pull request."""
+    from driftline.errors import DataError
+    from driftline.report.findings import findings
+
+    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude)
+    results = list(
+        _results(
+            context.obj, sources, into, format, settings,
+            per_file=batch_per_file, strings=strings, dry_run=True, on_change=None,
+        )
+    )  # fmt: skip
+    _show(results, Output.json if json else output, dry_run=True, fail_on=fail_on or ())
+    failed = [str(one) for _, result in results for one in findings(result) if one.kind in (fail_on or ())]
+    if failed:
+        raise DataError(f"--fail-on: {len(failed)} of these changes must not come", hint="\n  ".join(failed))
+
+
+def _results(
+    scope: Scope,
+    sources: Sequence[str],
+    into: str,
+    format_: str | None,
+    settings: Mapping[str, str],
+    *,
+    per_file: bool,
+    strings: bool,
+    dry_run: bool,
+    on_change: str | None,
+) -> Iterator[tuple[str, Result]]:
+    """Takes the sources in, batch by batch; yields what each is called, and what came of it."""
+    from driftline.cli.terminal import Progress
+    from driftline.source.files import expand
+
+    kind, files = expand(sources, format_)
+    batches = [[file] for file in sorted(files)] if per_file else [files]
+    with Progress() as progress:
+        lake = scope.open(progress, brief=little(kind, files))
+    for batch in batches:
+        title = _title(batch[0]) if len(batch) == 1 else f"{len(batch)} files"
+        with Progress(lake.spark) as progress:
+            result = lake.table(into).ingest(
+                batch,
+                format=kind,
+                strings=strings,
+                settings=settings,
+                dry_run=dry_run,
+                on_change=on_change,
+                progress=progress.of(title),
+            )
+        yield title, result
+
+
+def _show(
+    results: Iterator[tuple[str, Result]] | Sequence[tuple[str, Result]],
+    output: Output,
+    *,
+    dry_run: bool,
+    fail_on: Collection[str] = (),
+) -> None:
+    from driftline.cli.terminal import put, show
+    from driftline.report import findings, text
+
+    hints_before: set[str] = set()
+    for title, result in results:
+        match output:
+            case Output.json:
+                put(result.to_dict())
+            case Output.text:
+                show(text.batch(result, title, dry_run=dry_run, told=hints_before))
+            case Output.github:
+                for line in findings.github(list(findings.findings(result)), fail_on):
+                    typer.echo(line)
+            case Output.junit:
+                typer.echo(findings.junit(result.table, list(findings.findings(result)), fail_on))
+
+
+def _title(file: str) -> str:
+    from driftline.source.pipes import is_pipe
+
+    if file == "-":
+        return "standard input"
+    return file if is_pipe(file) else Path(file).name

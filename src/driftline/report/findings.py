@@ -1,0 +1,106 @@
+"""What a plan would change, one finding each, for checks of a pull request: as annotations, as JUnit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from driftline.core.changes import AddColumn, Change, RelaxColumn
+from driftline.core.schema.place import Place
+from driftline.core.schema.types import Map, dotted
+from driftline.ingest.result import Result
+from driftline.report.text import clean, from_folder, short
+
+KINDS = ("new", "widen", "sibling", "map", "rest", "quarantine")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a batch would do to a table. ``kind``: one of `KINDS`; ``line`` 0: not known."""
+
+    kind: str
+    path: str
+    text: str
+    why: str = ""
+    sample: str = ""
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        cause = f" ({', '.join(filter(None, (self.sample, place)))})" if self.sample or place else ""
+        return f"{self.kind}: {self.text}{cause}" + (f": {self.why}" if self.why else "")
+
+
+def findings(result: Result) -> Iterator[Finding]:
+    """What a batch does, or would do: each change of a column, each reason for which records wait."""
+    for change in result.changes:
+        if not (isinstance(change, AddColumn) and change.within):
+            file, line = _located(change.reason.place)
+            yield Finding(
+                _kind(change), dotted(change.path), _words(change), change.reason.why, change.reason.sample, file, line
+            )  # fmt: skip
+    for conflict in result.conflicts:
+        file, line = _located(conflict.place)
+        text = f"{dotted(conflict.path)}: {conflict.incoming_type} into {conflict.table_type}"
+        yield Finding("quarantine", dotted(conflict.path), text, conflict.why, conflict.sample, file, line)
+    causes = [str(conflict) for conflict in result.conflicts]
+    for reason in result.rejected:
+        if not any(cause in reason for cause in causes):
+            yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
+
+
+def github(found: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:
+    """A workflow command for each finding, which annotates the line of the file: an error if its kind fails the check."""
+    for one in found:
+        level = "error" if one.kind in fail_on else "notice"
+        place = {"file": one.file, "line": str(one.line or ""), "title": f"driftline: {one.kind}"}
+        given = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in place.items() if value)
+        yield f"::{level} {given}::{_escaped(str(one))}"
+
+
+def junit(table: str, found: Sequence[Finding], fail_on: Collection[str]) -> str:
+    """A test case for each kind, which fails if its kind does and there are findings of it; as XML."""
+    failed = [kind for kind in KINDS if kind in fail_on and any(one.kind == kind for one in found)]
+    suite = ET.Element(
+        "testsuite", name=f"driftline plan {table}", tests=str(len(KINDS)), failures=str(len(failed))
+    )
+    for kind in KINDS:
+        case = ET.SubElement(suite, "testcase", classname=table, name=kind)
+        lines = "\n".join(clean(str(one)) for one in found if one.kind == kind)
+        if kind in failed:
+            ET.SubElement(case, "failure", message=lines.partition("\n")[0]).text = lines
+        elif lines:
+            ET.SubElement(case, "system-out").text = lines
+    ET.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode")
+
+
+def _kind(change: Change) -> str:
+    if not isinstance(change, AddColumn):
+        return "widen"
+    if isinstance(change.type, Map):
+        return "map"
+    return "new" if change.reason.rule in ("", "first-sight") and change.column.doc is None else "sibling"
+
+
+def _words(change: Change) -> str:
+    path = dotted(change.path)
+    match change:
+        case AddColumn():
+            return f"new column {path} {short(change.type)}"
+        case RelaxColumn():
+            return f"{path} becomes optional"
+        case _:
+            return f"{path} becomes {short(change.type)}"
+
+
+def _located(place: Place | None) -> tuple[str, int]:
+    return (from_folder(place.source, Path.cwd()), place.line) if place is not None else ("", 0)
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """Text as workflow commands have it: line ends and what parts their fields as percent codes."""
+    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + also else c for c in text)
