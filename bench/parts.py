@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,8 +26,8 @@ from driftline.observe.expect import expect
 from driftline.observe.json_files import Split, blocks, observe_split
 from driftline.runtime.spark_conf import configured
 from driftline.source.json import JsonFiles
-from driftline.source.json_tasks import JsonTasks
 from driftline.write import FilePlan, FileSettings, write_in_tasks
+from driftline.write.run import RowMaker
 
 
 def lines(share: list[tuple[int, Split]]) -> int:
@@ -55,16 +54,19 @@ def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], obj
         return sum(context.parallelize(parts, len(parts)).map(work).collect())
 
     def written() -> object:
-        staging = str(scratch / uuid.uuid4().hex)
-        return write_in_tasks(context, go, files, staging, lambda file: str(scratch / Path(file.path).name))
+        with folder_of_batch(spark, str(scratch)) as staging:
+            assert staging is not None
+            return write_in_tasks(
+                context, go, files, staging, lambda file: str(scratch / Path(file.path).name)
+            )
 
-    shares = list(go.shares)
+    shares = list(go.maker.shares)
     tables = iter(range(10**6))
     return {
         "cut into lines, in Python tasks": partial(tasks, lines, shares),
         "decode: every type of every path": partial(tasks, decoded, shares),
         "convert: rows of the table, in Arrow": partial(
-            tasks, partial(converted, go), list(range(len(shares)))
+            tasks, partial(converted, go.maker), list(range(len(shares)))
         ),
         "write Parquet files": written,
         "commit: all of it": lambda: lake.table(f"bench.ours_{next(tables)}").ingest(folder),
@@ -73,8 +75,8 @@ def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], obj
     }
 
 
-def converted(go: JsonTasks, number: int) -> int:
-    return sum(batch.num_rows for batch in go.rows(number))
+def converted(maker: RowMaker[int], number: int) -> int:
+    return sum(batch.num_rows for batch in maker.rows(number, lambda _: None))
 
 
 def main() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from shutil import rmtree
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,21 +18,39 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import SetupError
-from driftline.write import Dealing, FilePlan, FileSettings, Key, WrittenFile, write_in_tasks
-from driftline.write import tasks as module
+from driftline.write import (
+    Dealing,
+    FilePlan,
+    FileSettings,
+    Key,
+    PartTasks,
+    SetAside,
+    WrittenFile,
+    folder_of_batch,
+    local,
+    write_in_tasks,
+)
+from driftline.write.run import number_and_attempt
 
 SCHEMA = Schema(Struct((Field("a", LONG, 1),)))
 
 
-@dataclass(frozen=True)
-class Tasks:
-    sizes: tuple[int, ...]
+class Rows:
+    """Three rows a task, and one that is none."""
 
-    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, int]:
         for i in range(3):
             yield pa.RecordBatch.from_pydict(
-                {"a": pa.array([10 * task + i])}, schema=arrow_schema(SCHEMA.struct)
+                {"a": pa.array([10 * given + i])}, schema=arrow_schema(SCHEMA.struct)
             )
+        set_aside(pa.RecordBatch.from_pydict({"raw": [str(given)]}))
+        return given
+
+
+def tasks_of(context: Any, count: int) -> PartTasks:
+    """So many tasks, on a Spark whose tasks are those of ``context``."""
+    spark: Any = SimpleNamespace(sparkContext=context)
+    return PartTasks(spark, (1,) * count, Rows())
 
 
 class Context:
@@ -63,6 +82,9 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = count()
 
     class Attempt:
+        def partitionId(self) -> int:  # noqa: N802  pyspark's name
+            return 0
+
         def taskAttemptId(self) -> int:  # noqa: N802  pyspark's name
             return next(numbers)
 
@@ -81,7 +103,7 @@ def place(folder: Path) -> Callable[[WrittenFile], str]:
 
 
 def values(files: Sequence[WrittenFile]) -> list[int]:
-    paths = [module.local(file.path) for file in files]
+    paths = [local(file.path) for file in files]
     return sorted(value for path in paths for value in pq.read_table(path)["a"].to_pylist())
 
 
@@ -90,12 +112,19 @@ def values(files: Sequence[WrittenFile]) -> list[int]:
 def test_repeated_attempts_leave_no_row_twice(tmp_path: Path, dealing: str, tasks: int) -> None:
     context: Any = Context()
     plan = FilePlan(SCHEMA, {1: "full"}, FileSettings(), 2**30, DEALINGS[dealing])
-    staging = tmp_path / "staging"
-    files = write_in_tasks(context, Tasks((1,) * tasks), plan, f"file:{staging}", place(tmp_path))
+    rows, spark = tasks_of(context, tasks), SimpleNamespace(sparkContext=context)
+    with folder_of_batch(cast("Any", spark), f"file:{tmp_path}") as folder:
+        assert folder is not None
+        files = write_in_tasks(context, rows, plan, folder, place(tmp_path))
+        assert rows.outcomes is not None
+        aside = [outcome.aside for outcome in rows.outcomes]
+        texts = [pa.ipc.open_file(file.path).read_all()["raw"].to_pylist() for file in aside if file]
+    assert texts == [[str(task)] for task in range(tasks)]
+    assert [outcome.observed for outcome in rows.outcomes] == list(range(tasks))
     assert values(files) == [10 * task + i for task in range(tasks) for i in range(3)]
     there = {file for file in tmp_path.rglob("*") if file.is_file()}
-    assert there == {module.local(file.path) for file in files}
-    assert {file.name for file in tmp_path.iterdir() if file.name.startswith("staging")} == set()
+    assert there == {local(file.path) for file in files}
+    assert not folder.exists()
     for attempt in context.late:
         with pytest.raises((SetupError, OSError)):
             attempt()
@@ -107,17 +136,20 @@ def test_what_cannot_be_placed_is_not_there(tmp_path: Path) -> None:
     plan = FilePlan(SCHEMA, {1: "full"}, FileSettings(), 2**30)
     (tmp_path / "a file").write_text("")
     folders = iter([tmp_path, tmp_path / "a file"])
+    staging = tmp_path / "staging"
+    staging.mkdir()
     with pytest.raises(OSError, match="a file"):
         write_in_tasks(
             context,
-            Tasks((1, 1)),
+            tasks_of(context, 2),
             plan,
-            str(tmp_path / "s"),
+            staging,
             lambda file: str(next(folders) / Path(file.path).name),
         )
+    rmtree(staging)
     assert [file.name for file in tmp_path.iterdir()] == ["a file"]
 
 
 def test_a_folder_that_a_task_does_not_see(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="does not see the folder"):
-        module._attempt(tmp_path / "elsewhere")
+        number_and_attempt(tmp_path / "elsewhere")

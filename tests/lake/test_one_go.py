@@ -17,7 +17,7 @@ from driftline.ingest import accept, pipeline
 from driftline.observe import json_files, ranges
 from driftline.source import json as json_source
 from driftline.source.json import JsonFiles
-from driftline.write import tasks
+from driftline.write import run
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
 LATE: dict[str, list[Any]] = {
@@ -62,7 +62,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Sizes for small data; given up to how many bytes files are observed first."""
 
     def sized(few: int) -> None:
-        for module in (json_source, tasks):
+        for module in (json_source, run):
             monkeypatch.setattr(module, "_SMALL", few)
 
     monkeypatch.setattr(json_source, "_FIRST", 1000)

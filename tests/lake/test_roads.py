@@ -78,6 +78,6 @@ def rows(source: Source) -> list[dict[str, Any]]:
     """What becomes of the source in a new table."""
     with configured(SparkSession.active(), source.conf):
         _, planned = accepted(source, Schema(), Settings(), lambda _: None)
-        made = source.rows(planned, planned.schema.struct, Settings())
+        made = source.tasks(planned, planned.schema.struct, Settings()).frame(planned.schema.struct)
         texts = made.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()
     return sorted((json.loads(row[0]) for row in texts), key=lambda row: row["n"])

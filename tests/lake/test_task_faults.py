@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
-from driftline.write import tasks as tasks_module
+from driftline.write import PartTasks, SetAside, folder_of_batch
+from driftline.write import staged as staged_module
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -29,9 +31,8 @@ class Faulty:
 
     schema: Schema
     fault: str
-    sizes: tuple[int, ...] = (1, 1)
 
-    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
         types = arrow_schema(self.schema.struct)
         for i in range(3):
             yield pa.RecordBatch.from_pylist([{"a": 10 * task + i, "b": "x"}], schema=types)
@@ -43,6 +44,12 @@ class Faulty:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self.fault == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write(spark: SparkSession, transaction: Any, fault: str) -> None:
+    tasks = PartTasks(spark, (1, 1), Faulty(transaction.schema, fault))
+    with folder_of_batch(spark, transaction.location) as folder:
+        transaction.write(tasks, folder, {})
 
 
 LAYOUTS = {"plain": "", "partitioned": "partitioned by (b)"}
@@ -69,7 +76,7 @@ def test_a_task_that_dies_leaves_no_file(
     table, folder = table_of(lake, table_name, layout)
     transaction = table.format.transaction(table.format.load(), pinned=True)
     with pytest.raises(Exception, match=says):
-        transaction.write(Faulty(transaction.schema, fault), {})
+        write(lake.spark, transaction, fault)
     assert files_in(folder) == []
     transaction.abandon()
     assert table.read().count() == 0
@@ -82,13 +89,13 @@ def test_what_a_killed_driver_leaves_is_found(
     table, folder = table_of(lake, table_name, layout)
     for _ in range(2):
         transaction = table.format.transaction(table.format.load(), pinned=True)
-        transaction.write(Faulty(transaction.schema, "none"), {})
+        write(lake.spark, transaction, "none")
         transaction.commit()
     committed = files_in(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(tasks_module, "rmtree", lambda *_, **__: None)
+        patch.setattr(staged_module, "rmtree", lambda *_, **__: None)
         transaction = table.format.transaction(table.format.load(), pinned=True)
-        transaction.write(Faulty(transaction.schema, "none"), {})
+        write(lake.spark, transaction, "none")
         staged = next(folder.rglob("*.gone"))
         (staged / f"00001-7-{staged.stem}-00001.parquet").write_bytes(b"half a file")
     left = sorted(str(file) for file in set(files_in(folder)) - set(committed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.changes import Change
@@ -92,9 +93,14 @@ class Transaction(Protocol):
         """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
         ...
 
-    def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int | None:
-        """Has tasks write their rows, which must have the table's columns; returns how many were written, None where the
-        table's rows cannot come that way, and nothing was written."""
+    @property
+    def location(self) -> str:
+        """Where the table's data files lie: a path or URI."""
+        ...
+
+    def write(self, tasks: RowTasks, folder: FilePath | None, summary: Mapping[str, str]) -> int:
+        """Has tasks write their rows, whose columns are those of `row`; returns how many were written. ``folder``: for files
+        of this batch alone, at the `location` where that is on a disk; None where tasks see none."""
         ...
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:

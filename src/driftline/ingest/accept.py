@@ -10,6 +10,7 @@ from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.planning.shape import RecordShape
+from driftline.core.recent import Recent
 from driftline.core.schema.types import Path, Schema, dotted
 from driftline.errors import DataError, UsageError
 from driftline.observe.observation import Observation
@@ -70,18 +71,19 @@ def accepted(
 
 
 # The batches of a capture that bring nothing new have one shape, and one plan.
-_last: tuple[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] | None = None
+_plans: Recent[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = Recent(16)
 
 
 def planned_for(
     schema: Schema, shape: RecordShape, settings: Settings, not_rewritten: frozenset[Path] = frozenset()
 ) -> Plan:
-    """`plan`, of which the last is remembered."""
-    global _last  # noqa: PLW0603  kept from batch to batch
-    last, asked = _last, (schema, shape, settings, not_rewritten)
-    if last is None or last[0] != asked:
-        last = _last = asked, plan(*asked)
-    return last[1]
+    """`plan`, of which the last are remembered."""
+    asked = schema, shape, settings, not_rewritten
+    planned = _plans.get(asked)
+    if planned is None:
+        planned = plan(*asked)
+        _plans.put(asked, planned)
+    return planned
 
 
 def _fail(seen: Observation, planned: Plan) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path as FilePath
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -30,8 +31,9 @@ from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_conf import configured
 from driftline.settings import as_properties
-from driftline.source.base import InTasks, Source
+from driftline.source.base import Source
 from driftline.source.files import changed, stamps
+from driftline.write import folder_of_batch
 
 _OFTEN = 2  # conflicts of one batch
 _ROOM = 1000  # ids of columns
@@ -104,16 +106,14 @@ class _Misguess(Exception):
 
 
 def _guessed(batch: Batch, state: State, settings: Settings) -> Planned | None:
-    """What the batch is likely to be, and its plan, where the source can read by it in one go."""
-    if not isinstance(batch.source, InTasks):
-        return None
+    """What the batch is likely to be, and its plan, where it can be read by that in one go."""
     batch.progress("observing")
     schema = batch.open(state)
     seen = batch.source.guess(schema, settings)
     if seen is None:
         return None
     batch.progress("planning")
-    planned = _plan_of(schema, seen, settings)
+    planned = _plan_of(batch, schema, seen, settings)
     if planned.conflicts or rewrites(planned.changes) or not planned.schema.struct.fields:
         return None
     return Planned(batch, state, schema, seen, planned, settings)
@@ -126,8 +126,8 @@ def _confirmed(guessed: Planned, written: int) -> Planned:
     """
     settings = guessed.settings
     seen = guessed.batch.source.observe(guessed.asked, settings)
-    planned = _plan_of(guessed.batch.open(guessed.state), seen, settings)
-    if seen.tally.malformed or written != seen.tally.records:
+    planned = _plan_of(guessed.batch, guessed.batch.open(guessed.state), seen, settings)
+    if written != seen.tally.records or (seen.tally.malformed and settings.on_conflict == "fail"):
         raise _Misguess
     if planned.conflicts or planned.schema != guessed.plan.schema:
         raise _Misguess
@@ -136,8 +136,9 @@ def _confirmed(guessed: Planned, written: int) -> Planned:
     return replace(guessed, seen=seen, plan=planned)
 
 
-def _plan_of(schema: Schema, seen: Observation, settings: Settings) -> Plan:
-    return planned_for(schema, without_excluded(seen.shape, settings.contract), settings)
+def _plan_of(batch: Batch, schema: Schema, seen: Observation, settings: Settings) -> Plan:
+    planned = planned_for(schema, without_excluded(seen.shape, settings.contract), settings)
+    return batch.with_own(planned, seen)
 
 
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
@@ -146,10 +147,9 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     batch = planned.batch
     if not planned.plan.schema.struct.fields:
         return _no_columns(batch, planned.seen, planned.plan)
+    if _is_empty(planned):
+        return result(batch.table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
     table, source = batch.table, batch.source
-    tally = planned.seen.tally
-    if batch.token is not None and not tally.records + tally.malformed:
-        return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
     planned, transaction = _begun(planned)
     kept: quarantine.Staged | None = None
 
@@ -163,14 +163,18 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         if transaction.base is not None:
             batch.check(transaction.base)
             transaction.evolve(planned.plan.changes, _ids_after(planned))
-        written = _written(transaction, planned)
-        if guessed:
-            planned = _confirmed(planned, written)
-        tally = planned.seen.tally
-        observed = tally.records + tally.malformed
-        # Looking for what is no record reads the batch once more: only where observing has met some.
-        rejected = source.rejected() if tally.malformed else None
-        kept = None if rejected is None else quarantine.stage(table, rejected, batch.id, batch.token)
+        with folder_of_batch(table.spark, transaction.location) as folder:
+            written = _written(transaction, planned, folder)
+            if guessed:
+                planned = _confirmed(planned, written)
+                if _is_empty(planned):
+                    transaction.abandon()
+                    return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
+            tally = planned.seen.tally
+            observed = tally.records + tally.malformed
+            # Where tasks have not told, what is no record is looked for in all of the batch once more.
+            rejected = (source.set_aside() or source.rejected()) if tally.malformed else None
+            kept = None if rejected is None else quarantine.stage(table, rejected, batch.id, batch.token)
         quarantined = 0 if kept is None else kept.rows
         if written + quarantined != observed:
             raise _Misread(
@@ -199,6 +203,12 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     return result(table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
 
 
+def _is_empty(planned: Planned) -> bool:
+    """Whether a capture's micro-batch brings nothing, and needs no commit."""
+    tally = planned.seen.tally
+    return planned.batch.token is not None and not tally.records + tally.malformed
+
+
 class _Misread(Exception):
     """The records were otherwise when they were written than when they were observed."""
 
@@ -224,20 +234,15 @@ def _ids_after(planned: Planned) -> int:
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
 
 
-def _written(transaction: Transaction, planned: Planned) -> int:
-    """Writes the batch's rows, by the source's own tasks where it has such; returns how many."""
-    source, plan, settings = planned.batch.source, planned.plan, planned.settings
+def _written(transaction: Transaction, planned: Planned, folder: FilePath | None) -> int:
+    """Has the source's tasks write the batch's rows, by way of the ``folder``; returns how many."""
+    source, plan, tally = planned.batch.source, planned.plan, planned.seen.tally
     summary = {"driftline.batch": planned.batch.id}
     if rewrites(plan.changes):
         return _rewritten(transaction, planned, summary)
-    if not planned.seen.tally.records:
+    if not tally.records + tally.malformed:
         return 0
-    if isinstance(source, InTasks):
-        tasks = source.tasks(plan, transaction.schema.struct, settings)
-        written = transaction.write(tasks, summary)
-        if written is not None:
-            return written
-    return transaction.append(source.rows(plan, transaction.row, settings), summary)
+    return transaction.write(source.tasks(plan, transaction.row, planned.settings), folder, summary)
 
 
 def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str, str]) -> int:
@@ -247,7 +252,7 @@ def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str,
     check_readable(batch.table, before)
     old = batch.table.read()
     there = old.count()
-    rows = batch.source.rows(planned.plan, struct, settings)
+    rows = batch.source.tasks(planned.plan, struct, settings).frame(struct)
     old_rows = rewritten_rows(old, before, struct, settings)
     return transaction.replace(old_rows.union(rows), summary) - there
 

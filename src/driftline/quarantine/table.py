@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes import AddColumn
@@ -11,6 +13,8 @@ from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Fi
 from driftline.formats.base import Table, Transaction
 from driftline.formats.retry import Retry, commit
 from driftline.source.base import REJECTED
+from driftline.source.set_aside import Rejects
+from driftline.write import folder_of_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,25 +79,34 @@ class Staged:
             self.transaction.undo()  # where the files are gone, the other process has taken them for those of a try
 
 
-def stage(table: Table, rejected: DataFrame, batch: str, token: Token | None = None) -> Staged:
+def stage(table: Table, rejected: Rejects | DataFrame, batch: str, token: Token | None = None) -> Staged:
     """Writes rejected records into the table's quarantine."""
-    from pyspark.sql import functions as F
-
     quarantine = of(table)
     state = quarantine.load()
     transaction = quarantine.transaction(state, SCHEMA)
     if state.exists:
         transaction.evolve(missing(state.schema))
-    rows = rejected.select(
-        *(column.split()[0] for column in REJECTED.split(", ")),
-        F.lit(batch).alias("batch"),
-        F.current_timestamp().alias("quarantined_at"),
-        F.lit(None).cast("bigint").alias(REPLAY),
-    )
-    written = transaction.append(rows, {"driftline.batch": batch})
+    constants = {"batch": batch, "quarantined_at": datetime.now(UTC)}
+    summary = {"driftline.batch": batch}
+    if isinstance(rejected, Rejects):
+        tasks = rejected.tasks(table.spark, transaction.row, constants)
+        with folder_of_batch(table.spark, transaction.location) as folder:
+            written = transaction.write(tasks, folder, summary)
+    else:
+        written = transaction.append(_rows(rejected, constants), summary)
     if token is not None:
         transaction.set(token.properties)
     return Staged(quarantine, transaction, written, batch)
+
+
+def _rows(rejected: DataFrame, constants: Mapping[str, Any]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return rejected.select(
+        *(column.split()[0] for column in REJECTED.split(", ")),
+        *(F.lit(value).alias(column) for column, value in constants.items()),
+        F.lit(None).cast("bigint").alias(REPLAY),
+    )
 
 
 def forget(table: Table, token: Token) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
@@ -13,6 +13,7 @@ from driftline.observe.observation import Observation
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.source.set_aside import Rejects
     from driftline.write import RowTasks
 
 # The columns in which a source gives what is not accepted; `driftline.quarantine.table` adds the batch and the time.
@@ -23,12 +24,20 @@ REJECTED = (
 
 
 class Source(Protocol):
-    """One batch of records. ``conf``: settings of the Spark session that reading it needs."""
+    """One batch of records, whose tasks make the rows, and observe the records meanwhile: also by a plan that was guessed.
+
+    ``conf``: settings of the Spark session that reading it needs.
+    """
 
     conf: Mapping[str, str]
 
+    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        """What the batch is likely to be; None where it is better observed first."""
+        ...
+
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Every type of every path of every record, against the table's ``schema``."""
+        """Every type of every path of every record, against the table's ``schema``; without reading them again, where the
+        tasks have told."""
         ...
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
@@ -36,26 +45,18 @@ class Source(Protocol):
         as records, and are among the rejected."""
         ...
 
-    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        """The records as rows of ``struct``, by the plan."""
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """Tasks that make the records as rows of ``struct``, by the plan."""
+        ...
+
+    def set_aside(self) -> Rejects | None:
+        """What the tasks that ran last have set aside, which is no record; None where they told nothing. Asked for after
+        `observe`."""
         ...
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
-        """What is no record, with the columns of `REJECTED`; None where all could be read. Asked for after `rows`.
+        """What is no record, with the columns of `REJECTED`; None where all could be read. This reads the batch once more.
 
         ``everything``: the reason for which all records are rejected.
         """
-        ...
-
-
-@runtime_checkable
-class InTasks(Source, Protocol):
-    """A source whose tasks make the rows, and observe the records meanwhile: also by a plan that was guessed."""
-
-    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the batch is likely to be; None where it is better observed first."""
-        ...
-
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that make the rows by the plan. Once they have run, `observe` tells what all was."""
         ...

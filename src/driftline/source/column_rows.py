@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from driftline.convert import Converter
+    from driftline.write import SetAside
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Terms:
         import pyarrow as pa
 
         yield from rows.rejects
+        if everything is None and not self.conflicts:
+            return
         numbers = first_conflicts(rows.batch, struct, self.conflicts)
         chosen = numbers >= (0 if everything is None else -1)
         texts = row_texts(rows.batch.filter(pa.array(chosen)), struct)
@@ -70,7 +73,7 @@ class RowsObserver:
     """Observes rows of one reader. ``label``: how reports name where they came from."""
 
     def __init__(self, struct: Struct, label: str, terms: Terms) -> None:
-        self._struct, self._terms = struct, terms
+        self.struct, self.terms = struct, terms
         self._observer = ArrowObserver(struct, terms.known, label)
         self._excluded = list(excluded_paths(terms.settings.contract))
         self._counts: Counter[str] = Counter()
@@ -80,10 +83,10 @@ class RowsObserver:
     def feed(self, rows: Rows) -> pa.RecordBatch:
         """Observes the rows that are accepted, and returns them."""
 
-        batch = self._terms.accepted(rows, self._struct)
+        batch = self.terms.accepted(rows, self.struct)
         self._observer.feed(batch)
         for path in self._excluded:
-            if count := int(having(batch, self._struct, path).sum()):
+            if count := int(having(batch, self.struct, path).sum()):
                 self._counts[dotted(path)] += count
         self._refused += rows.batch.num_rows - batch.num_rows + len(rows.rejects)
         self._bad += [_bad(reject) for reject in rows.rejects[: REASONS - len(self._bad)]]
@@ -112,13 +115,24 @@ def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: Terms
 
 
 def converted_rows(
-    rows: Iterable[Rows], struct: Struct, terms: Terms, converter: Converter
+    rows: Iterable[Rows], observer: RowsObserver, converter: Converter, set_aside: SetAside
 ) -> Iterator[pa.RecordBatch]:
-    """The accepted rows as the table's."""
+    """The accepted rows as the table's, for as long as its columns take them; all are observed, and the others set
+    aside."""
+    from driftline.convert import Lost
+
+    taken = True
     for some in rows:
-        batch = terms.accepted(some, struct)
-        if batch.num_rows:
-            yield converter.of_arrow(batch, struct, json=False)
+        batch = observer.feed(some)
+        for rejects in rejected_rows(some, observer.struct, observer.terms, None):
+            set_aside(rejects)
+        if taken and batch.num_rows:
+            try:
+                table_rows = converter.of_arrow(batch, observer.struct, json=False)
+            except Lost:  # the plan was a guess: what was observed leads to another one
+                taken = False
+            else:
+                yield table_rows
 
 
 def rejected_rows(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from driftline.convert import Converter, Lost
+from driftline.convert import Converter
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.types import Schema, Struct
@@ -15,14 +15,20 @@ from driftline.observe.expect import Expect, expect
 from driftline.observe.observation import Observation, merge_observations
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
-from driftline.source.column_rows import Rows, RowsObserver, Terms, rejected_rows, together
-from driftline.source.shares import ByNumber, dealt
-from driftline.write import is_small
-from driftline.write.frame import frame
+from driftline.source.column_rows import (
+    Rows,
+    RowsObserver,
+    Terms,
+    converted_rows,
+    rejected_rows,
+    together,
+)
+from driftline.source.set_aside import Rejects
+from driftline.source.shares import dealt
+from driftline.write import PartTasks, RowTasks, SetAside, is_small
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
 _HEADS = 32  # readers of which the first rows are looked at for a guess
@@ -118,41 +124,20 @@ class Observers:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnTasks:
-    """Tasks that make rows of the table, and tell in ``observed`` what the rows were.
-
-    ``shares``: the parts of each task; ``sizes``: bytes that each reads.
-    """
+class PartRows:
+    """Makes rows of the table from parts of files. ``shares``: the parts of each task."""
 
     work: Work
     shares: Sequence[Sequence[int]]
-    sizes: Sequence[int]
     converter: Converter
-    observed: Accumulator[dict[int, Seen]]
 
-    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one task's share."""
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Seen]:
+        """The rows of one task's share; returns what they were."""
         observers = Observers(self.work)
-        for number in self.shares[task]:
-            struct = self.work.reader(number).struct
-            yield from _converted(self.work.rows(number), struct, observers.of(number), self.converter)
-        self.observed.add({task: observers.result()})
-
-
-def _converted(
-    rows: Iterable[Rows], struct: Struct, observer: RowsObserver, converter: Converter
-) -> Iterator[pa.RecordBatch]:
-    """The accepted rows as the table's, for as long as its columns take them; all are observed."""
-    taken = True
-    for some in rows:
-        batch = observer.feed(some)
-        if taken and batch.num_rows:
-            try:
-                table_rows = converter.of_arrow(batch, struct, json=False)
-            except Lost:  # the plan was a guess: what was observed leads to another one
-                taken = False
-            else:
-                yield table_rows
+        for number in self.shares[given]:
+            observer = observers.of(number)
+            yield from converted_rows(self.work.rows(number), observer, self.converter, set_aside)
+        return observers.result()
 
 
 @dataclass(slots=True)
@@ -168,7 +153,7 @@ class ColumnFiles:
     conflicts: tuple[Conflict, ...] = ()
     asked: tuple[Schema, Settings] | None = None
     work: Work | None = None
-    begun: ColumnTasks | None = None
+    begun: PartTasks | None = None
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the first rows of each reader say."""
@@ -181,21 +166,16 @@ class ColumnFiles:
             if first is not None:
                 heads.of(number).feed(first)
         seen = work.together([heads.result()])
-        return seen if seen.tally.records and not seen.tally.malformed else None
+        return seen if seen.tally.records else None
 
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> ColumnTasks:
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
         """Tasks that observe and convert the rows."""
         work = self.work
         assert work is not None, "to be observed, or guessed, first"
-        context = self.spark.sparkContext
-        shares = dealt([part.size for part in work.parts], context.defaultParallelism)
-        self.begun = ColumnTasks(
-            work,
-            shares,
-            [sum(work.parts[number].size for number in share) for share in shares],
-            Converter(struct, lean(plan.route), settings),
-            context.accumulator({}, ByNumber()),
-        )
+        shares = dealt([part.size for part in work.parts], self.spark.sparkContext.defaultParallelism)
+        sizes = [sum(work.parts[number].size for number in share) for share in shares]
+        converter = Converter(struct, lean(plan.route), settings)
+        self.begun = PartTasks(self.spark, sizes, PartRows(work, shares, converter))
         return self.begun
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
@@ -209,8 +189,8 @@ class ColumnFiles:
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.conflicts += tuple(conflicts)
 
-    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        return frame(self.spark, self.tasks(plan, struct, settings), struct)
+    def set_aside(self) -> Rejects | None:
+        return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         work = self.work
@@ -236,14 +216,10 @@ class ColumnFiles:
         return context.parallelize(shares, len(shares)).map(work.observed).collect()
 
     def _seen_by_tasks(self) -> Observation | None:
-        """What the tasks told, if all have."""
-        if self.begun is None or self.work is None:
+        """What the tasks observed, if they have run."""
+        if self.begun is None or self.begun.outcomes is None or self.work is None:
             return None
-        seen, self.begun.observed.value = (
-            self.begun.observed.value,
-            {},
-        )  # pyspark keeps an accumulator for ever
-        return self.work.together(seen.values()) if len(seen) == len(self.begun.shares) else None
+        return self.work.together(outcome.observed for outcome in self.begun.outcomes)
 
 
 def _rejected(

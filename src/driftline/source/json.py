@@ -19,11 +19,12 @@ from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
 from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
-from driftline.source.json_tasks import JsonTasks, Share
+from driftline.source.json_tasks import Share, SplitRows
+from driftline.source.likely import likely, remember
 from driftline.source.rejects import Origin, Reject
-from driftline.source.shares import ByNumber, dealt
-from driftline.write import is_small
-from driftline.write.frame import frame
+from driftline.source.set_aside import Rejects
+from driftline.source.shares import dealt
+from driftline.write import PartTasks, RowTasks, is_small
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,9 +35,6 @@ _SMALL = 4 * 2**20  # bytes of which a split is at least
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
 
 _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation answers
-
-# What the last batch was, and for which table: that of a capture is likely to be like it.
-_last: tuple[Schema, Settings, Observation] | None = None
 
 
 @dataclass(slots=True)
@@ -54,13 +52,13 @@ class JsonFiles:
     asked: _Asked | None = None
     seen: Observation = field(default_factory=Observation)
     whole: Observation | None = None
-    go: JsonTasks | None = None
+    begun: PartTasks | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the last batch of the table was, or what the first lines of large files say."""
         self._ask(schema, settings)
-        seen = _likely(schema, settings) if self._size else None
+        seen = likely(schema, settings) if self._size else None
         if seen is None:
             if is_small(self.spark.sparkContext, self._size) or any(split.whole for split in self.splits):
                 return None
@@ -70,32 +68,31 @@ class JsonFiles:
             parts = zip(self._observed(heads, settings), heads, strict=True)
             seen = merge_observations(part.shifted(head.start) for part, head in parts)
         self.seen = seen
-        return seen if seen.tally.records and not seen.tally.malformed else None
+        return seen if seen.tally.records else None
 
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> JsonTasks:
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
         """Tasks that make the rows, and observe all once more."""
         make = JsonRows.of(plan, struct, self.known, settings, self.judge)
         last = set({split.path: i for i, split in enumerate(self.splits)}.values())
-        context = self.spark.sparkContext
         shares = self._shares()
         sizes = [sum(split.length for _, split in share) for share in shares]
         shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
-        self.go = JsonTasks(shares, sizes, make, self.seen, context.accumulator({}, ByNumber()))
-        return self.go
+        self.begun = PartTasks(self.spark, sizes, SplitRows(shares, make, self.seen.shape))
+        return self.begun
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        global _last  # noqa: PLW0603  kept from batch to batch
         same = self.asked == (schema, settings, stamps(self.files)) and self.judge is None
-        whole = (self.whole or self._told()) if same else None
+        whole = (self.whole or self._seen_by_tasks()) if same else None
         if whole is None:
             self._ask(schema, settings)
             whole = self._numbered(self._observed(self.splits, settings))
         self.seen = self.whole = whole
-        _last = schema, settings, whole
+        remember(schema, settings, whole)
         return whole
 
-    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        return frame(self.spark, self.tasks(plan, struct, settings), struct)
+    def set_aside(self) -> Rejects | None:
+        before = [split.line - 1 for split in self.splits]
+        return None if self.begun is None else Rejects.of(self.begun, before)
 
     def rejected(self, everything: str | None = None) -> DataFrame:
         assert self.asked is not None
@@ -114,7 +111,7 @@ class JsonFiles:
     def _ask(self, schema: Schema, settings: Settings) -> None:
         """Begins anew, with the files as they are now."""
         self.asked, self.known = (schema, settings, stamps(self.files)), expect(schema, settings)
-        self.whole = self.go = None
+        self.whole = self.begun = None
         # At least two splits a core, where the files can be cut so.
         splits = [split for file in self.files for split in splits_of(file)]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
@@ -137,12 +134,12 @@ class JsonFiles:
         by_place = dict(pair for part in parts for pair in part)
         return [by_place[i] for i in range(len(splits))]
 
-    def _told(self) -> Observation | None:
-        """What was observed in one go, if all of it is there."""
-        if self.go is None:
+    def _seen_by_tasks(self) -> Observation | None:
+        """What the tasks observed, if they have run."""
+        if self.begun is None or self.begun.outcomes is None:
             return None
-        seen, self.go.observed.value = self.go.observed.value, {}  # pyspark keeps an accumulator for ever
-        return self._numbered([seen[i] for i in sorted(seen)]) if len(seen) == len(self.splits) else None
+        seen = {number: one for outcome in self.begun.outcomes for number, one in outcome.observed.items()}
+        return self._numbered([seen[number] for number in range(len(self.splits))])
 
     def _numbered(self, seen: Sequence[Observation]) -> Observation:
         """One observation of all splits, each of which has its lines counted from 1."""
@@ -156,12 +153,6 @@ class JsonFiles:
             line += one.lines
         self.splits = splits
         return merge_observations(shifted)
-
-
-def _likely(schema: Schema, settings: Settings) -> Observation | None:
-    if _last is None or not schema.struct.fields or (schema, settings) != _last[:2]:
-        return None
-    return None if _last[2].tally.malformed else _last[2]
 
 
 def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:

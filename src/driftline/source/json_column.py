@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from driftline.runtime.spark_conf import CASE, FILES
-from driftline.source.json_frame import JsonFrame, PlainTexts, Run
+from driftline.source.json_frame import JsonFrame, PlainTexts
+from driftline.source.json_rows import Run
 from driftline.source.rejects import Origin, Reject
 from driftline.sql.quoting import name
 from driftline.write.frame import numbered

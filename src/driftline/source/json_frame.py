@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
+from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.expect import Expect, expect
-from driftline.observe.json_lines import JsonObserver, Why
+from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
-from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
+from driftline.source.json_rows import JsonRows, LineRows, Run, reject_batches, rejected_of
+from driftline.source.likely import likely, remember
 from driftline.source.rejects import Reject
-from driftline.write.frame import mapped
+from driftline.source.set_aside import Rejects
+from driftline.write import FrameTasks, RowTasks, SetAside
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-
-class Run(NamedTuple):
-    """Texts that follow one another where they come from: in ``source`` from ``line`` on. ``first``: the row of the Arrow
-    batch that has the first of them; ``reject``: makes a reject of one of them by its place, and why."""
-
-    lines: Sequence[bytes]
-    source: str
-    line: int
-    first: int
-    reject: Callable[[int, Why], Reject]
+_Seen = tuple[Observation, int]  # of a task: what its texts are, and how many rows have none
 
 
 class Texts(Protocol):
@@ -58,26 +52,50 @@ class PlainTexts:
 @dataclass(slots=True)
 class JsonFrame:
     """A DataFrame whose rows are texts of JSON, one record each. ``frame``: the columns that ``texts`` reads, the text
-    first; ``nulls``: how many rows have none, once they were observed."""
+    first; ``nulls``: how many rows have none, once they were observed.
+
+    ``asked``: what was observed last was observed against; ``shape``: what a plan is made for.
+    """
 
     frame: DataFrame
     texts: Texts
     judge: Judge | None = None
     known: Expect = field(default_factory=Expect)
     settings: Settings = field(default_factory=Settings)
+    asked: tuple[Schema, Settings] | None = None
+    shape: RecordShape = field(default_factory=RecordShape)
     nulls: int = 0
+    begun: FrameTasks | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
-        self.known, self.settings = expect(schema, settings), settings
-        observed = partial(_observed, self.texts, self._observer())
-        found = self.frame.mapInArrow(observed, "seen binary, nulls bigint").collect()
-        self.nulls = sum(row.nulls for row in found)
-        return merge_observations(pickle.loads(row.seen) for row in found)  # noqa: S301  our own bytes
+    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        """What the last batch of the table was."""
+        self._ask(schema, settings)
+        seen = likely(schema, settings)
+        self.shape = RecordShape() if seen is None else seen.shape
+        return seen
 
-    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
+    def observe(self, schema: Schema, settings: Settings) -> Observation:
+        same = self.asked == (schema, settings) and self.judge is None
+        parts = self._seen_by_tasks() if same else None
+        if parts is None:
+            self._ask(schema, settings)
+            observed = partial(_observed, self.texts, self._observer())
+            found = self.frame.mapInArrow(observed, "seen binary").collect()
+            parts = [pickle.loads(row.seen) for row in found]  # noqa: S301  our own bytes
+        self.nulls = sum(nulls for _, nulls in parts)
+        whole = merge_observations(seen for seen, _ in parts)
+        self.shape = whole.shape
+        remember(schema, settings, whole)
+        return whole
+
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
         make = JsonRows.of(plan, struct, self.known, settings, self.judge)
-        return mapped(self.frame, partial(_rows, self.texts, make), struct)
+        self.begun = FrameTasks([(self.frame, _TextRows(self.texts, make, self.shape))])
+        return self.begun
+
+    def set_aside(self) -> Rejects | None:
+        return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame:
         return self.frame.mapInArrow(partial(_rejected, self.texts, self._observer(), everything), REJECTED)
@@ -85,8 +103,38 @@ class JsonFrame:
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge
 
+    def _ask(self, schema: Schema, settings: Settings) -> None:
+        self.known, self.settings = expect(schema, settings), settings
+        self.asked, self.begun = (schema, settings), None
+
     def _observer(self) -> Callable[[], JsonObserver]:
         return partial(JsonObserver, self.known, self.settings, self.judge)
+
+    def _seen_by_tasks(self) -> list[_Seen] | None:
+        """What the tasks observed, if they have run."""
+        if self.begun is None or self.begun.outcomes is None:
+            return None
+        return [outcome.observed for outcome in self.begun.outcomes]
+
+
+@dataclass(frozen=True, slots=True)
+class _TextRows:
+    """Makes rows of the table from the texts of a frame. ``expected``: what the plan was made for."""
+
+    texts: Texts
+    make: JsonRows
+    expected: RecordShape
+
+    def rows(
+        self, given: Iterator[pa.RecordBatch], set_aside: SetAside
+    ) -> Generator[pa.RecordBatch, None, _Seen]:
+        lines, nulls = LineRows(self.make, self.expected, set_aside), 0
+        for batch in given:
+            nulls += batch.column(0).null_count
+            for run in self.texts.runs(batch):
+                for rows, places in lines.rows(run):
+                    yield self.texts.completed(rows, batch, [run.first + place for place in places])
+        return lines.observed(), nulls
 
 
 def _observed(
@@ -99,17 +147,8 @@ def _observed(
         nulls += batch.column(0).null_count
         for run in texts.runs(batch):
             observer.feed(run.lines, run.source, run.line)
-    seen = pa.array([pickle.dumps(observer.result())], pa.binary())
-    yield pa.RecordBatch.from_arrays([seen, pa.array([nulls])], ["seen", "nulls"])
-
-
-def _rows(texts: Texts, make: JsonRows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    observer = make.observer()
-    for batch in batches:
-        for run in texts.runs(batch):
-            looked = observer.feed(run.lines, run.source, run.line)
-            for rows, places in make.of_lines(run.lines, looked):
-                yield texts.completed(rows, batch, [run.first + place for place in places])
+    seen = pickle.dumps((observer.result(), nulls))
+    yield pa.RecordBatch.from_arrays([pa.array([seen], pa.binary())], ["seen"])
 
 
 def _rejected(

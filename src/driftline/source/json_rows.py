@@ -6,9 +6,9 @@ columns, the others one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import MsgspecError
 
@@ -22,7 +22,9 @@ from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
 from driftline.observe.expect import Expect
 from driftline.observe.json_lines import JsonObserver, Looked, Why
+from driftline.observe.observation import Observation
 from driftline.source.rejects import Reject, reject_batch
+from driftline.write import SetAside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,6 +90,45 @@ class JsonRows:
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
+
+
+class Run(NamedTuple):
+    """Texts that follow one another where they come from: in ``source`` from ``line`` on. ``first``: the row of the Arrow
+    batch that has the first of them; ``reject``: makes a reject of one of them by its place, and why."""
+
+    lines: Sequence[bytes]
+    source: str
+    line: int
+    first: int
+    reject: Callable[[int, Why], Reject]
+
+
+class LineRows:
+    """In a task: observes lines of JSON, makes rows of the records, and sets aside what is none.
+
+    ``expected``: what the plan was made for; once a line brings more, no more rows are made.
+    """
+
+    def __init__(self, make: JsonRows, expected: RecordShape, set_aside: SetAside) -> None:
+        self._make, self._expected, self._set_aside = make, expected, set_aside
+        self._observer = make.observer()
+        self._as_expected, self._learnt = True, -1
+
+    def rows(self, run: Run) -> Iterator[Rows]:
+        """The rows of some lines."""
+        observer = self._observer
+        looked = observer.feed(run.lines, run.source, run.line)
+        if rejects := [run.reject(place, why) for place, why in rejected_of(run.lines, looked)]:
+            self._set_aside(reject_batch(rejects))
+        if self._as_expected and observer.learnt != self._learnt:
+            self._as_expected = self._expected.covers(observer.result().shape)
+            self._learnt = observer.learnt
+        if self._as_expected:
+            yield from self._make.of_lines(run.lines, looked)
+
+    def observed(self) -> Observation:
+        """What all lines were."""
+        return self._observer.result()
 
 
 def _parsed(lines: Sequence[bytes], usual: Struct) -> pa.RecordBatch:

@@ -1,52 +1,61 @@
-"""JSON files observed and converted in one go, split by split. What was observed is told when a split ends."""
+"""JSON files observed and converted in one go, split by split."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from driftline.core.planning.shape import RecordShape
 from driftline.observe.json_files import Split, blocks
+from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
-from driftline.source.json_rows import JsonRows
+from driftline.source.json_rows import JsonRows, LineRows, Run
+from driftline.source.rejects import Origin, Reject
+from driftline.source.set_aside import PART
+from driftline.write import SetAside
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import Accumulator
 
 Share = Sequence[tuple[int, Split]]  # splits for one task, each with its number
 
 
 @dataclass(frozen=True, slots=True)
-class JsonTasks:
-    """Tasks that make rows of the table from files of JSON.
+class SplitRows:
+    """Makes rows of the table from files of JSON.
 
-    ``shares``: the splits of each task; ``sizes``: bytes that each reads. ``expected``: what the plan was made for; a
-    task that meets more makes no rows from then on. ``observed``: is given the observation of each split.
+    ``shares``: the splits of each task; ``expected``: what the plan was made for.
     """
 
     shares: Sequence[Share]
-    sizes: Sequence[int]
     make: JsonRows
-    expected: Observation
-    observed: Accumulator[dict[int, Observation]]
+    expected: RecordShape
 
-    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one task's share."""
-        for number, split in self.shares[task]:
-            observer = self.make.observer()
-            line, as_expected, learnt = 1, True, -1
+    def rows(
+        self, given: int, set_aside: SetAside
+    ) -> Generator[pa.RecordBatch, None, dict[int, Observation]]:
+        """The rows of one task's share; returns what was observed by the number of the split. Lines count from 1 in each."""
+        seen: dict[int, Observation] = {}
+        for number, split in self.shares[given]:
+            lines_of = LineRows(self.make, self.expected, partial(_of_part, set_aside, number))
+            line = 1
             for lines in blocks(split):
-                looked = observer.feed(lines, split.path, line)
+                run = Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))
+                for rows, _ in lines_of.rows(run):
+                    yield rows
                 line += len(lines)
-                if as_expected and observer.learnt != learnt:
-                    as_expected, learnt = self._covers(observer.result()), observer.learnt
-                if as_expected:
-                    yield from (rows for rows, _ in self.make.of_lines(lines, looked))
-            self.observed.add({number: observer.result()})
+            seen[number] = lines_of.observed()
+        return seen
 
-    def _covers(self, seen: Observation) -> bool:
-        expected = self.expected
-        return expected.shape.covers(seen.shape) and (
-            not seen.tally.malformed or bool(expected.tally.malformed)
-        )
+
+def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:
+    return Reject(Origin(path, first + at), lines[at], why)
+
+
+def _of_part(set_aside: SetAside, number: int, rejects: pa.RecordBatch) -> None:
+    import pyarrow as pa
+
+    parts = pa.array([number] * len(rejects), pa.int32())
+    set_aside(rejects.append_column(PART, parts))

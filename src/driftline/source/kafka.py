@@ -13,12 +13,15 @@ from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Struct
 from driftline.observe.json_lines import Why
-from driftline.source.json_frame import JsonFrame, Run
+from driftline.source.json_frame import JsonFrame
+from driftline.source.json_rows import Run
 from driftline.source.rejects import Origin, Reject
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from driftline.write import RowTasks
 
 _KIND = "kafka"
 METADATA_COLUMN = Field(
@@ -61,9 +64,9 @@ class KafkaJson(JsonFrame):
         """How many of the values are null."""
         return self.nulls
 
-    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
         self.texts = _Values(own_column(struct, _KIND) if self.metadata else None)
-        return super().rows(plan, struct, settings)
+        return super().tasks(plan, struct, settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Field, Schema, Struct
 from driftline.observe.observation import Observation
-from driftline.source.base import InTasks, Source
+from driftline.source.base import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.source.set_aside import Rejects
     from driftline.write import RowTasks
 
 
@@ -23,7 +24,7 @@ def named(source: Source, names: Mapping[str, str]) -> Source:
     """The source, in all that it tells of its files, with these names for them."""
     if not names:
         return source
-    return NamedInTasks(source, names) if isinstance(source, InTasks) else Named(source, names)
+    return Named(source, names)
 
 
 @dataclass(slots=True)
@@ -49,14 +50,22 @@ class Named:
         found: Sequence[Field] = getattr(self.source, "columns", ())
         return found
 
+    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        seen = self.source.guess(schema, settings)
+        return None if seen is None else seen.placed(self._named)
+
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         return self.source.observe(schema, settings).placed(self._named)
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.source.refuse(judge, conflicts)
 
-    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
-        return self.source.rows(plan, struct, settings)
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        return self.source.tasks(plan, struct, settings)
+
+    def set_aside(self) -> Rejects | None:
+        rejects = self.source.set_aside()
+        return None if rejects is None else rejects.named(self.names)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
         from pyspark.sql import functions as F
@@ -71,16 +80,3 @@ class Named:
 
     def _named(self, place: Place) -> Place:
         return replace(place, source=self.names.get(place.source, place.source))
-
-
-class NamedInTasks(Named):
-    """The same of one whose tasks make the rows."""
-
-    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        assert isinstance(self.source, InTasks)
-        seen = self.source.guess(schema, settings)
-        return None if seen is None else seen.placed(self._named)
-
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        assert isinstance(self.source, InTasks)
-        return self.source.tasks(plan, struct, settings)

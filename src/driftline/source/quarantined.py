@@ -8,7 +8,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from driftline.observe.json_lines import Why
-from driftline.source.json_frame import JsonFrame, PlainTexts, Run
+from driftline.source.json_frame import JsonFrame, PlainTexts
+from driftline.source.json_rows import Run
 from driftline.source.rejects import Origin, Reject
 
 if TYPE_CHECKING:

@@ -1,11 +1,8 @@
-"""Parts of a batch dealt out to tasks, and what these tell of them."""
+"""Parts of a batch dealt out to tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from pyspark.accumulators import AccumulatorParam
 
 
 def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
@@ -22,13 +19,3 @@ def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
         shares[least].append(number)
         laden[least] += sizes[number]
     return [sorted(share) for share in shares]
-
-
-class ByNumber(AccumulatorParam[dict[int, Any]]):
-    """What tasks tell, by the number of a part or of a task: what runs twice tells the same."""
-
-    def zero(self, value: dict[int, Any]) -> dict[int, Any]:
-        return {}
-
-    def addInPlace(self, value1: dict[int, Any], value2: dict[int, Any]) -> dict[int, Any]:  # noqa: N802  pyspark's name
-        return {**value1, **value2}

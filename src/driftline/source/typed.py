@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import UsageError
 from driftline.observe.expect import Expect, expect
-from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.observation import Observation, Tally, merge_observations
 from driftline.runtime.spark_conf import PLAIN
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import (
@@ -37,12 +37,17 @@ from driftline.source.column_rows import (
     together,
 )
 from driftline.source.files import ROW_FILE
-from driftline.write.frame import mapped, numbered
+from driftline.source.likely import likely, remember
+from driftline.source.set_aside import Rejects
+from driftline.write import FrameTasks, RowTasks, SetAside
+from driftline.write.frame import numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
+
+_Seen = tuple[int, Observation]  # of a task: the number of the frame, and what its rows are
 
 _TYPES = {
     "boolean": "boolean",
@@ -72,40 +77,102 @@ class TypedFrames:
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
     files: Sequence[str] = ()
     known: Expect = field(default_factory=Expect)
+    asked: tuple[Schema, Settings] | None = None
+    begun: FrameTasks | None = None
+
+    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        """What the last batch of the table was, or what the frames declare."""
+        self._ask(schema, settings)
+        declared = replace(self._together([], settings), tally=Tally(records=1))
+        last = likely(schema, settings)
+        return last if last is not None and last.shape.covers(declared.shape) else declared
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        self.known = expect(schema, settings)
-        terms = Terms(self.known, settings, self.conflicts)
-        seen = []
-        for label, frame in self.frames:
-            struct = core_struct(frame.schema)
-            observe = partial(_observed, label, terms, frame.columns)
-            parts = numbered(frame).mapInArrow(observe, "seen binary").collect()
-            found = [pickle.loads(row.seen) for row in parts]  # noqa: S301  our own bytes
-            seen.append(together(found, struct, label, terms))
-        return merge_observations(seen)
+        same = self.asked == (schema, settings) and not self.conflicts
+        parts = self._seen_by_tasks() if same else None
+        if parts is None:
+            self._ask(schema, settings)
+            terms = Terms(self.known, settings, self.conflicts)
+            parts = [part for number in range(len(self.frames)) for part in self._observed(number, terms)]
+        seen = self._together(parts, settings)
+        remember(schema, settings, seen)
+        return seen
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.conflicts += tuple(conflicts)
 
-    def rows(self, plan: Plan, struct: Struct, settings: Settings) -> DataFrame:
+    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
         terms = Terms(self.known, settings, self.conflicts)
         converter = Converter(struct, lean(plan.route), settings)
-        out = []
-        for _, frame in self.frames:
-            convert = partial(_converted, terms, converter, frame.columns)
-            out.append(mapped(numbered(frame), convert, struct))
-        return reduce(lambda a, b: a.union(b), out)
+        self.begun = FrameTasks(
+            [
+                (_with_file(frame, label), _FrameRows(number, label, terms, converter, frame.columns))
+                for number, (label, frame) in enumerate(self.frames)
+            ]
+        )
+        return self.begun
+
+    def set_aside(self) -> Rejects | None:
+        return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
-        from pyspark.sql import functions as F
-
         terms, found = Terms(self.known, Settings(), self.conflicts), []
         for label, frame in self.frames:
-            file = F.expr(ROW_FILE if label else "cast(null as string)")
             reject = partial(_rejected, terms, everything, frame.columns)
-            found.append(numbered(frame.select("*", file)).mapInArrow(reject, REJECTED))
+            found.append(_with_file(frame, label).mapInArrow(reject, REJECTED))
         return reduce(lambda a, b: a.union(b), found)
+
+    def _ask(self, schema: Schema, settings: Settings) -> None:
+        self.known, self.asked, self.begun = expect(schema, settings), (schema, settings), None
+
+    def _observed(self, number: int, terms: Terms) -> list[_Seen]:
+        label, frame = self.frames[number]
+        observe = partial(_observed, label, terms, frame.columns)
+        parts = numbered(frame).mapInArrow(observe, "seen binary").collect()
+        return [(number, pickle.loads(row.seen)) for row in parts]  # noqa: S301  our own bytes
+
+    def _seen_by_tasks(self) -> list[_Seen] | None:
+        """What the tasks observed, if they have run."""
+        if self.begun is None or self.begun.outcomes is None:
+            return None
+        return [outcome.observed for outcome in self.begun.outcomes if outcome.observed is not None]
+
+    def _together(self, parts: Sequence[_Seen], settings: Settings) -> Observation:
+        """One observation of all parts."""
+        terms = Terms(self.known, settings, self.conflicts)
+        return merge_observations(
+            together([seen for at, seen in parts if at == number], core_struct(frame.schema), label, terms)
+            for number, (label, frame) in enumerate(self.frames)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _FrameRows:
+    """Makes rows of the table from those of a frame, whose last column is the file that each came from."""
+
+    number: int
+    label: str
+    terms: Terms
+    converter: Converter
+    names: Sequence[str]
+
+    def rows(
+        self, given: Iterator[pa.RecordBatch], set_aside: SetAside
+    ) -> Generator[pa.RecordBatch, None, _Seen | None]:
+        observer: RowsObserver | None = None
+        for batch in given:
+            for file, some in _by_file(batch):
+                rows, struct = _rows(some, self.names, file)
+                observer = observer or RowsObserver(struct, self.label, self.terms)
+                yield from converted_rows([rows], observer, self.converter, set_aside)
+        return None if observer is None else (self.number, observer.result())
+
+
+def _with_file(frame: DataFrame, label: str) -> DataFrame:
+    """The frame, and as its last column the file that a row came from, null where it is none."""
+    from pyspark.sql import functions as F
+
+    return numbered(frame.select("*", F.expr(ROW_FILE if label else "cast(null as string)")))
 
 
 def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str = "") -> tuple[Rows, Struct]:
@@ -127,14 +194,6 @@ def _observed(
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(observer.result())], pa.binary())], ["seen"])
 
 
-def _converted(
-    terms: Terms, converter: Converter, names: Sequence[str], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows, struct = _rows(batch, names)
-        yield from converted_rows([rows], struct, terms, converter)
-
-
 def _rejected(
     terms: Terms, everything: str | None, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
@@ -151,6 +210,9 @@ def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
     *columns, files = batch.columns
     rows = batch.select(list(range(len(columns))))
+    if files.null_count == len(files):
+        yield "", rows
+        return
     for file in files.unique().to_pylist():
         of_file = files.is_null() if file is None else pc.equal(files, file)
         yield file or "", rows.filter(of_file)

@@ -3,19 +3,27 @@
 from driftline.write.dealing import Dealing
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, WrittenFile, write_files
-from driftline.write.tasks import STAGED, WRITTEN, RowTasks, is_small, local, write_in_tasks
+from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, is_small
+from driftline.write.staged import folder_of_batch, local, staged
+from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
 
 __all__ = [
     "STAGED",
     "WRITTEN",
+    "AsideFile",
     "Dealing",
     "FilePlan",
     "FileSettings",
+    "FrameTasks",
     "Key",
+    "PartTasks",
     "RowTasks",
+    "SetAside",
     "WrittenFile",
+    "folder_of_batch",
     "is_small",
     "local",
+    "staged",
     "write_files",
     "write_in_tasks",
 ]

@@ -12,23 +12,14 @@ from driftline.sql.quoting import name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from driftline.write.tasks import RowTasks
-
-RowsOf = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
-
-
-def frame(spark: SparkSession, tasks: RowTasks, struct: Struct) -> DataFrame:
-    """The rows of the tasks."""
-    count = len(tasks.sizes)
-    return mapped(spark.range(0, count, 1, count), partial(_of_tasks, tasks), struct)
+RowsOf = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
 def mapped(source: DataFrame, rows: RowsOf, struct: Struct) -> DataFrame:
     """What ``rows`` makes, in tasks, of the batches of a frame: rows of ``struct``, as Arrow has them."""
-    columns = ", ".join(f"{name(f.name)} {spark_type(f.type)}" for f in struct.fields)
-    return source.mapInArrow(partial(_handed_over, rows, struct), columns)
+    return source.mapInArrow(partial(_handed_over, rows, struct), columns_of(struct))
 
 
 def numbered(frame: DataFrame) -> DataFrame:
@@ -36,12 +27,11 @@ def numbered(frame: DataFrame) -> DataFrame:
     return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
 
 
-def _of_tasks(tasks: RowTasks, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in numbers:
-        for task in batch.column(0).to_pylist():
-            yield from tasks.rows(task)
+def columns_of(struct: Struct) -> str:
+    """The columns that Spark has the rows in, as DDL."""
+    return ", ".join(f"{name(f.name)} {spark_type(f.type)}" for f in struct.fields)
 
 
-def _handed_over(rows: RowsOf, struct: Struct, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _handed_over(rows: RowsOf, struct: Struct, batches: Iterator[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     for batch in rows(batches):
         yield as_spark(batch, struct)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -40,15 +39,16 @@ _TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 
 
 def write_tasks(
-    spark: SparkSession, tasks: RowTasks, schema: Schema, keys: Layout, table: str, name: str
+    spark: SparkSession, tasks: RowTasks, schema: Schema, keys: Layout, table: str, folder: Path, name: str
 ) -> list[DataFile] | None:
-    """Has the tasks write files into the folder ``table``, which ends with a slash; returns what lies there.
+    """Has the tasks write files into the folder ``table``, which ends with a slash, by way of the batch's ``folder``;
+    returns what lies there.
 
     None where Spark's own writer has to, and nothing was written: for types and keys that tasks do not know, and folders
     that are not on this machine. Raises DataError where a required column has no value.
     """
-    folder, dealing = local(table), _dealing(schema, keys, name)
-    if folder is None or not convertible(schema.struct) or not _known(dealing):
+    root, dealing = local(table), _dealing(schema, keys, name)
+    if root is None or not convertible(schema.struct) or not _known(dealing):
         return None
     # The footers tell all that the catalog is told.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
@@ -59,9 +59,9 @@ def write_tasks(
         values = tuple(map(_text, dealing.partition, file.partition))
         path = (duckdb_folder(values, schema, keys) or "") + Path(file.path).name
         partitions[path] = values
-        return str(folder / path)
+        return str(root / path)
 
-    write_in_tasks(spark.sparkContext, tasks, plan, str(folder / uuid.uuid4().hex), place)
+    write_in_tasks(spark.sparkContext, tasks, plan, folder, place)
     try:
         files = describe(table, list(partitions), schema)
         check_required(files, schema, name)

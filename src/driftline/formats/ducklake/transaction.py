@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -26,7 +27,7 @@ from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.task_files import write_tasks
 from driftline.formats.ducklake.write import write
-from driftline.write.frame import frame
+from driftline.write import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -115,13 +116,21 @@ class DuckLakeTransaction:
                     hint=f"ALTER TABLE {self.table.name} ALTER COLUMN {f.name} DROP DEFAULT, or bring records that have a value for it",
                 ) from error
 
-    def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int:
+    @property
+    def location(self) -> str:
+        """Where the table's data files lie."""
+        return self._wanted.folder
+
+    def write(self, tasks: RowTasks, folder: Path | None, summary: Mapping[str, str]) -> int:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants that; returns how many
         rows were written."""
-        spark, wanted = self.table.spark, self._wanted
-        files = write_tasks(spark, tasks, self.schema, wanted.keys, wanted.folder, self.table.name)
+        spark, wanted, files = self.table.spark, self._wanted, None
+        if folder is not None:
+            files = write_tasks(
+                spark, tasks, self.schema, wanted.keys, wanted.folder, folder, self.table.name
+            )
         if files is None:
-            return self.append(frame(spark, tasks, self.schema.struct), summary)
+            return self.append(staged(spark, tasks, self.row, folder), summary)
         return self._wrote(files, summary)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:

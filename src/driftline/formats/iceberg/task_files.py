@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +31,11 @@ _WITH_VOID = 2  # the format version in whose specs all fields stand
 _UNKNOWN = ("encryption.", "write.wap.enabled")
 
 
-def write_tasks(spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks) -> list[Any] | None:
-    """Has the tasks write files of a Java ``table`` that has this ``schema``; returns them as Java has them.
+def write_tasks(
+    spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks, folder: Path
+) -> list[Any] | None:
+    """Has the tasks write files of a Java ``table`` that has this ``schema``, in the batch's ``folder`` first; returns them
+    as Java has them.
 
     None where Spark's own writer has to, and nothing was written.
     """
@@ -51,10 +53,12 @@ def write_tasks(spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks
             return str(locations.newDataLocation(name))
         return str(locations.newDataLocation(spec, as_java(file).partition(), name))
 
-    batch = uuid.uuid4().hex
-    # Beside the data: a layout for object stores may put something before the name.
-    staging = f"{str(locations.newDataLocation(batch)).rpartition('/')[0]}/{batch}"
-    return [as_java(file) for file in write_in_tasks(spark.sparkContext, tasks, plan, staging, place)]
+    return [as_java(file) for file in write_in_tasks(spark.sparkContext, tasks, plan, folder, place)]
+
+
+def location_of(table: Any) -> str:
+    """Where the data files of a Java ``table`` lie: a layout for object stores may put something before their names."""
+    return str(table.locationProvider().newDataLocation("f")).rpartition("/")[0]
 
 
 def snapshot_properties(spark: SparkSession, summary: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +89,7 @@ def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | No
         convertible(schema.struct)
         and dealing.known
         and properties.get("write.format.default", "parquet").lower() == "parquet"
-        and _is_local(str(table.locationProvider().newDataLocation("f")))
+        and _is_local(location_of(table))
         and not any(key.startswith(_UNKNOWN) for key in properties)
     ):
         return None

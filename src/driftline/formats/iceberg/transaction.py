@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from py4j.java_gateway import is_instance_of
@@ -20,7 +21,7 @@ from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.task_files import snapshot_properties, write_tasks
+from driftline.formats.iceberg.task_files import location_of, snapshot_properties, write_tasks
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,
@@ -30,7 +31,7 @@ from driftline.formats.iceberg.unread import (
     with_schema,
 )
 from driftline.formats.iceberg.upkeep import upkeep
-from driftline.write.frame import frame
+from driftline.write import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -137,15 +138,19 @@ class Transaction:
         append.commit()
         self._made = self.snapshot
 
-    def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int | None:
+    @property
+    def location(self) -> str:
+        """Where the table's data files lie."""
+        return location_of(self._java.table())
+
+    def write(self, tasks: RowTasks, folder: Path | None, summary: Mapping[str, str]) -> int:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants that; returns how many
-        rows were written, None where the table has columns that neither knows, and nothing was."""
-        if self.row != self.schema.struct:
-            return None
-        spark = self.table.spark
-        written = write_tasks(spark, self._java.table(), self.schema, tasks)
+        rows were written."""
+        spark, written = self.table.spark, None
+        if folder is not None and self.row == self.schema.struct:
+            written = write_tasks(spark, self._java.table(), self.schema, tasks, folder)
         if written is None:
-            return self.append(frame(spark, tasks, self.schema.struct), summary)
+            return self.append(staged(spark, tasks, self.row, folder), summary)
         self._written += written
         self._summary = snapshot_properties(spark, summary)
         if written:

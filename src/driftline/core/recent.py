@@ -1,0 +1,36 @@
+"""What was worked out last, for a few keys."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """Values by keys that need only compare; of the keys that were not asked for lately, nothing stays.
+
+    >>> recent = Recent[str, int](most=2)
+    >>> for number, key in enumerate("abac"):
+    ...     recent.put(key, number)
+    >>> recent.get("a"), recent.get("b"), recent.get("c")
+    (2, None, 3)
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._items: list[tuple[K, V]] = []  # the latest first
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, if it is still there."""
+        for place, (known, value) in enumerate(self._items):
+            if known == key:
+                self._items.insert(0, self._items.pop(place))
+                return value
+        return None
+
+    def put(self, key: K, value: V) -> None:
+        """Remembers a value."""
+        others = [item for item in self._items if item[0] != key]
+        self._items = [(key, value), *others[: self._most - 1]]

@@ -1,0 +1,246 @@
+"""Tasks that make a batch's rows: of its numbered parts, or of the rows of a DataFrame. Each does some work with the rows
+that it makes, and tells what that returned; rows themselves stay in the task.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from pathlib import Path
+from traceback import format_exc
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from driftline.core.schema.types import Struct
+from driftline.errors import DriftlineError, SetupError
+from driftline.write.frame import mapped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+Given_contra = TypeVar("Given_contra", contravariant=True)
+Batches: TypeAlias = "Iterator[pa.RecordBatch]"
+SetAside: TypeAlias = "Callable[[pa.RecordBatch], None]"
+
+_SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
+
+
+class RowMaker(Protocol[Given_contra]):
+    """Makes rows of the table, in a task; it is sent there."""
+
+    def rows(self, given: Given_contra, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Any]:
+        """The rows; returns what was observed meanwhile. ``set_aside`` takes batches of what is no row of the table's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AsideFile:
+    """What a task has set aside: an Arrow file. ``size``: bytes in memory."""
+
+    path: str
+    rows: int
+    size: int
+
+
+class Made:
+    """The rows that a task makes. ``observed``: what its maker returned, once they are all made."""
+
+    def __init__(self, rows: Generator[pa.RecordBatch, None, Any]) -> None:
+        self._rows = rows
+        self.observed: Any = None
+
+    def __iter__(self) -> Batches:
+        self.observed = yield from self._rows
+
+
+Work: TypeAlias = Callable[[Iterable["pa.RecordBatch"]], T]  # what a task does with its rows
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What a task tells."""
+
+    result: T
+    observed: Any
+    aside: AsideFile | None
+
+
+class RowTasks(Protocol):
+    """What makes a batch's rows, in tasks. ``outcomes``: what the tasks told; None until they have run."""
+
+    outcomes: list[Outcome[Any]] | None
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one task."""
+        ...
+
+    def run(self, work: Work[T], folder: Path) -> list[T]:
+        """Has each task do the ``work`` with its rows; returns what that returned. ``folder``: for files of the batch
+        alone, which all tasks see; raises SetupError where one does not."""
+        ...
+
+    def frame(self, struct: Struct) -> DataFrame:
+        """The rows, of ``struct``, handed over to Spark; what is none is passed over, and what is observed not told."""
+        ...
+
+
+@dataclass(slots=True)
+class PartTasks:
+    """Tasks by number. ``sizes``: bytes that each reads, about."""
+
+    spark: SparkSession
+    sizes: Sequence[int]
+    maker: RowMaker[int]
+    outcomes: list[Outcome[Any]] | None = None
+
+    @property
+    def alone(self) -> bool:
+        return len(self.sizes) == 1
+
+    def run(self, work: Work[T], folder: Path) -> list[T]:
+        context, task = self.spark.sparkContext, partial(_task, self.maker, work, folder)
+        if self.alone and is_small(context, sum(self.sizes)):
+            outcomes = [_in_this_process(task)]
+        else:
+            outcomes = each(context, task, range(len(self.sizes)))
+        self.outcomes = outcomes
+        return [outcome.result for outcome in outcomes]
+
+    def frame(self, struct: Struct) -> DataFrame:
+        count = len(self.sizes)
+        return mapped(self.spark.range(0, count, 1, count), partial(_rows_of_parts, self.maker), struct)
+
+
+@dataclass(slots=True)
+class FrameTasks:
+    """Tasks over the rows of DataFrames, each with its maker, which is given their batches."""
+
+    frames: Sequence[tuple[DataFrame, RowMaker[Batches]]]
+    outcomes: list[Outcome[Any]] | None = field(default=None)
+
+    @property
+    def alone(self) -> bool:
+        return False
+
+    def run(self, work: Work[T], folder: Path) -> list[T]:
+        tasks = [
+            frame.mapInArrow(partial(_frame_task, maker, work, folder), "outcome binary")
+            for frame, maker in self.frames
+        ]
+        found = reduce(_union, tasks).collect()
+        outcomes: list[Outcome[T]] = [pickle.loads(row.outcome) for row in found]  # noqa: S301  our own bytes
+        self.outcomes = outcomes
+        return [outcome.result for outcome in outcomes]
+
+    def frame(self, struct: Struct) -> DataFrame:
+        frames = [mapped(frame, partial(_rows_of_frame, maker), struct) for frame, maker in self.frames]
+        return reduce(_union, frames)
+
+
+def is_small(context: SparkContext, size: int) -> bool:
+    """Whether so many bytes are read sooner in this process than by a task, and the files are on this machine."""
+    return size <= _SMALL and str(context.master).startswith("local")
+
+
+def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any]) -> list[T]:
+    """What a task returns for each of the shares, in their order."""
+    return context.parallelize(shares, len(shares)).map(task).collect() if shares else []
+
+
+def number_and_attempt(folder: Path) -> tuple[int, int]:
+    """The number of the task that this is, and one that no other attempt of any task has.
+
+    Raises SetupError where it does not see the ``folder`` of the batch.
+    """
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is not None:
+        pa.set_cpu_count(1)
+    if not folder.is_dir():
+        raise SetupError(
+            f"a task on {socket.gethostname()} does not see the folder {folder}",
+            hint="the table's location must be one that all workers share",
+        )
+    return (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
+
+
+class _Aside:
+    """The file of what a task sets aside; it is there once there is something."""
+
+    def __init__(self, folder: Path) -> None:
+        number, attempt = number_and_attempt(folder)
+        self._path = str(folder / f"{number:05d}-{attempt}-0.arrow")
+        self._writer: Any = None
+        self._rows = self._size = 0
+
+    def __call__(self, batch: pa.RecordBatch) -> None:
+        import pyarrow as pa
+
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(self._path, batch.schema)
+        self._writer.write_batch(batch)
+        self._rows += batch.num_rows
+        self._size += batch.nbytes
+
+    def close(self) -> AsideFile | None:
+        if self._writer is None:
+            return None
+        self._writer.close()
+        return AsideFile(self._path, self._rows, self._size)
+
+
+def _task(maker: RowMaker[Any], work: Work[T], folder: Path, given: Any) -> Outcome[T]:
+    """In a task: all of it."""
+    aside = _Aside(folder)
+    try:
+        made = Made(maker.rows(given, aside))
+        result = work(made)
+    finally:
+        file = aside.close()
+    return Outcome(result, made.observed, file)
+
+
+def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: Path, batches: Batches) -> Batches:
+    """The same, of the rows of a frame."""
+    import pyarrow as pa
+
+    outcome = pickle.dumps(_task(maker, work, folder, batches))
+    yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
+
+
+def _in_this_process(task: Callable[[int], T]) -> T:
+    """The only task. What fails is told as it would be by a task of Spark's."""
+    from pyspark.errors import PythonException
+
+    try:
+        return task(0)
+    except (DriftlineError, OSError):
+        raise
+    except Exception as error:
+        raise PythonException(format_exc()) from error
+
+
+def _rows_of_parts(maker: RowMaker[int], numbers: Iterable[pa.RecordBatch]) -> Batches:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from maker.rows(number, _pass_over)
+
+
+def _rows_of_frame(maker: RowMaker[Batches], batches: Batches) -> Batches:
+    yield from maker.rows(batches, _pass_over)
+
+
+def _pass_over(_: pa.RecordBatch) -> None:
+    pass
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.union(other)
