@@ -26,7 +26,7 @@ from driftline.observe.expect import expect
 from driftline.observe.json_files import Split, blocks, observe_split
 from driftline.runtime.spark_conf import configured
 from driftline.source.json import JsonFiles
-from driftline.write import FilePlan, FileSettings, write_in_tasks
+from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
 from driftline.write.run import RowMaker
 
 

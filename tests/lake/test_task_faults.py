@@ -19,8 +19,7 @@ from pyspark.sql import SparkSession
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
-from driftline.write import PartTasks, SetAside, folder_of_batch
-from driftline.write import staged as staged_module
+from driftline.write import PartTasks, SetAside, folder_of_batch, staging
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -93,7 +92,7 @@ def test_what_a_killed_driver_leaves_is_found(
         transaction.commit()
     committed = files_in(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(staged_module, "rmtree", lambda *_, **__: None)
+        patch.setattr(staging, "rmtree", lambda *_, **__: None)
         transaction = table.format.transaction(table.format.load(), pinned=True)
         write(lake.spark, transaction, "none")
         staged = next(folder.rglob("*.gone"))

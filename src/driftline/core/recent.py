@@ -9,7 +9,8 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values by keys that need only compare; of the keys that were not asked for lately, nothing stays.
+    """Values by keys that need only compare; of the keys that were not asked for lately, nothing stays. A key that is nested
+    too deeply to compare has no value.
 
     >>> recent = Recent[str, int](most=2)
     >>> for number, key in enumerate("abac"):
@@ -25,12 +26,19 @@ class Recent(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """The value of a key, if it is still there."""
         for place, (known, value) in enumerate(self._items):
-            if known == key:
+            if _same(known, key):
                 self._items.insert(0, self._items.pop(place))
                 return value
         return None
 
     def put(self, key: K, value: V) -> None:
         """Remembers a value."""
-        others = [item for item in self._items if item[0] != key]
+        others = [item for item in self._items if not _same(item[0], key)]
         self._items = [(key, value), *others[: self._most - 1]]
+
+
+def _same(one: object, other: object) -> bool:
+    try:
+        return one == other
+    except RecursionError:
+        return False

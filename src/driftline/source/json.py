@@ -77,7 +77,7 @@ class JsonFiles:
         shares = self._shares()
         sizes = [sum(split.length for _, split in share) for share in shares]
         shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
-        self.begun = PartTasks(self.spark, sizes, SplitRows(shares, make, self.seen.shape))
+        self.begun = PartTasks(self.spark, sizes, SplitRows(shares, make, self.seen))
         return self.begun
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:

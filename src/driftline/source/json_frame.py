@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
-from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.expect import Expect, expect
 from driftline.observe.json_lines import JsonObserver
@@ -54,7 +53,7 @@ class JsonFrame:
     """A DataFrame whose rows are texts of JSON, one record each. ``frame``: the columns that ``texts`` reads, the text
     first; ``nulls``: how many rows have none, once they were observed.
 
-    ``asked``: what was observed last was observed against; ``shape``: what a plan is made for.
+    ``asked``: what was observed last was observed against; ``seen``: what a plan is made for.
     """
 
     frame: DataFrame
@@ -63,7 +62,7 @@ class JsonFrame:
     known: Expect = field(default_factory=Expect)
     settings: Settings = field(default_factory=Settings)
     asked: tuple[Schema, Settings] | None = None
-    shape: RecordShape = field(default_factory=RecordShape)
+    seen: Observation = field(default_factory=Observation)
     nulls: int = 0
     begun: FrameTasks | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
@@ -72,7 +71,7 @@ class JsonFrame:
         """What the last batch of the table was."""
         self._ask(schema, settings)
         seen = likely(schema, settings)
-        self.shape = RecordShape() if seen is None else seen.shape
+        self.seen = seen or self.seen
         return seen
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
@@ -85,13 +84,13 @@ class JsonFrame:
             parts = [pickle.loads(row.seen) for row in found]  # noqa: S301  our own bytes
         self.nulls = sum(nulls for _, nulls in parts)
         whole = merge_observations(seen for seen, _ in parts)
-        self.shape = whole.shape
+        self.seen = whole
         remember(schema, settings, whole)
         return whole
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
         make = JsonRows.of(plan, struct, self.known, settings, self.judge)
-        self.begun = FrameTasks([(self.frame, _TextRows(self.texts, make, self.shape))])
+        self.begun = FrameTasks([(self.frame, _TextRows(self.texts, make, self.seen))])
         return self.begun
 
     def set_aside(self) -> Rejects | None:
@@ -123,7 +122,7 @@ class _TextRows:
 
     texts: Texts
     make: JsonRows
-    expected: RecordShape
+    expected: Observation
 
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside

@@ -109,7 +109,7 @@ class LineRows:
     ``expected``: what the plan was made for; once a line brings more, no more rows are made.
     """
 
-    def __init__(self, make: JsonRows, expected: RecordShape, set_aside: SetAside) -> None:
+    def __init__(self, make: JsonRows, expected: Observation, set_aside: SetAside) -> None:
         self._make, self._expected, self._set_aside = make, expected, set_aside
         self._observer = make.observer()
         self._as_expected, self._learnt = True, -1
@@ -121,7 +121,7 @@ class LineRows:
         if rejects := [run.reject(place, why) for place, why in rejected_of(run.lines, looked)]:
             self._set_aside(reject_batch(rejects))
         if self._as_expected and observer.learnt != self._learnt:
-            self._as_expected = self._expected.covers(observer.result().shape)
+            self._as_expected = self._expected.shape.covers(observer.result().shape)
             self._learnt = observer.learnt
         if self._as_expected:
             yield from self._make.of_lines(run.lines, looked)

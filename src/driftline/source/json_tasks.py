@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.shape import RecordShape
 from driftline.observe.json_files import Split, blocks
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
@@ -31,7 +30,7 @@ class SplitRows:
 
     shares: Sequence[Share]
     make: JsonRows
-    expected: RecordShape
+    expected: Observation
 
     def rows(
         self, given: int, set_aside: SetAside

@@ -4,7 +4,7 @@ from driftline.write.dealing import Dealing
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, WrittenFile, write_files
 from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, is_small
-from driftline.write.staged import folder_of_batch, local, staged
+from driftline.write.staging import folder_of_batch, local, staged
 from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
 
 __all__ = [

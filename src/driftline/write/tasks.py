@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from driftline.write.dealing import Dealing, Part, Slice
 from driftline.write.parquet import FilePlan, WrittenFile, write_files
 from driftline.write.run import RowTasks, each, number_and_attempt
-from driftline.write.staged import local
+from driftline.write.staging import local
 
 if TYPE_CHECKING:
     import pyarrow as pa
