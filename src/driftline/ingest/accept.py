@@ -8,9 +8,9 @@ from dataclasses import replace
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.plan import plan
+from driftline.core.planning.recent import Recent
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.planning.shape import RecordShape
-from driftline.core.recent import Recent
 from driftline.core.schema.types import Path, Schema, dotted
 from driftline.errors import DataError, UsageError
 from driftline.observe.observation import Observation

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from driftline.convert import Lost
 from driftline.convert.row_text import row_texts
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.routes import Conflict, Settings
@@ -119,8 +120,6 @@ def converted_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The accepted rows as the table's, for as long as its columns take them; all are observed, and the others set
     aside."""
-    from driftline.convert import Lost
-
     taken = True
     for some in rows:
         batch = observer.feed(some)

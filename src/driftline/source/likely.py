@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from driftline.core.planning.recent import Recent
 from driftline.core.planning.routes import Settings
-from driftline.core.recent import Recent
 from driftline.core.schema.types import Schema
 from driftline.observe.observation import Observation
 

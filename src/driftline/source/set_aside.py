@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from driftline.convert import arrow_schema
 from driftline.core.schema.types import Struct
 from driftline.source.shares import dealt
 from driftline.write import AsideFile, PartTasks, RowTasks, SetAside, is_small
@@ -70,8 +71,6 @@ class _RejectRows:
 
     def _row_batch(self, rejects: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
-
-        from driftline.convert import arrow_schema
 
         schema = arrow_schema(self.struct)
         own = {"source": self._sources(rejects), "line": self._lines(rejects)}

@@ -14,6 +14,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from driftline.convert.spark import as_spark
 from driftline.core.schema.types import Primitive, Schema, Struct
 from driftline.runtime.spark_conf import CASE, PLAIN, configured, literally
 from driftline.sql.quoting import spark_type
@@ -89,8 +90,6 @@ def _stage(struct: Struct, folder: Path, rows: Iterable[pa.RecordBatch]) -> str 
 
 def _gathered(rows: Iterable[pa.RecordBatch], struct: Struct) -> Iterator[pa.Table]:
     import pyarrow as pa
-
-    from driftline.convert.spark import as_spark
 
     some: list[pa.RecordBatch] = []
     size = 0
