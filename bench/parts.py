@@ -31,7 +31,7 @@ from driftline.write.run import RowMaker
 
 
 def lines(share: list[tuple[int, Split]]) -> int:
-    return sum(len(found) for _, split in share for found in blocks(split))
+    return sum(len(found) for _, split in share for found in blocks(split, 2**27))
 
 
 def decoded(share: list[tuple[int, Split]]) -> int:

@@ -46,6 +46,9 @@ SETTINGS: Mapping[str, Setting] = {
     "max_columns": Setting("Leaf columns that a table may have.", int, "10000"),
     "max_fields": Setting("Fields that one struct may have.", int, "1000"),
     "beyond": Setting("Where values beyond these limits go.", ("rest", "quarantine", "fail"), "rest"),
+    "max_record_bytes": Setting(
+        "Bytes of a record's text; a longer one is quarantined by how it begins.", int, "134217728"
+    ),
     "mark": Setting("What the comment of a sibling column begins with.", None, MARK),
 }  # fmt: skip
 # Settings of paths, `hints.amount`.
@@ -153,6 +156,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         mark=value("mark"),
         max_columns=int(value("max_columns")),
         max_fields=int(plain["max_fields"]) if "max_fields" in plain else None,
+        max_record_bytes=int(value("max_record_bytes")),
         beyond=value("beyond"),
         on_conflict=value("on_conflict"),
         allow_rewrite=value("allow_rewrite") == "true",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,10 +15,12 @@ from hypothesis import strategies as st
 
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.place import Place
+from driftline.core.values.parse import Cut
 from driftline.errors import DataError
-from driftline.observe import ranges
+from driftline.observe import json_documents, ranges
 from driftline.observe.expect import Expect
-from driftline.observe.json_files import Split, blocks, is_document, observe_split, records_of, splits_of
+from driftline.observe.json_documents import is_document, records_of
+from driftline.observe.json_files import Split, blocks, observe_split, splits_of
 from driftline.observe.observation import Observation, merge_observations
 
 
@@ -33,7 +37,7 @@ def observed(splits: list[Split]) -> Observation:
 def numbered(splits: list[Split]) -> list[tuple[int, bytes]]:
     out, line = [], 1
     for split in splits:
-        lines = [text for some in blocks(split) for text in some]
+        lines = [text for some in blocks(split, 2**27) for text in some]
         out += enumerate(lines, line)
         line += len(lines)
     return out
@@ -197,3 +201,78 @@ def test_files_that_pyarrow_opens(tmp_path: Path) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         splits_of(str(tmp_path / "none.jsonl"))
+
+
+LONG = '{"a": "' + "x" * 3000 + '"}'
+LINES = ['{"a": 1}', LONG, " " * 2500, '{"a": "' + "\u00e9" * 1200, '{"a": 2}', '{"b": 1}' + " " * 2000 + "x"]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
+@pytest.mark.parametrize("block", [100, 10**6])
+def test_lines_that_are_too_long_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, block: int
+) -> None:
+    monkeypatch.setattr(ranges, "BLOCK", block)
+    file, text = tmp_path / f"in.{ending}", "\n".join(LINES).encode()
+    file.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
+    (split,) = splits_of(str(file))
+    seen = observe_split(Expect(), Settings(max_record_bytes=2000), None, split)
+    assert (seen.tally.records, seen.tally.malformed, seen.lines) == (2, 4, 6)
+    reasons = {reason.place.line: str(reason.reason) for reason in seen.tally.reasons}
+    assert set(reasons) == {2, 3, 4, 6}
+    assert set(reasons.values()) == {"longer than 2000 bytes, which the setting max_record_bytes allows"}
+    assert observe_split(Expect(), Settings(), None, split).tally.malformed == 2
+
+
+def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl.gz"
+    with gzip.open(file, "wb", compresslevel=1) as out:
+        out.write(b'{"a": "')
+        for _ in range(256):
+            out.write(b"0" * 2**20)
+        out.write(b'"}\n{"a": "x"}\n')
+    (split,) = splits_of(str(file))
+    tracemalloc.start()
+    seen = observe_split(Expect(), Settings(max_record_bytes=2**23), None, split)
+    assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    tracemalloc.stop()
+    assert (seen.tally.records, seen.tally.malformed) == (1, 1)
+
+
+DOCUMENTS_IN_PIECES = [
+    b'[{"a": 1}, {"a": [2, "]}\\"{", {}]},\n 12345678901234567890, null, "x", [1]]\n',
+    b"[ ]",
+    b'[{"a": 1}] {"b": 2}',
+    b'{\n "a": 1\n}\n{\n "a": [\n  2\n ]\n}\n',
+    '{\n "a": "\u00e9 }\\n{"\n}\n{}'.encode(),
+    b'{\n "a": 1\n}\n{\n "a": \n}\n{"a": 3}\n\n{\n "a": 4\n}',
+    b'{"n": ' + b"1" * 5000 + b"}\n{}",
+]
+
+
+@pytest.mark.parametrize("window", [1, 7, 10**6])
+@pytest.mark.parametrize("text", DOCUMENTS_IN_PIECES)
+def test_documents_in_pieces(monkeypatch: pytest.MonkeyPatch, text: bytes, window: int) -> None:
+    whole = list(json_documents.records_in(io.BytesIO(text), 10**6))
+    monkeypatch.setattr(json_documents, "_WHOLE", 5)
+    monkeypatch.setattr(json_documents, "_WINDOW", window)
+    pieces = list(json_documents.records_in(io.BytesIO(b"\xef\xbb\xbf" + text), 10**6))
+    if text.endswith(b'"b": 2}'):  # the records before what is wrong are known by then
+        assert (whole, pieces) == ([text], [b'{"a": 1}', b'{"b": 2}'])
+    else:
+        assert pieces == whole
+
+
+@pytest.mark.parametrize("window", [10, 10**6])
+@pytest.mark.parametrize(("begin", "between", "end"), [("[", ",", "]"), ("", "\n", "")])
+def test_values_of_documents_that_are_too_long_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch, window: int, begin: str, between: str, end: str
+) -> None:
+    monkeypatch.setattr(json_documents, "_WHOLE", 10)
+    monkeypatch.setattr(json_documents, "_WINDOW", window)
+    long = json.dumps({"a": ["}", '\\"', {"b": "\n{" * 900}], "c": {}}, indent=1)
+    text = begin + between.join(['{"a": 1}', long, '{"a": 2}']) + end
+    records = list(json_documents.records_in(io.BytesIO(text.encode()), 1000))
+    assert [isinstance(record, Cut) for record in records] == [False, True, False]
+    assert (records[0], records[2]) == (b'{"a": 1}', b'{"a": 2}')
+    assert records[1].startswith(long[:500].encode())

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import msgspec
-
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Settings
+from driftline.core.values.parse import Cut, cut
 from driftline.observe.expect import Expect
+from driftline.observe.json_documents import is_document, records_in
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.ranges import BLOCK, BOM, lines_between, opened, packed
 
 _SPLIT = 32 * 2**20  # bytes of a split
 _HEAD = 2**20  # bytes that tell a document from lines
-_BLANKS = re.compile(r"[ \t\r\n]*")
-
-_scan = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,87 +72,23 @@ def observe_split(known: Expect, settings: Settings, judge: Judge | None, split:
     """Every type of every path of every record of a split, against what a table has; lines count from 1."""
     observer = JsonObserver(known, settings, judge)
     line = 1
-    for lines in blocks(split):
+    for lines in blocks(split, settings.max_record_bytes):
         observer.feed(lines, split.path, line)
         line += len(lines)
     return observer.result()
 
 
-def is_document(head: bytes, *, whole: bool) -> bool:
-    """Whether a file that begins so is an array, or has records over several lines; ``whole``: this is all of it.
-
-    >>> is_document(b'{"a": 1}\\n{"a": 2}', whole=True), is_document(b'[{"a": 1},\\n{"a": 2}]', whole=True)
-    (False, True)
-    >>> is_document(b'{\\n "a": 1\\n}\\n{\\n "a": 2\\n}', whole=True)
-    True
-    """
-    text = head.decode(errors="replace").removeprefix("\ufeff").lstrip()
-    first, _, rest = text.partition("\n")
-    if not text.startswith(("{", "[")):
-        return False
-    if len(first) == len(text) and not whole:
-        return text.startswith("[")
-    if _begins(first, whole=True) == len(first):
-        return text.startswith("[") and not rest.strip()
-    end = _begins(text, whole=whole)
-    # Behind a record over several lines there may be others.
-    return end == len(text) or (
-        end > 0 and text.startswith("{") and not text[end:].partition("\n")[0].strip()
-    )
-
-
-def _begins(text: str, *, whole: bool) -> int:
-    """Where the JSON value ends that the text begins with, and blanks behind it; 0 where it begins with none.
-
-    ``whole``: the text is all there is; else what is no value yet may become one.
-    """
-    try:
-        _, end = _scan(text)
-    except json.JSONDecodeError as error:
-        cut = error.msg.startswith("Unterminated string") or error.pos > len(text) - 16
-        return len(text) if cut and not whole else 0
-    except RecursionError:
-        return 0
-    return len(text) if not text[end:].strip() else end
-
-
-def records_of(document: bytes) -> Iterator[bytes]:
-    """The text of each record of a document: of each element of an array, or of the values that follow one another.
-
-    What is no JSON comes as it is, up to the next line that begins with a brace.
-    """
-    text = document.removeprefix(BOM).strip()
-    if text.startswith(b"["):
-        try:
-            elements = msgspec.json.decode(text, type=list[msgspec.Raw])
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            yield text
-        else:
-            yield from map(bytes, elements)
-        return
-    chars = text.decode("latin-1")  # a character for each byte, and the same braces and quotes
-    at = 0
-    while at < len(chars):
-        try:
-            _, end = _scan(chars, at)
-        except (json.JSONDecodeError, RecursionError):
-            following = chars.find("\n{", at + 1)
-            end = following if following >= 0 else len(chars)
-        yield text[at:end]
-        blanks = _BLANKS.match(chars, end)
-        at = blanks.end() if blanks is not None else end
-
-
-def blocks(split: Split) -> Iterator[list[bytes]]:
-    """The lines of a split, some at a time, without a byte order mark; of a document its records."""
+def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
+    """The lines of a split, some at a time, without a byte order mark; of a document its records. Those of more than
+    ``longest`` bytes come as `Cut`."""
     with opened(split.path) as (file, _):
         if split.document:
-            yield from _gathered(records_of(file.read()))
+            yield from _gathered(records_in(file, longest))
             return
         end = None if packed(split.path) else split.start + split.length
         first = split.start == 0
-        for lines in _lines(lines_between(file, split.start, end)):
-            if first:
+        for lines in _lines(lines_between(file, split.start, end), longest):
+            if first and lines[0].startswith(BOM) and not isinstance(lines[0], Cut):
                 lines[0] = lines[0].removeprefix(BOM)
             yield lines
             first = False
@@ -177,15 +108,38 @@ def _gathered(records: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield some
 
 
-def _lines(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
+def _lines(pieces: Iterable[bytes], longest: int) -> Iterator[list[bytes]]:
     """The lines of a text that comes in pieces; split at line feeds and nowhere else."""
-    rest: list[bytes] = []
+    under_way = _Line(longest)
     for piece in pieces:
         lines = piece.split(b"\n")
-        rest.append(lines[0])
+        under_way.add(lines[0])
         if len(lines) > 1:
-            lines[0] = b"".join(rest)
-            rest = [lines.pop()]
+            last = lines.pop()
+            if longest < len(piece):
+                lines = [cut(line, longest) for line in lines]
+            lines[0] = under_way.end()
+            under_way.add(last)
             yield lines
-    if last := b"".join(rest):
-        yield [last]
+    if line := under_way.end():
+        yield [line]
+
+
+class _Line:
+    """A line that comes in parts. Of one that is too long, no more is held than how it begins."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, part: bytes) -> None:
+        if self._size <= self._longest:
+            self._parts.append(part)
+            self._size += len(part)
+
+    def end(self) -> bytes:
+        """The line; the next one begins."""
+        line = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        return cut(line, self._longest)

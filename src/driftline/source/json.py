@@ -98,8 +98,9 @@ class JsonFiles:
         assert self.asked is not None
         observer = partial(JsonObserver, self.known, self.asked[1], self.judge)
         shares = _shared(self.splits, self.spark.sparkContext.defaultParallelism)
+        longest = self.asked[1].max_record_bytes
         numbers = self.spark.range(0, len(shares), 1, len(shares))
-        return numbers.mapInArrow(partial(_rejected, shares, observer, everything), REJECTED)
+        return numbers.mapInArrow(partial(_rejected, shares, observer, longest, everything), REJECTED)
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge
@@ -168,6 +169,7 @@ def _observe_share(observe: Callable[[Split], Observation], share: Share) -> lis
 def _rejected(
     shares: Sequence[Share],
     observer: Callable[[], JsonObserver],
+    longest: int,
     everything: str | None,
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
@@ -175,12 +177,14 @@ def _rejected(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for _, split in shares[number]:
-                yield from reject_batches(_rejected_of(split, observer(), everything))
+                yield from reject_batches(_rejected_of(split, observer(), longest, everything))
 
 
-def _rejected_of(split: Split, observer: JsonObserver, everything: str | None) -> Iterator[Reject]:
+def _rejected_of(
+    split: Split, observer: JsonObserver, longest: int, everything: str | None
+) -> Iterator[Reject]:
     line = split.line
-    for lines in blocks(split):
+    for lines in blocks(split, longest):
         looked = observer.feed(lines, split.path, line)
         for place, why in rejected_of(lines, looked, everything):
             yield Reject(Origin(split.path, line + place), lines[place], why)

@@ -40,7 +40,7 @@ class SplitRows:
         for number, split in self.shares[given]:
             lines_of = LineRows(self.make, self.expected, partial(_of_part, set_aside, number))
             line = 1
-            for lines in blocks(split):
+            for lines in blocks(split, self.make.settings.max_record_bytes):
                 run = Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))
                 for rows, _ in lines_of.rows(run):
                     yield rows

@@ -22,7 +22,7 @@ class Settings:
     ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc. ``max_columns``: leaf
     columns a table may have; ``max_fields``: fields of one struct, None for any number. ``beyond``: what becomes of values
     that would pass these: "rest", "quarantine" or "fail". ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write
-    columns anew. ``contract``: what was said of paths.
+    columns anew. ``max_record_bytes``: of a record's text. ``contract``: what was said of paths.
     """
 
     dates: str = "on"
@@ -32,6 +32,7 @@ class Settings:
     beyond: str = "quarantine"
     on_conflict: str = "quarantine"
     allow_rewrite: bool = False
+    max_record_bytes: int = 128 * 2**20
     contract: Contract = field(default_factory=Contract)
 
 

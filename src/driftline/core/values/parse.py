@@ -13,6 +13,8 @@ MAX_DEPTH = (
     100  # objects and lists inside each other; beyond, neither Python's pickle nor Spark's planner is safe
 )
 
+_SHOWN = 4 * 2**10  # bytes that are kept of a text that is too long
+
 # Escapes that are whole characters. What is left of a valid text's backslashes is a lone surrogate.
 _ESCAPES = re.compile(
     rb"\\(?:[^u]|u(?:[0-9a-ce-f][0-9a-f]{3}|d[0-7][0-9a-f]{2}|d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}))",
@@ -28,6 +30,25 @@ class Number(str):
     """A JSON number, as written."""
 
     __slots__ = ()
+
+
+class Cut(bytes):
+    """How a text begins that is longer than a record may be, and an ellipsis: so it is no JSON. ``longest``: bytes."""
+
+    longest: int
+
+
+def cut(text: bytes, longest: int) -> bytes:
+    """The text, or a `Cut` of one that is longer than so many bytes.
+
+    >>> cut(b'{"a": 1}', 8), cut(b'{"a": 10}', 8)
+    (b'{"a": 1}', b'{"a": 10}\\xe2\\x80\\xa6')
+    """
+    if len(text) <= longest:
+        return text
+    beginning = Cut(text[:_SHOWN] + "…".encode())
+    beginning.longest = longest
+    return beginning
 
 
 def reason(line: bytes) -> str | None:
@@ -52,6 +73,8 @@ def reason(line: bytes) -> str | None:
 
 def parse(line: bytes) -> dict[str, object]:
     """The record of one line; numbers as `Number`, of duplicate keys the last. Raises Malformed."""
+    if isinstance(line, Cut):
+        raise Malformed(f"longer than {line.longest} bytes, which the setting max_record_bytes allows")
     try:
         record = _decode(line.decode())
     except UnicodeDecodeError as error:

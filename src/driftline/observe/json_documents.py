@@ -1,0 +1,196 @@
+"""Documents of JSON: arrays of records, and records that stand over several lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import IO
+
+import msgspec
+
+from driftline.core.values.parse import cut
+from driftline.observe.ranges import BOM
+
+_WHOLE = 64 * 2**20  # bytes of a document that is read at once
+_WINDOW = 4 * 2**20  # bytes of which a larger one is read in pieces, at least
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_BETWEEN = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+_MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+_BEYOND = -1
+_NEAR = 16  # characters: an error so near to the end may be no more than the end
+
+_scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
+
+
+def is_document(head: bytes, *, whole: bool) -> bool:
+    """Whether a file that begins so is an array, or has records over several lines; ``whole``: this is all of it.
+
+    >>> is_document(b'{"a": 1}\\n{"a": 2}', whole=True), is_document(b'[{"a": 1},\\n{"a": 2}]', whole=True)
+    (False, True)
+    >>> is_document(b'{\\n "a": 1\\n}\\n{\\n "a": 2\\n}', whole=True)
+    True
+    """
+    text = head.decode(errors="replace").removeprefix("\ufeff").lstrip()
+    first, _, rest = text.partition("\n")
+    if not text.startswith(("{", "[")):
+        return False
+    if len(first) == len(text) and not whole:
+        return text.startswith("[")
+    if _begins(first, whole=True) == len(first):
+        return text.startswith("[") and not rest.strip()
+    end = _begins(text, whole=whole)
+    # Behind a record over several lines there may be others.
+    return end == len(text) or (
+        end > 0 and text.startswith("{") and not text[end:].partition("\n")[0].strip()
+    )
+
+
+def _begins(text: str, *, whole: bool) -> int:
+    """Where the JSON value ends that the text begins with, and blanks behind it; 0 where it begins with none.
+
+    ``whole``: the text is all there is; else what is no value yet may become one.
+    """
+    try:
+        _, end = _scan(text)
+    except json.JSONDecodeError as error:
+        cut = error.msg.startswith("Unterminated string") or error.pos > len(text) - 16
+        return len(text) if cut and not whole else 0
+    except RecursionError:
+        return 0
+    return len(text) if not text[end:].strip() else end
+
+
+def records_in(file: IO[bytes], longest: int) -> Iterator[bytes]:
+    """The text of each record of a document, as `records_of` has them; a large document is read in pieces. What is longer
+    than ``longest`` bytes comes as `Cut`."""
+    head = file.read(_WHOLE)
+    if len(head) < _WHOLE:
+        yield from (cut(record, longest) for record in records_of(head))
+    else:
+        yield from _Pieces(head, file, longest)
+
+
+def records_of(document: bytes) -> Iterator[bytes]:
+    """The text of each record of a document: of each element of an array, or of the values that follow one another.
+
+    What is no JSON comes as it is, up to the next line that begins with a brace.
+    """
+    text = document.removeprefix(BOM).strip()
+    if text.startswith(b"["):
+        try:
+            elements = msgspec.json.decode(text, type=list[msgspec.Raw])
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            yield text
+        else:
+            yield from map(bytes, elements)
+        return
+    yield from _Pieces(text, None, len(text))
+
+
+class _Pieces:
+    """The values of a text, of which no more is held than a window: those of an array, or that follow one another.
+
+    ``file``: has what follows the window; None where nothing does.
+    """
+
+    def __init__(self, window: bytes, file: IO[bytes] | None, longest: int) -> None:
+        self._file, self._longest = file, longest
+        # A character for each byte, and the same braces and quotes.
+        self._chars = window.removeprefix(BOM).decode("latin-1")
+        self._at = _end_of(_BLANKS, self._chars, 0)
+        self._array = file is not None and self._chars.startswith("[", self._at)
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._array:
+            self._at += 1
+        while self._goes_on():
+            end = self._value()
+            if end is None:
+                yield self._broken()
+            elif end == _BEYOND:
+                yield cut(self._chars[self._at :].encode("latin-1"), self._longest)
+                self._skip()
+            else:
+                yield cut(self._chars[self._at : end].encode("latin-1"), self._longest)
+                self._at = end
+
+    def _goes_on(self) -> bool:
+        """Moves to the next value, if there is one."""
+        between = _BETWEEN if self._array else _BLANKS
+        self._at = _end_of(between, self._chars, self._at)
+        while self._at == len(self._chars) and self._read():
+            self._at = _end_of(between, self._chars, self._at)
+        if self._array and self._chars.startswith("]", self._at):
+            self._at, self._array = self._at + 1, False
+            return self._goes_on()
+        return self._at < len(self._chars)
+
+    def _value(self) -> int | None:
+        """Where the value ends that begins here; `_BEYOND` the window, where it is too long to be held; None where it is
+        no JSON."""
+        while True:
+            end = None
+            try:
+                _, end = _scan(self._chars, self._at)
+                is_cut = end == len(self._chars)
+            except json.JSONDecodeError as error:
+                is_cut = error.msg.startswith("Unterminated") or error.pos > len(self._chars) - _NEAR
+            except RecursionError:
+                is_cut = False
+            # What reaches up to the end of the window may go on behind it.
+            if not is_cut:
+                return end
+            if len(self._chars) - self._at > self._longest:
+                return end or _BEYOND
+            if not self._read():
+                return end
+
+    def _skip(self) -> None:
+        """Passes over a value that is too long to be held."""
+        depth, in_text = 0, False
+        while True:
+            for mark in _MARKS.finditer(self._chars, self._at):
+                if mark[0] == '"':
+                    in_text = not in_text
+                elif not in_text and mark[0] in "{}[]":
+                    depth += 1 if mark[0] in "{[" else -1
+                self._at = mark.end()
+                if depth <= 0 and not in_text:
+                    return
+            if not self._chars.endswith("\\"):
+                self._at = len(self._chars)
+            if not self._read():
+                self._at = len(self._chars)
+                return
+
+    def _broken(self) -> bytes:
+        """What is no JSON, up to the next line that begins with a brace; no more of it than tells that it is too long."""
+        parts, room = [], self._longest + 1
+        while True:
+            end = self._chars.find("\n{", self._at + 1)
+            # The line feed may be the last that the window has.
+            stop = end if end >= 0 else max(self._at, len(self._chars) - 1)
+            parts.append(self._chars[self._at : stop][:room])
+            room -= len(parts[-1])
+            self._at = stop
+            if end >= 0:
+                break
+            if not self._read():
+                parts.append(self._chars[self._at :][:room])
+                self._at = len(self._chars)
+                break
+        return cut("".join(parts).encode("latin-1"), self._longest)
+
+    def _read(self) -> bool:
+        """Holds more of the text, and no more of what is done with; False where there is none."""
+        size = max(_WINDOW, len(self._chars) - self._at)
+        data = b"" if self._file is None else self._file.read(size)
+        if data:
+            self._chars, self._at = self._chars[self._at :] + data.decode("latin-1"), 0
+        return bool(data)
+
+
+def _end_of(blanks: re.Pattern[str], chars: str, at: int) -> int:
+    found = blanks.match(chars, at)
+    return at if found is None else found.end()
