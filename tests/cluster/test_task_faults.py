@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from pyspark import cloudpickle
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
 from driftline.lake import Lake
+from driftline.write import SetAside
+from lake.formats import written
 
 # Executors have not the folder in which the tests' own modules lie.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -28,9 +30,8 @@ class Killed:
     schema: Schema
     marker: str
     whole_executor: bool
-    sizes: tuple[int, ...] = (1, 1)
 
-    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
         for i in range(3):
             row = {"a": 10 * task + i, "b": "x"}
             yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(self.schema.struct))
@@ -54,7 +55,7 @@ def test_rows_of_a_killed_attempt_are_there_once(
     transaction = table.format.transaction(table.format.load(), pinned=True)
     marker = tmp_path / "killed"
     tasks = Killed(transaction.schema, str(marker), whole_executor)
-    assert transaction.write(tasks, {}) == 6
+    assert written(lake.spark, transaction, tasks) == 6
     assert marker.exists()
     transaction.commit()
     assert sorted(row.a for row in table.read().collect()) == [0, 1, 2, 10, 11, 12]

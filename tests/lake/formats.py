@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.lake import Lake, Table
 from driftline.source.typed import core_struct
+from driftline.write import PartTasks, folder_of_batch
 
 FORMATS = ("iceberg", "ducklake")
 
@@ -38,3 +40,12 @@ def declare(table: Table, columns: str) -> None:
     struct = core_struct(StructType.fromDDL(columns))
     schema = apply(Schema(), [AddColumn((), f) for f in struct.fields])
     table.format.transaction(table.format.load(), schema).commit()
+
+
+def written(
+    spark: SparkSession, transaction: Any, maker: Any, summary: Mapping[str, str] | None = None
+) -> int:
+    """Has two tasks write the rows of a maker, as a batch does; returns how many there are."""
+    with folder_of_batch(spark, transaction.location) as folder:
+        rows: int = transaction.write(PartTasks(spark, (1, 1), maker), folder, summary or {})
+    return rows

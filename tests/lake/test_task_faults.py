@@ -14,14 +14,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
-from driftline.write import PartTasks, SetAside, folder_of_batch, staging
+from driftline.write import SetAside, staging
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class Killer:
+    """Kills the task that tells of it: its files are closed by then."""
+
+    def __reduce__(self) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -31,24 +37,19 @@ class Faulty:
     schema: Schema
     fault: str
 
-    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Killer | None]:
         types = arrow_schema(self.schema.struct)
         for i in range(3):
             yield pa.RecordBatch.from_pylist([{"a": 10 * task + i, "b": "x"}], schema=types)
             if task and i == 1:
                 self.befall()
+        return Killer() if task and self.fault == "not told" else None
 
     def befall(self) -> None:
         if self.fault == "disk":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self.fault == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def write(spark: SparkSession, transaction: Any, fault: str) -> None:
-    tasks = PartTasks(spark, (1, 1), Faulty(transaction.schema, fault))
-    with folder_of_batch(spark, transaction.location) as folder:
-        transaction.write(tasks, folder, {})
 
 
 LAYOUTS = {"plain": "", "partitioned": "partitioned by (b)"}
@@ -67,7 +68,12 @@ def table_of(lake: Lake, name: str, layout: str) -> tuple[Table, Path]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    ("fault", "says"), [("disk", "No space left on device"), ("killed", "exited unexpectedly")]
+    ("fault", "says"),
+    [
+        ("disk", "No space left on device"),
+        ("killed", "exited unexpectedly"),
+        ("not told", "exited unexpectedly"),
+    ],
 )
 def test_a_task_that_dies_leaves_no_file(
     lake: Lake, table_name: str, layout: str, fault: str, says: str
@@ -75,7 +81,7 @@ def test_a_task_that_dies_leaves_no_file(
     table, folder = table_of(lake, table_name, layout)
     transaction = table.format.transaction(table.format.load(), pinned=True)
     with pytest.raises(Exception, match=says):
-        write(lake.spark, transaction, fault)
+        written(lake.spark, transaction, Faulty(transaction.schema, fault))
     assert files_in(folder) == []
     transaction.abandon()
     assert table.read().count() == 0
@@ -88,13 +94,13 @@ def test_what_a_killed_driver_leaves_is_found(
     table, folder = table_of(lake, table_name, layout)
     for _ in range(2):
         transaction = table.format.transaction(table.format.load(), pinned=True)
-        write(lake.spark, transaction, "none")
+        written(lake.spark, transaction, Faulty(transaction.schema, "none"))
         transaction.commit()
     committed = files_in(folder)
     with monkeypatch.context() as patch:
         patch.setattr(staging, "rmtree", lambda *_, **__: None)
         transaction = table.format.transaction(table.format.load(), pinned=True)
-        write(lake.spark, transaction, "none")
+        written(lake.spark, transaction, Faulty(transaction.schema, "none"))
         staged = next(folder.rglob("*.gone"))
         (staged / f"00001-7-{staged.stem}-00001.parquet").write_bytes(b"half a file")
     left = sorted(str(file) for file in set(files_in(folder)) - set(committed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,8 @@ from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.gateway import items
 from driftline.runtime.spark_conf import configured
-from driftline.write import WRITTEN, FilePlan, FileSettings, write_files
-from lake.formats import database, declare
+from driftline.write import WRITTEN, FilePlan, FileSettings, SetAside, write_files
+from lake.formats import database, declare, written
 
 COLUMNS = """id bigint, i int, b boolean, f float, d double, s string, bin binary, dt date, ts timestamp, tn timestamp_ntz,
     d9 decimal(9,2), d18 decimal(18,4), d38 decimal(38,18), st struct<a: int, t: string, l: array<int>, n: struct<z: double>>,
@@ -91,9 +91,8 @@ class Tasks:
 
     schema: Schema
     broken: bool = False
-    sizes: tuple[int, ...] = (1, 1)
 
-    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
         types = arrow_schema(self.schema.struct)
         for i in range(3):
             yield pa.RecordBatch.from_pylist([{"a": 10 * task + i, "b": "x"}], schema=types)
@@ -119,7 +118,7 @@ def files_of(lake: Lake, table: Table) -> set[Path]:
 def by_tasks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's own writer has no part in it."""
     for module in (iceberg_transaction, ducklake_transaction):
-        monkeypatch.setattr(module, "frame", lambda *_: None)
+        monkeypatch.setattr(module, "staged", lambda *_: None)
 
 
 @pytest.mark.usefixtures("by_tasks_alone")
@@ -128,7 +127,12 @@ def test_tasks_write_files(either: Lake, table_name: str) -> None:
     declare(table, "a bigint, b string")
     for batch in (1, 2):
         transaction = table.format.transaction(table.format.load(), pinned=True)
-        assert transaction.write(Tasks(transaction.schema), {"driftline.batch": str(batch)}) == 6
+        assert (
+            written(
+                SparkSession.active(), transaction, Tasks(transaction.schema), {"driftline.batch": str(batch)}
+            )
+            == 6
+        )
         transaction.commit()
         assert len(files_of(either, table)) == 2 * batch
     assert rows_in(table) == sorted(ROWS_OF_TASKS * 2)
@@ -150,7 +154,10 @@ def test_each_table_gets_its_rows(lake: Lake, table_name: str, layout: str, file
     lake.sql(f"create table lake.{table_name} (a bigint, b string) using iceberg {layout}")
     table = lake.table(table_name)
     transaction = table.format.transaction(table.format.load(), pinned=True)
-    assert transaction.write(Tasks(transaction.schema), {"driftline.batch": "one"}) == 6
+    assert (
+        written(SparkSession.active(), transaction, Tasks(transaction.schema), {"driftline.batch": "one"})
+        == 6
+    )
     transaction.commit()
     assert rows_in(table) == ROWS_OF_TASKS
     kinds = lake.sql(f"select distinct lower(file_format) from lake.{table_name}.files").collect()
@@ -182,9 +189,8 @@ class TypedTasks:
     """Two tasks, each with some rows of all types."""
 
     rows_of: tuple[pa.Table, pa.Table]
-    sizes: tuple[int, ...] = (1, 1)
 
-    def rows(self, task: int) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
         yield from self.rows_of[task].to_batches()
 
 
@@ -209,7 +215,7 @@ def test_partitions_are_those_of_icebergs_own_writer(
     transaction = table.format.transaction(table.format.load(), pinned=True)
     schema = arrow_schema(transaction.schema.struct)
     rows = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=schema)
-    assert transaction.write(TypedTasks((rows, rows)), {}) == 6
+    assert written(SparkSession.active(), transaction, TypedTasks((rows, rows))) == 6
     transaction.commit()
     theirs, ours = (
         sorted(
@@ -243,7 +249,7 @@ def test_files_are_sorted_as_by_icebergs_own_writer(
     table = lake.table(f"{table_name}_ours")
     transaction = table.format.transaction(table.format.load(), pinned=True)
     rows = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=arrow_schema(transaction.schema.struct))
-    transaction.write(TypedTasks((rows.slice(0, 2), rows.slice(2))), {})
+    written(SparkSession.active(), transaction, TypedTasks((rows.slice(0, 2), rows.slice(2))))
     transaction.commit()
     theirs, ours = (
         sorted(
@@ -287,10 +293,10 @@ def test_partitions_are_those_of_sparks_writer_in_ducklake(
         if name == "theirs":
             transaction.append(typed, {})
         else:
-            monkeypatch.setattr(ducklake_transaction, "frame", lambda *_: None)
+            monkeypatch.setattr(ducklake_transaction, "staged", lambda *_: None)
             schema = arrow_schema(transaction.schema.struct)
             batch = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=schema)
-            assert transaction.write(TypedTasks((batch, batch.slice(3))), {}) == 3
+            assert written(SparkSession.active(), transaction, TypedTasks((batch, batch.slice(3)))) == 3
         transaction.commit()
         found.append(placed_in_ducklake(ducklake, table))
         assert sorted(map(str, table.read().select("id", "s", "d38").collect())) == sorted(
@@ -337,7 +343,7 @@ def test_settings_of_the_session_come_before_those_of_the_table(
     session("spark.sql.iceberg.snapshot-property.driftline.batch", "session")
     table = lake.table(table_name)
     transaction = table.format.transaction(table.format.load(), pinned=True)
-    transaction.write(Tasks(transaction.schema), {"driftline.batch": "one"})
+    written(SparkSession.active(), transaction, Tasks(transaction.schema), {"driftline.batch": "one"})
     transaction.commit()
     codecs = {pq.read_metadata(file).row_group(0).column(0).compression for file in files_of(lake, table)}
     assert codecs == {"SNAPPY"}
@@ -359,7 +365,7 @@ def test_metadata_of_the_commit_are_in_the_snapshot(lake: Lake, spark: SparkSess
     properties.put("reviewed", "yes")
     held.get(None).set(jvm.java.util.Collections.unmodifiableMap(properties))
     try:
-        transaction.write(Tasks(transaction.schema), {})
+        written(SparkSession.active(), transaction, Tasks(transaction.schema))
     finally:
         held.get(None).remove()
     transaction.commit()
@@ -389,7 +395,7 @@ def test_files_lie_where_the_location_provider_says(
     )
     table = lake.table(table_name)
     transaction = table.format.transaction(table.format.load(), pinned=True)
-    transaction.write(Tasks(transaction.schema), {})
+    written(SparkSession.active(), transaction, Tasks(transaction.schema))
     transaction.commit()
     assert rows_in(table) == ROWS_OF_TASKS
     java = table.format.java()
@@ -407,7 +413,7 @@ def test_tasks_that_fail_leave_no_file(either: Lake, table_name: str) -> None:
     before = table.format.load()
     transaction = table.format.transaction(before, pinned=True)
     with pytest.raises(Exception, match="no more rows"):
-        transaction.write(Tasks(transaction.schema, broken=True), {})
+        written(SparkSession.active(), transaction, Tasks(transaction.schema, broken=True))
     transaction.abandon()
     assert files_of(either, table) == set()
     assert table.format.load() == before
@@ -417,7 +423,7 @@ def test_what_is_given_up_leaves_no_file(either: Lake, table_name: str) -> None:
     table = either.table(table_name)
     declare(table, "a bigint, b string")
     transaction = table.format.transaction(table.format.load(), pinned=True)
-    transaction.write(Tasks(transaction.schema), {})
+    written(SparkSession.active(), transaction, Tasks(transaction.schema))
     assert len(files_of(either, table)) == 2
     transaction.abandon()
     assert files_of(either, table) == set()
@@ -427,7 +433,7 @@ def test_statistics_of_ducklake_are_those_that_duckdb_finds(ducklake: Lake, tabl
     table = ducklake.table(table_name)
     declare(table, "a bigint, b string")
     transaction = table.format.transaction(table.format.load(), pinned=True)
-    transaction.write(Tasks(transaction.schema), {})
+    written(SparkSession.active(), transaction, Tasks(transaction.schema))
     transaction.commit()
     known = table.format.load().table.id
     stats = database(ducklake).read(

@@ -11,15 +11,16 @@ from driftline.convert.declared import Declared
 from driftline.convert.json_values import texts_as
 from driftline.convert.kernels import convert
 from driftline.convert.types import arrow_type
-from driftline.core.schema.types import STRING, UUID, List, Map, Primitive, Schema, Struct, Type
+from driftline.core.schema.types import STRING, UUID, VARIANT, List, Map, Primitive, Schema, Struct, Type
 
 Turn: TypeAlias = Callable[[pa.Array, Primitive], pa.Array]
 
-_APART = ("uuid", "fixed")  # types that Spark has otherwise than Arrow
+_APART = ("uuid", "fixed", "variant")  # types that Spark has otherwise than Arrow
 
 
 def as_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
-    """The rows with a uuid as its text, and fixed as plain bytes. ``struct``: the table's columns."""
+    """The rows with a uuid as its text, fixed as plain bytes, and nothing null within a VARIANT. ``struct``: the table's
+    columns."""
     return _each(batch, struct, _to_spark) if _stand_apart(struct) else batch
 
 
@@ -34,10 +35,17 @@ def _stand_apart(struct: Struct) -> bool:
 
 
 def _to_spark(array: pa.Array, type_: Primitive) -> pa.Array:
-    return convert(array, UUID, STRING) if type_ == UUID else array.cast(pa.binary())
+    if type_ == UUID:
+        return convert(array, UUID, STRING)
+    if type_ == VARIANT:
+        parts = [array.field(number).fill_null(b"") for number in range(2)]
+        return pa.StructArray.from_arrays(parts, fields=list(array.type), mask=array.is_null())
+    return array.cast(pa.binary())
 
 
 def _to_arrow(array: pa.Array, type_: Primitive) -> pa.Array:
+    if type_ == VARIANT:
+        return array
     return texts_as(array, UUID, UUID, None) if type_ == UUID else array.cast(arrow_type(type_))
 
 

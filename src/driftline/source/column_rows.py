@@ -13,7 +13,7 @@ from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.place import Place
-from driftline.core.schema.types import Path, Struct, dotted
+from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.expect import Expect
 from driftline.observe.observation import REASONS, Bad, Observation, merge_observations
@@ -113,6 +113,11 @@ def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: Terms
     for some in rows:
         observer.feed(some)
     return observer.result()
+
+
+def has_required(schema: Schema) -> bool:
+    """Whether a table has columns that a row may lack a value for only if all rows have been looked at before."""
+    return any(f.required for _, f in schema.walk())
 
 
 def converted_rows(

@@ -20,6 +20,7 @@ from driftline.source.column_rows import (
     RowsObserver,
     Terms,
     converted_rows,
+    has_required,
     rejected_rows,
     together,
 )
@@ -157,7 +158,7 @@ class ColumnFiles:
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the first rows of each reader say."""
-        if len(self.readers) > _HEADS:
+        if len(self.readers) > _HEADS or has_required(schema):
             return None
         work = self._work(schema, settings)
         heads = Observers(work)

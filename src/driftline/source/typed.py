@@ -33,6 +33,7 @@ from driftline.source.column_rows import (
     RowsObserver,
     Terms,
     converted_rows,
+    has_required,
     rejected_rows,
     together,
 )
@@ -83,6 +84,8 @@ class TypedFrames:
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the last batch of the table was, or what the frames declare."""
         self._ask(schema, settings)
+        if has_required(schema):
+            return None
         declared = replace(self._together([], settings), tally=Tally(records=1))
         last = likely(schema, settings)
         return last if last is not None and last.shape.covers(declared.shape) else declared
