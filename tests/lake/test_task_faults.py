@@ -19,6 +19,7 @@ from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
 from driftline.write import SetAside, staging
+from lake.formats import written
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
