@@ -13,10 +13,12 @@ from pyspark.sql import SparkSession
 
 from driftline import Lake
 from driftline.errors import DataError
-from driftline.ingest import accept, pipeline
+from driftline.ingest import accept, guess
 from driftline.observe import json_files, ranges
 from driftline.source import json as json_source
+from driftline.source import json_frame, typed
 from driftline.source.json import JsonFiles
+from driftline.source.json_frame import JsonFrame
 from driftline.write import run
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
@@ -177,7 +179,7 @@ def test_a_file_that_changes_meanwhile(
     file = folder / "in.jsonl"
     file.write_bytes(lines_of([USUAL]))
     changed = lines_of([USUAL | {"name": name} for name in now * 100])
-    road = pipeline if guessed else accept
+    road = guess if guessed else accept
     plan = road.planned_for
     monkeypatch.setattr(road, "planned_for", lambda *args: file.write_bytes(changed) and plan(*args))
     if not guessed:
@@ -215,3 +217,58 @@ def test_a_refusal_late_is_a_refusal(
     assert (
         table.ingest(file, settings={"policy": "strict", "on_conflict": "quarantine"}).rows_quarantined == 1
     )
+
+
+def test_what_is_no_record_is_set_aside_in_the_same_pass(
+    either: Lake,
+    folder: Path,
+    table_name: str,
+    small: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small(0)
+    monkeypatch.setattr(JsonFiles, "rejected", None)  # which would read the batch once more
+    lines = lines_of([]).split(b"\n")
+    bad = {4: b"bad", 17: b'{"id": \xff}', 40: b"[]", 58: b"{"}
+    for number, line in bad.items():
+        lines[number - 1] = line
+    file = folder / "in.jsonl"
+    file.write_bytes(b"\n".join(lines))
+    result = either.table(table_name).ingest(file)
+    assert (result.rows_written, result.rows_quarantined) == (56, 4)
+    waiting = either.table(f"{table_name}__quarantine").read().where("batch is not null").collect()
+    assert {row.line: bytes(row.raw_bytes or row.raw.encode()) for row in waiting} == bad
+    assert {row.source for row in waiting} == {str(file)}
+
+
+def test_texts_of_a_frame_are_read_once(
+    either: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = either.table(table_name)
+
+    def ingested(*texts: str) -> tuple[int, int]:
+        frame = either.spark.createDataFrame([(text,) for text in texts], "text string")
+        result = table.ingest(frame, json_column="text")
+        return result.rows_written, result.rows_quarantined
+
+    for text in ('{"a": 1}', '{"a": 2}'):  # the second batch is the first for a table with columns
+        ingested(text)
+    with monkeypatch.context() as patch:
+        patch.setattr(json_frame, "_observed", None)
+        patch.setattr(JsonFrame, "rejected", None)
+        assert ingested('{"a": 3}', "{", '{"a": 4}') == (2, 1)
+        assert ingested() == (0, 0)
+    assert ingested('{"a": "x"}') == (1, 0), "the guess was wrong"
+    rows = table.read().selectExpr("a", "a_string").collect()
+    assert sorted(map(str, rows)) == sorted(
+        f"Row(a={a}, a_string={text!r})"
+        for a, text in [(1, None), (2, None), (3, None), (4, None), (None, "x")]
+    )
+
+
+def test_a_dataframe_is_read_once(either: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typed, "_observed", None)
+    frame = either.spark.range(5).selectExpr("id", "cast(id as string) as text", "array(id) as ids")
+    table = either.table(table_name)
+    assert [table.ingest(frame).rows_written for _ in range(2)] == [5, 5]
+    assert table.read().where("ids[0] = id and text = cast(id as string)").count() == 10

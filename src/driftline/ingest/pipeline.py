@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path as FilePath
 
@@ -16,14 +15,14 @@ from driftline.convert import LOST, Lost
 from driftline.core.changelog.record import of_batch
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changes import AddColumn
-from driftline.core.planning.exclude import without_excluded
-from driftline.core.planning.routes import Plan, Settings, same_rows
-from driftline.core.schema.types import Path, Schema
+from driftline.core.planning.routes import Plan
+from driftline.core.schema.types import Path
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, State, Table, Transaction
 from driftline.formats.retry import Progress, Retry, commit
-from driftline.ingest.accept import accepted, planned_for
+from driftline.ingest.accept import accepted
 from driftline.ingest.batch import Batch, Planned
+from driftline.ingest.guess import Misguess, confirmed, guessed_plan
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, rewritten_rows
 from driftline.observe.observation import Observation
@@ -78,11 +77,11 @@ def _ingest(batch: Batch, *, dry_run: bool) -> Result:
             if first and batch.token is not None and batch.token.tried:
                 tried = quarantine.forget(table, batch.token)
             wanted = batch.settings(state)
-            guessed = None if dry_run or not first else _guessed(batch, state, wanted)
+            guessed = None if dry_run or not first else guessed_plan(batch, state, wanted)
             first = False
             if guessed is not None:
                 batch.progress("writing")
-                with suppress(_Misguess):
+                with suppress(Misguess):
                     return _write(guessed, tried=tried, guessed=True)
             schema = batch.open(state)
             seen, planned = accepted(source, schema, wanted, batch.progress, partial(_lossy, table))
@@ -101,55 +100,15 @@ def _ingest(batch: Batch, *, dry_run: bool) -> Result:
             may_reread = False
 
 
-class _Misguess(Exception):
-    """The batch turned out to be otherwise than it was guessed."""
-
-
-def _guessed(batch: Batch, state: State, settings: Settings) -> Planned | None:
-    """What the batch is likely to be, and its plan, where it can be read by that in one go."""
-    batch.progress("observing")
-    schema = batch.open(state)
-    seen = batch.source.guess(schema, settings)
-    if seen is None:
-        return None
-    batch.progress("planning")
-    planned = _plan_of(batch, schema, seen, settings)
-    if planned.conflicts or rewrites(planned.changes) or not planned.schema.struct.fields:
-        return None
-    return Planned(batch, state, schema, seen, planned, settings)
-
-
-def _confirmed(guessed: Planned, written: int) -> Planned:
-    """What the batch was, and its plan, after it was read by the one that was guessed, and so many rows were written.
-
-    Raises _Misguess where that plan would have made other columns, or other rows.
-    """
-    settings = guessed.settings
-    seen = guessed.batch.source.observe(guessed.asked, settings)
-    planned = _plan_of(guessed.batch, guessed.batch.open(guessed.state), seen, settings)
-    if written != seen.tally.records or (seen.tally.malformed and settings.on_conflict == "fail"):
-        raise _Misguess
-    if planned.conflicts or planned.schema != guessed.plan.schema:
-        raise _Misguess
-    if not same_rows(planned.route, guessed.plan.route):
-        raise _Misguess
-    return replace(guessed, seen=seen, plan=planned)
-
-
-def _plan_of(batch: Batch, schema: Schema, seen: Observation, settings: Settings) -> Plan:
-    planned = planned_for(schema, without_excluded(seen.shape, settings.contract), settings)
-    return batch.with_own(planned, seen)
-
-
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     """``tried``: the quarantine has had this batch before, by a try that did not end. ``guessed``: what was seen, and
-    planned, is yet to be confirmed; raises _Misguess if it is not so."""
+    planned, is yet to be confirmed; raises Misguess if it is not so."""
     batch = planned.batch
     if not planned.plan.schema.struct.fields:
         return _no_columns(batch, planned.seen, planned.plan)
     if _is_empty(planned):
         return result(batch.table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
-    table, source = batch.table, batch.source
+    table = batch.table
     planned, transaction = _begun(planned)
     kept: quarantine.Staged | None = None
 
@@ -163,23 +122,12 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         if transaction.base is not None:
             batch.check(transaction.base)
             transaction.evolve(planned.plan.changes, _ids_after(planned))
-        with folder_of_batch(table.spark, transaction.location) as folder:
-            written = _written(transaction, planned, folder)
-            if guessed:
-                planned = _confirmed(planned, written)
-                if _is_empty(planned):
-                    transaction.abandon()
-                    return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
-            tally = planned.seen.tally
-            observed = tally.records + tally.malformed
-            # Where tasks have not told, what is no record is looked for in all of the batch once more.
-            rejected = (source.set_aside() or source.rejected()) if tally.malformed else None
-            kept = None if rejected is None else quarantine.stage(table, rejected, batch.id, batch.token)
+        planned, written, kept = _data(transaction, planned, guessed=guessed)
+        if _is_empty(planned):
+            transaction.abandon()
+            return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
         quarantined = 0 if kept is None else kept.rows
-        if written + quarantined != observed:
-            raise _Misread(
-                f"{observed} records were observed, {written} were written and {quarantined} quarantined"
-            )
+        _check_counts(planned, written, quarantined)
         transaction.set({**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes)})
         # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
         if kept is not None and not transaction.include(kept.transaction):
@@ -201,6 +149,34 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     if kept is not None:
         kept.transaction.upkeep()
     return result(table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
+
+
+def _data(
+    transaction: Transaction, planned: Planned, *, guessed: bool
+) -> tuple[Planned, int, quarantine.Staged | None]:
+    """Writes the batch's rows, and into the quarantine what is none; returns how many rows there are, and what was planned,
+    which is confirmed."""
+    table, source = planned.batch.table, planned.batch.source
+    with folder_of_batch(table.spark, transaction.location) as folder:
+        written = _written(transaction, planned, folder)
+        if guessed:
+            planned = confirmed(planned, written)
+        if not planned.seen.tally.malformed:
+            return planned, written, None
+        # Where tasks have not told, what is no record is looked for in all of the batch once more.
+        rejected = source.set_aside() or source.rejected()
+        if rejected is None:
+            return planned, written, None
+        return planned, written, quarantine.stage(table, rejected, planned.batch.id, planned.batch.token)
+
+
+def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
+    tally = planned.seen.tally
+    observed = tally.records + tally.malformed
+    if written + quarantined != observed:
+        raise _Misread(
+            f"{observed} records were observed, {written} were written and {quarantined} quarantined"
+        )
 
 
 def _is_empty(planned: Planned) -> bool:

@@ -1,0 +1,54 @@
+"""The plan of a batch that is guessed, so that the batch is read once; and whether it was right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.routes import Plan, Settings, same_rows
+from driftline.core.schema.types import Schema
+from driftline.formats.base import State
+from driftline.ingest.accept import planned_for
+from driftline.ingest.batch import Batch, Planned
+from driftline.ingest.rewrite import rewrites
+from driftline.observe.observation import Observation
+
+
+class Misguess(Exception):
+    """The batch turned out to be otherwise than it was guessed."""
+
+
+def guessed_plan(batch: Batch, state: State, settings: Settings) -> Planned | None:
+    """What the batch is likely to be, and its plan, where it can be read by that in one go."""
+    batch.progress("observing")
+    schema = batch.open(state)
+    seen = batch.source.guess(schema, settings)
+    if seen is None:
+        return None
+    batch.progress("planning")
+    planned = _plan_of(batch, schema, seen, settings)
+    if planned.conflicts or rewrites(planned.changes) or not planned.schema.struct.fields:
+        return None
+    return Planned(batch, state, schema, seen, planned, settings)
+
+
+def confirmed(guessed: Planned, written: int) -> Planned:
+    """What the batch was, and its plan, after it was read by the one that was guessed, and so many rows were written.
+
+    Raises Misguess where that plan would have made other columns, or other rows.
+    """
+    settings = guessed.settings
+    seen = guessed.batch.source.observe(guessed.asked, settings)
+    planned = _plan_of(guessed.batch, guessed.batch.open(guessed.state), seen, settings)
+    if written != seen.tally.records or (seen.tally.malformed and settings.on_conflict == "fail"):
+        raise Misguess
+    if planned.conflicts or planned.schema != guessed.plan.schema:
+        raise Misguess
+    if not same_rows(planned.route, guessed.plan.route):
+        raise Misguess
+    return replace(guessed, seen=seen, plan=planned)
+
+
+def _plan_of(batch: Batch, schema: Schema, seen: Observation, settings: Settings) -> Plan:
+    planned = planned_for(schema, without_excluded(seen.shape, settings.contract), settings)
+    return batch.with_own(planned, seen)
