@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 from core.test_convert_sound import plain
 from driftline.convert import Converter
+from driftline.core.columns.folding import resolution
 from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import Map, Schema, Struct, peel
+from driftline.core.schema.types import STRING, Map, Schema, Struct, Type, peel
 from driftline.core.values.parse import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -196,3 +198,58 @@ def test_usual_maps_are_not_looked_at_one_by_one() -> None:
     last = batch.to_pylist(maps_as_pydicts="strict")[-1]
     assert last == json.loads(lines[-1]) | {"o": [last["o"][0], {"m": {}}]}
     assert last["o"][0]["m"]["2999/x"]["k"] == {"7": None, "8": ["2999"]}
+
+
+OF_ONE_KIND = st.sampled_from(
+    [st.integers(0, 3), st.fixed_dictionaries({}, optional={"a": st.booleans(), "b": st.just("x")})]
+)
+NO_WORDS = st.sampled_from(["2024-01-01", "2024-01-02", "x/y", "7", "8", "default"])
+
+
+@given(st.data(), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_resolve_makes_the_same_of_any_batches(data: Any, random: Any) -> None:
+    """In one batch, in several, record by record, in two orders: the same maps once structs that turned out to be maps
+    are folded into these."""
+    values = data.draw(OF_ONE_KIND)
+    objects = st.fixed_dictionaries({"m": st.dictionaries(NO_WORDS, values, max_size=3)})
+    records = data.draw(st.lists(objects, min_size=1, max_size=6))
+    shuffled = random.sample(records, len(records))
+    ways = [
+        [records],
+        [records[:3], records[3:]],
+        [[record] for record in records],
+        [[record] for record in shuffled],
+    ]
+    tables = []
+    for batches in ways:
+        schema = Schema()
+        for batch in batches:
+            schema = taken(schema, batch) if batch else schema
+        tables.append(schema)
+    wholes = [resolved(schema) for schema in tables]
+    assert wholes.count(wholes[0]) == len(wholes), [str(table.struct) for table in tables]
+
+
+def resolved(schema: Schema) -> list[str]:
+    """The types of the columns once the field ``m`` is one map, if it is any; records by the names of their fields."""
+    types = [column.type for column in schema.struct.fields]
+    value = next((type_.value for type_ in types if isinstance(type_, Map)), None)
+    if value is not None and len(types) > 1:
+        types = [
+            resolution(schema, ("m",), Map(STRING, Struct() if isinstance(value, Struct) else value)).one.type
+        ]
+    return [str(in_order(type_)) for type_ in types]
+
+
+def in_order(type_: Type) -> Type:
+    match type_:
+        case Map(key, value):
+            return Map(key, in_order(value))
+        case Struct(fields):
+            named = sorted(
+                (replace(f, type=in_order(f.type), id=0, doc=None) for f in fields), key=lambda f: f.name
+            )
+            return Struct(tuple(named))
+        case _:
+            return type_
