@@ -8,11 +8,13 @@ import tomllib
 import pytest
 
 from core.shapes import batch, drift
+from driftline.convert import Converter
 from driftline.core.planning.contract import contract, parse_path
 from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings, lost_names
 from driftline.core.schema.types import Schema
+from driftline.core.values.parse import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
@@ -144,3 +146,13 @@ def test_hints_are_lines_of_toml() -> None:
         ((key, value),) = flat.items()
         path = parse_path(key.removeprefix("maps."))
         assert (path[0] in odd, path[1:] in ((), ("value",)), value) == (True, True, "off")
+
+
+def test_an_object_of_very_many_keys_comes_in() -> None:
+    text = b'{"m": {%s}, "n": 1}' % b", ".join(b'"key %d": {"a": %d}' % (n, n) for n in range(20_000))
+    observer = JsonObserver(expect(Schema(), MAPS["auto"]), MAPS["auto"])
+    observer.feed([text], "f", 1)
+    planned = plan(Schema(), observer.result().shape, MAPS["auto"])
+    assert str(planned.schema.struct) == "struct<m: map<string, struct<a: long>>, n: long>"
+    row = Converter(planned.schema.struct, planned.route, MAPS["auto"]).of_json([parse(text)])
+    assert len(row.column(0)[0]) == 20_000
