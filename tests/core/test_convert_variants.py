@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 from pyspark.sql.types import VariantVal
 
 from driftline.convert import Converter
+from driftline.convert.declared import Declared
 from driftline.convert.variants import variants
+from driftline.core.planning.contract import contract
+from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import VARIANT, Field, List, Schema, Struct
@@ -92,3 +96,27 @@ def test_lists_of_them_take_elements() -> None:
     assert made == {}
     lists = [[VariantVal(**one).toPython() for one in row] for row in rows.column("l").to_pylist()]
     assert lists == [[1, "x", {"a": True}], [7], []]
+
+
+LINE = (
+    b'{"v": {"a": 1, "secret": 2, "in": [{"secret": 3, "b": 4}], "all": {"secret": 5}}, "n": {"secret": 6}}'
+)
+HIDDEN = [("v", "secret"), ("v", "in", "secret"), ("v", "all", "secret"), ("n", "secret")]
+
+
+def test_what_is_excluded_enters_no_variant() -> None:
+    """Below one, in lists too, whether records come as they are parsed or as columns."""
+    schema = Schema(Struct((Field("v", VARIANT, 2),)))
+    settings = Settings(contract=contract("preserve", None, exclude=HIDDEN))
+    record = parse(LINE)
+    typed = pa.RecordBatch.from_pylist([json.loads(LINE), {"v": None}]).select(["v"])
+    declared = Declared(typed.schema)
+    observer = JsonObserver(expect(schema, settings), settings)
+    observer.feed([LINE], "batch", 1)
+    shape = without_excluded(observer.result().shape, settings.contract)
+    planned = plan(schema, shape, settings)
+    converter = Converter(planned.schema.struct, planned.route, settings)
+    expected = {"a": 1, "in": [{"b": 4}], "all": {}}
+    assert value_of(converter.of_json([record]).column("v")) == expected
+    rows = converter.of_arrow(declared.read(typed.columns), declared.struct, json=True)
+    assert [value_of(rows.column("v"), at) for at in range(2)] == [expected, None]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from driftline.convert.arrays import ArrowRecords
 from driftline.convert.deep_pickle import pickled
 from driftline.convert.defaults import default_of
+from driftline.convert.excluded import cut_columns, cut_record, cuts_variants
 from driftline.convert.objects import JsonRecords
 from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_field, arrow_schema, arrow_type
@@ -79,6 +80,9 @@ class Converter:
 
         Raises Lost for a value that no column takes.
         """
+        contract = self.settings.contract
+        if cuts_variants(self.struct, contract):
+            records = [cut_record(record, contract) for record in records]
         return self._rows(JsonRecords(records, self.settings.dates))
 
     def of_arrow(self, batch: pa.RecordBatch, struct: Struct, *, json: bool) -> pa.RecordBatch:
@@ -88,7 +92,10 @@ class Converter:
 
         Raises Lost for a value that no column takes.
         """
-        return self._rows(ArrowRecords(batch.columns, struct, batch.num_rows, json, self.settings.dates))
+        arrays, contract = batch.columns, self.settings.contract
+        if cuts_variants(self.struct, contract):
+            arrays, struct = cut_columns(arrays, struct, contract)
+        return self._rows(ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates))
 
     def _rows(self, records: Records) -> pa.RecordBatch:
         column = rest_column(self.struct) if self.route.has_rest else None
