@@ -102,8 +102,10 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
 
             return ColumnFiles(spark, avro_readers(files), files)
         case _:
+            from driftline.source.orc import check_timestamps
             from driftline.source.typed import TypedFrames
 
+            check_timestamps(spark, files)
             with configured(spark, FILES):
                 frames = [(file, _load(spark, kind, file)) for file in files]
             return TypedFrames(frames, conf=FILES, files=files)

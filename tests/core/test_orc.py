@@ -1,0 +1,59 @@
+"""What ORC holds that Spark would cut is told by the column's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from driftline.errors import DataError
+from driftline.source.orc import check_timestamps, finer_column
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
+FINE, WHOLE = pa.array([None, 1_001], pa.timestamp("ns")), pa.array([None, 1_000], pa.timestamp("ns"))
+
+
+def written(path: Path, **columns: pa.Array) -> str:
+    orc.write_table(pa.table(columns), path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda a: a,
+        lambda a: pa.StructArray.from_arrays([a], ["x"]),
+        lambda a: pa.ListArray.from_arrays([0, 0, 2], a),
+        lambda a: pa.MapArray.from_arrays([0, 0, 2], ["k", "l"], a),
+    ],
+    ids=["plain", "record", "list", "map"],
+)
+@pytest.mark.parametrize("name", ["at", "a.t"])
+def test_timestamps_finer_than_a_microsecond(tmp_path: Path, nested: Any, name: str) -> None:
+    n = pa.array([1, 2])
+    assert finer_column(written(tmp_path / "fine.orc", n=n, **{name: nested(FINE)})) == name
+    assert finer_column(written(tmp_path / "whole.orc", n=n, **{name: nested(WHOLE)})) is None
+
+
+def test_the_file_and_the_column_are_named(tmp_path: Path) -> None:
+    whole, fine = written(tmp_path / "a.orc", at=WHOLE), written(tmp_path / "b.orc", first=WHOLE, at=FINE)
+    check_timestamps(SPARK, [whole, written(tmp_path / "c.orc", n=pa.array([1]))])
+    with pytest.raises(
+        DataError, match=r"b\.orc: at: timestamps finer than a microsecond, which would be cut"
+    ):
+        check_timestamps(SPARK, [whole, fine])
+
+
+def test_years_that_nanoseconds_do_not_reach(tmp_path: Path) -> None:
+    far = pa.array([253_402_214_400_000_000, None], pa.timestamp("us"))
+    assert finer_column(written(tmp_path / "a.orc", far=far)) is None
+    assert finer_column(written(tmp_path / "b.orc", far=far, at=FINE)) == "at"
+
+
+def test_what_is_no_orc_is_left_to_its_reader(tmp_path: Path) -> None:
+    (tmp_path / "a.orc").write_bytes(b"none")
+    assert finer_column(str(tmp_path / "a.orc")) is None
