@@ -1,21 +1,74 @@
-"""driftline: schema-evolving ingestion into lakehouse tables, on PySpark; nothing is lost."""
+"""driftline: schema-evolving ingestion into lakehouse tables, on PySpark; nothing is lost.
+
+What stands in ``__all__`` is what users hold. Within one minor version it keeps its names, arguments and meaning.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+
 if TYPE_CHECKING:
-    from driftline.lake import Lake, Table
+    from driftline.capture.query import Batch, CaptureQuery
+    from driftline.ingest.result import Result
+    from driftline.lake import Lake, Table, TableSchema
+    from driftline.operations.alter import Altered
+    from driftline.operations.history import History
+    from driftline.operations.layout import Layout
+    from driftline.operations.replay import Quarantine, Replay
+    from driftline.operations.resolve import Resolved
+    from driftline.operations.undo import Undone
+    from driftline.operations.view import View
+    from driftline.stats import Stats
+    from driftline.verify import Verdict
 
 __version__ = "0.1.0"
 
-__all__ = ["Lake", "Table", "__version__"]
+__all__ = [
+    "Altered",
+    "Batch",
+    "CaptureQuery",
+    "DataError",
+    "DriftlineError",
+    "History",
+    "Lake",
+    "Layout",
+    "Quarantine",
+    "Replay",
+    "Resolved",
+    "Result",
+    "SetupError",
+    "Stats",
+    "Table",
+    "TableSchema",
+    "Undone",
+    "UsageError",
+    "Verdict",
+    "View",
+    "__version__",
+]
+
+# Spark is imported only when a lake is used: each of these comes with its module, when it is asked for.
+_MODULES = {
+    "capture.query": ("Batch", "CaptureQuery"),
+    "ingest.result": ("Result",),
+    "lake": ("Lake", "Table", "TableSchema"),
+    "operations.alter": ("Altered",),
+    "operations.history": ("History",),
+    "operations.layout": ("Layout",),
+    "operations.replay": ("Quarantine", "Replay"),
+    "operations.resolve": ("Resolved",),
+    "operations.undo": ("Undone",),
+    "operations.view": ("View",),
+    "stats": ("Stats",),
+    "verify": ("Verdict",),
+}
+_MODULE_OF = {name: f"driftline.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    # Spark is imported only when a lake is used.
-    if name in ("Lake", "Table"):
-        from driftline import lake
-
-        return getattr(lake, name)
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module 'driftline' has no attribute {name!r}")

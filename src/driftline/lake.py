@@ -332,12 +332,17 @@ class Table(Shown):
         return TableSchema(self.state().schema, self.name)
 
     def state(self) -> State:
+        """The table as it is now: schema, properties, snapshot. Raises UsageError where it does not exist."""
         state: State = self.format.load()
         if not state.exists:
             raise no_table(self.name)
         return state
 
     def read(self) -> DataFrame:
+        """The table's rows.
+
+        Raises UsageError where it does not exist, DataError where it has a column that Spark cannot read.
+        """
         frame: DataFrame = self.format.read()
         return frame
 
@@ -442,6 +447,7 @@ class TableSchema(Shown):
         self.table = table
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return to_json(self.schema)
 
 

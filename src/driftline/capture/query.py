@@ -44,6 +44,7 @@ class Batch:
     lag: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         more = {"capture": self.capture, "epoch": self.epoch, "tombstones": self.tombstones, "lag": self.lag}
         return {**self.result.to_dict(), **more}
 

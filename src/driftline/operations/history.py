@@ -22,6 +22,7 @@ class History(Shown):
     whole: bool
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "whole": self.whole,
@@ -50,6 +51,7 @@ class Difference(Shown):
     changes: tuple[ColumnChange, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "from": self.one,

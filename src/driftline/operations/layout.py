@@ -33,6 +33,7 @@ class Layout(Shown):
     sort: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "partitions": [

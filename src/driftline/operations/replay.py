@@ -50,6 +50,7 @@ class Group:
     last: datetime
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "reason": self.reason,
             "path": self.path or None,
@@ -73,6 +74,7 @@ class Quarantine(Shown):
     groups: tuple[Group, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "waiting": self.waiting,
@@ -93,6 +95,7 @@ class Replay(Shown):
 
     @property
     def written(self) -> int:
+        """How many records the table took."""
         return sum(result.rows_written for result in self.results)
 
     @property
@@ -101,6 +104,7 @@ class Replay(Shown):
         return sum(result.rows_quarantined for result in self.results)
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "rows_written": self.written,

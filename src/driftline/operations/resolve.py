@@ -68,6 +68,7 @@ class Resolved(Shown):
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "field": dotted(self.field),

@@ -48,6 +48,7 @@ class Undone(Shown):
     schema: int
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "undone": self.what,

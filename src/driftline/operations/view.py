@@ -44,6 +44,7 @@ class View(Shown):
     new: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "view": self.name,

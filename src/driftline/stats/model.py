@@ -28,6 +28,7 @@ class Column:
         return bool(children(self.type))
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         n = self.numbers
         density = n.density
         return {
@@ -74,6 +75,7 @@ class Part:
         return " or ".join(outline(t) for t in self.types)
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "type": self.name,
             "columns": [dotted(path) for path in self.columns],
@@ -96,6 +98,7 @@ class Drifted:
     parts: tuple[Part, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {"field": dotted(self.path), "types": [part.to_dict() for part in self.parts]}
 
 
@@ -112,6 +115,7 @@ class Step:
     sample: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "text": self.text,
             "action": self.action,
@@ -139,6 +143,7 @@ class Event:
     made: bool = False
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "at": iso(self.at) if self.at is not None else None,
             "schema": self.schema,
@@ -159,6 +164,7 @@ class Waiting:
     last: str
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "reason": self.reason,
             "records": self.records,
@@ -204,6 +210,7 @@ class Stats(Shown):
         return replace(self, columns=columns, drifted=drifted)
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "schema": self.schema,

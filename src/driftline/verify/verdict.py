@@ -41,6 +41,7 @@ class Verdict(Shown):
 
     @property
     def ok(self) -> bool:
+        """Whether nothing was found missing, nor doubled where that was asked."""
         return not self.missing and not self.extra
 
     def named(self, names: Mapping[str, str]) -> Verdict:
@@ -51,4 +52,5 @@ class Verdict(Shown):
         return replace(self, mismatches=mismatches)
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {"ok": self.ok, **asdict(self), "mismatches": [asdict(m) for m in self.mismatches]}

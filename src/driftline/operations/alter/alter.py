@@ -29,6 +29,7 @@ class Altered(Shown):
     format_version: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "changes": [details(change) for change in self.changes],
