@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help demo clean lock
-.PHONY: test test-all lint check fuzz house
+.PHONY: quick test test-all lint check fuzz house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest cluster
 .PHONY: bench bench-stream bench-typed bench-maps bench-growth bench-startup bench-upkeep
@@ -22,6 +22,9 @@ help: ## say what there is
 
 demo: $(INSTALLED) ## drifting batches into a fresh lake: what changed, why, and a query over it
 	@.venv/bin/driftline demo
+
+quick: lint ## style, types, the core and the conversion: under a minute
+	@$(PY) -m pytest tests/core src/driftline/core -q -m "not slow" -n 2 $(ARGS)
 
 # Two processes, each with a Spark session of its own; tests of one file stay together, as they share what they set up.
 test: $(INSTALLED) ## the tests, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)

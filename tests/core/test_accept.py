@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,7 @@ POLICIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(first=BATCHES, second=BATCHES, given_settings=POLICIES)
 @example(  # an object of nothing but null is none that a list would have to take
@@ -110,6 +112,7 @@ def test_what_is_accepted_is_accepted_each_time(
         assert all(taken.kept)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(batch=BATCHES, cut=st.integers(0, 6), rewrite=st.booleans())
 def test_where_batches_are_cut_is_nothing_to_widen(batch: list[bytes], cut: int, rewrite: bool) -> None:

@@ -38,6 +38,7 @@ def test_what_changes_no_definition_is_not_among_them() -> None:
     assert last_changes.noted({}, step(1), {}, {}) == {}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     st.lists(st.lists(st.text(max_size=200), max_size=60) | st.text(max_size=2000), min_size=1, max_size=8)

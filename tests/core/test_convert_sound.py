@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.json
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def planned_of(lines: list[bytes], schema: Schema, wanted: Settings) -> Plan | N
     return planned if planned.schema.struct.fields and not planned.conflicts else None
 
 
+@pytest.mark.slow
 @given(batches(), SCHEMAS, DATES)
 @settings(max_examples=150, deadline=None)
 def test_rows_hold_their_records(lines: list[bytes], schema: Schema, dates: str) -> None:
@@ -151,6 +153,7 @@ def values_of(type_: Type) -> st.SearchStrategy[Any]:
     return st.none() | some
 
 
+@pytest.mark.slow
 @given(st.data(), st.lists(COLUMN_TYPES, min_size=1, max_size=3))
 @settings(max_examples=150, deadline=None)
 def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
@@ -172,6 +175,7 @@ def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
             assert differences(columns, row, record, Reading()) == []
 
 
+@pytest.mark.slow
 @given(batches(), DATES)
 @settings(max_examples=150, deadline=None)
 def test_whole_columns_convert_as_single_values_do(lines: list[bytes], dates: str) -> None:

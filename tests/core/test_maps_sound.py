@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def map_paths(struct: Struct, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(RECORDS, min_size=1, max_size=3), min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_nothing_is_lost_and_a_map_stays_a_map(batches: list[list[dict[str, Any]]]) -> None:
@@ -81,6 +83,7 @@ CONTENT = st.integers(0, 3) | st.fixed_dictionaries({"a": st.booleans()})
 KEYS_OF_DATA = st.sampled_from(["2024-01-01", "2024-01-02", "x/y", "0b9e3a52-2d1c-4a5e-9a67-1f6f3c0d9d11"])
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.fixed_dictionaries({"m": st.dictionaries(KEYS_OF_DATA, CONTENT, max_size=3)}),
@@ -119,6 +122,7 @@ HALVES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(HALVES, min_size=1, max_size=3), min_size=1, max_size=3), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_words_and_data_together_lose_nothing(batches: list[list[dict[str, Any]]], later: bool) -> None:

@@ -149,6 +149,7 @@ def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path) -> None
     assert time.monotonic() - begun < 2
 
 
+@pytest.mark.slow
 def test_a_command_that_does_not_read_is_told() -> None:
     assert Notice("true").send(of("", data=", ".join(f"long_name_{i}: long" for i in range(2000))))
 

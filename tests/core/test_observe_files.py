@@ -43,6 +43,7 @@ def numbered(splits: list[Split]) -> list[tuple[int, bytes]]:
     return out
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.sampled_from([b"", b"{}", b'{"a": 1}', b'{"b": "x"}\r', b"bad", b'{"c": [1, 2, 3, 4, 5]}', b"\r"]),
@@ -151,6 +152,7 @@ def test_a_long_document_is_known_by_its_head() -> None:
     assert not is_document(b'{"a": "x}\n' + b'{"a": "x"}\n' * 100, whole=False)
 
 
+@pytest.mark.slow
 def test_documents(tmp_path: Path) -> None:
     array, single, broken = tmp_path / "a.json", tmp_path / "b.json", tmp_path / "c.json"
     array.write_bytes(b'\xef\xbb\xbf[ {"a": 1 ,\n"b": "x"},\n 5, {"a": "\xff"}, {"c": [{}]} ]\n')

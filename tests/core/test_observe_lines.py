@@ -181,6 +181,7 @@ def test_keys_of_every_kind() -> None:
     assert seen.tally.records == len(lines)
 
 
+@pytest.mark.slow
 def test_many_keys_are_no_trouble() -> None:
     lines = [b'{"id%d": {"n": %d}, "x": 1}' % (i, i) for i in range(10_000)]
     start = process_time()
@@ -189,6 +190,7 @@ def test_many_keys_are_no_trouble() -> None:
     assert len(seen.shape.fields) == 10_001
 
 
+@pytest.mark.slow
 def test_a_long_line() -> None:
     text = b'{"s": "' + b"x" * 30_000_000 + b'", "n": [' + b", ".join([b"1.5"] * 500_000) + b"]}"
     start = process_time()
@@ -220,6 +222,7 @@ def test_numbers_of_any_length() -> None:
 BYTES = b'{"a": [1, "2024-01-31", {"b": null, "\xc3\xa9": -1.5e3}], "c": "\\ud83d\\ude00 x\\n", "d": true}'
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(0, len(BYTES)), st.integers(0, 2), st.binary(max_size=2)),

@@ -224,6 +224,7 @@ def observed(lines: list[bytes], known: Expect, dates: str) -> Observation:
 CLOCKS = {"true": None, "stopped": lambda: 0.0, "ticking": count().__next__}
 
 
+@pytest.mark.slow
 @given(
     batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from([*CLOCKS]), st.booleans()
 )
@@ -245,6 +246,7 @@ def test_decoding_sees_what_walking_sees(
     assert seen.tally.dropped_names == walker.dropped
 
 
+@pytest.mark.slow
 @given(batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from(POLICIES))
 @settings(max_examples=400, deadline=None)
 def test_a_column_that_was_not_seen_changes_no_plan(
@@ -262,6 +264,7 @@ def test_a_column_that_was_not_seen_changes_no_plan(
     }
 
 
+@pytest.mark.slow
 @given(st.data(), fields(), st.sampled_from(["on", "off", "instant"]), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_what_is_taken_teaches_nothing(data: Any, values: list[str], dates: str, exact: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +136,7 @@ def _required(type_: Type) -> Type:
             return type_
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(tables(), st.lists(BATCH, min_size=1, max_size=3))
 def test_one_batch_after_the_other(table: Schema, batches: list[RecordShape]) -> None:
@@ -152,6 +154,7 @@ def test_one_batch_after_the_other(table: Schema, batches: list[RecordShape]) ->
         table = planned.schema
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(tables(), st.lists(BATCH, min_size=2, max_size=4), st.data())
 def test_merging_in_any_order(table: Schema, parts: list[RecordShape], data: st.DataObject) -> None:

@@ -312,6 +312,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
     return table(*snapshots, current=draw(ids), refs=refs, main=draw(own), properties=draw(said))
 
 
+@pytest.mark.slow
 @given(tables(), st.sampled_from([0, HOUR, DAY, 6 * DAY]))
 def test_nothing_goes_that_somebody_asked_for(metadata: dict[str, Any], later: int) -> None:
     now = max(s["timestamp-ms"] for s in metadata["snapshots"]) + later
@@ -341,6 +342,7 @@ def _only_what_the_next_one_has(metadata: Mapping[str, Any], gone: set[int]) -> 
         assert s["summary"]["operation"] == child["summary"]["operation"] == "append"
 
 
+@pytest.mark.slow
 @given(tables(), st.sampled_from([0, HOUR, DAY]))
 def test_by_default_each_ten_minutes_of_five_days_have_one(metadata: dict[str, Any], later: int) -> None:
     metadata = {**metadata, "properties": {MIN_SNAPSHOTS: "3"}, "refs": {}}

@@ -65,6 +65,7 @@ def test_columns_tell_what_is_known_and_mark_what_is_not():
     assert line(lines, "price_string ← price").split()[-1] == "·▆"
 
 
+@pytest.mark.slow
 def test_a_wide_table_shows_what_drifted_and_counts_the_rest():
     lines = text(wide())
     assert sum("group_00.field_" in x for x in lines) == 10

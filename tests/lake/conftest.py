@@ -22,6 +22,26 @@ SETTINGS = {
 }
 
 
+ONLY = {"iceberg_only": "iceberg", "ducklake_only": "ducklake"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests over each format leave out those that their marker does."""
+
+    def left_out(item: pytest.Item) -> bool:
+        """Whether the item is of a format that its marker leaves out; each marker says why."""
+        callspec = getattr(item, "callspec", None)
+        over = callspec.params.get("either") if callspec is not None else None
+        markers = [(mark, ONLY[mark.name]) for mark in item.iter_markers() if mark.name in ONLY]
+        assert all(mark.args for mark, _ in markers), f"{item.nodeid}: the marker needs its reason"
+        return over is not None and any(over != alone for _, alone in markers)
+
+    gone = [item for item in items if left_out(item)]
+    items[:] = [item for item in items if item not in set(gone)]
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lake")

@@ -44,9 +44,8 @@ MATRIX = [
 
 
 @pytest.fixture
-def table(lake: Lake, table_name: str) -> Table:
-    lake.sql("create namespace if not exists lake.t")
-    return lake.table(table_name)
+def table(either: Lake, table_name: str) -> Table:
+    return either.table(table_name)
 
 
 def lines(folder: Path, *texts: str) -> Path:
@@ -61,7 +60,7 @@ def kept(table: Table) -> list[Any]:
 
 @pytest.mark.parametrize("rewrite", [False, True], ids=["", "allow_rewrite"])
 @pytest.mark.parametrize("incoming", TYPES)
-def test_the_matrix(spark: SparkSession, lake: Lake, table: Table, incoming: str, rewrite: bool) -> None:
+def test_the_matrix(spark: SparkSession, table: Table, incoming: str, rewrite: bool) -> None:
     """One table with a column of each type, at top level, in a struct, a list and a map; one row of the incoming type
     for each of the four places and six columns."""
     places = {
@@ -75,7 +74,7 @@ def test_the_matrix(spark: SparkSession, lake: Lake, table: Table, incoming: str
     there = ", ".join(
         f"{sql.format(THERE[t])} as {place}_{t}" for place, sql in places.items() for t in TYPES
     )
-    lake.sql(f"create table lake.{table.name} using iceberg as select 0 as id, {there}")
+    table.ingest(spark.sql(f"select 0 as id, {there}"))
     ids_before = {f.name: f.id for f in table.schema().schema.struct.fields}
     sent = ", ".join(
         f"if(id = {i}, {places[c.split('_')[0]].format(SAMPLES[incoming])}, null) as {c}"
@@ -116,6 +115,7 @@ def test_the_matrix(spark: SparkSession, lake: Lake, table: Table, incoming: str
             )
 
 
+@pytest.mark.iceberg_only("reads the versions of Iceberg's metadata")
 def test_a_rewrite_is_one_commit_and_history_goes_on(lake: Lake, table: Table, tmp_path: Path) -> None:
     first = table.ingest(lines(tmp_path, '{"id": 1, "a": 5, "l": [1], "s": {"x": 1, "y": "k"}}'))
     before = table.format.java().currentSnapshot().snapshotId()
@@ -173,6 +173,7 @@ def test_malformed_records_fail_under_preserve_too(table: Table, tmp_path: Path)
     assert not table.format.load().exists
 
 
+@pytest.mark.iceberg_only("DuckLake has no identifier fields")
 def test_an_identifier_without_a_value_waits_in_quarantine(lake: Lake, table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, '{"id": 1, "a": 1}'))
     update = table.format.java().updateSchema().allowIncompatibleChanges().requireColumn("id")

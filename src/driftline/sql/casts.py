@@ -1,6 +1,6 @@
 """One value of one type as SQL of another: exact, or null.
 
-The pairs are those of `driftline.core.conversions.FITS` and ``ROUTES_TOO``, and of the `widen` policy; the ways are section
+The pairs are those of `core.planning.conversions.FITS` and ``ROUTES_TOO``, and of the `widen` policy; the ways are section
 3 of the rules.
 Nothing here depends on the session's time zone.
 """
