@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,14 @@ Fifo = Callable[..., str]
 def fifo(tmp_path: Path) -> Iterator[Fifo]:
     writers = []
 
+    def write(path: Path, data: bytes) -> None:
+        with suppress(BrokenPipeError):  # whoever reads may give up before the end
+            path.write_bytes(data)
+
     def made(data: bytes, name: str = "pipe") -> str:
         path = tmp_path / name
         os.mkfifo(path)
-        writers.append(threading.Thread(target=path.write_bytes, args=[data]))
+        writers.append(threading.Thread(target=write, args=[path, data]))
         writers[-1].start()
         return str(path)
 
