@@ -84,6 +84,15 @@ def test_verify_finds_what_waits(either: Lake, table_name: str, tmp_path: Path) 
     table.ingest(files[0], settings={"new_fields": "hold", "max_columns": "4", "dates": "off"})
     result = table.ingest(files[1])
     assert (result.rows_written, result.rows_quarantined) == (2, 0)
+    assert result.held == {"items.element.y": 2, "new": 1}
+    assert result.rest == {"n": 1}
+    assert result.to_dict()["held"] == result.held
+    stats = table.stats()
+    assert {one.path: (one.values, one.sample) for one in stats.rest} == {
+        "items.element.y": (2, "2.50"),
+        "new": (1, '{"a.b":1e400,"c":[[]]}'),
+        "n": (1, '{"k":null,"l":true}'),
+    }
     proven(table, files)
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": 3, "new": {"a.b": 1e400, "c": [[0]]}, "n": {"k": null, "l": true}}\n')

@@ -131,6 +131,10 @@ class Transaction(Protocol):
         """Deletes the files that were written, unless they are the table's, or may be."""
         ...
 
+    def read_written(self) -> DataFrame | None:
+        """The rows that it has written, once it is committed; None where they cannot be read by themselves."""
+        ...
+
     def upkeep(self) -> None:
         """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
         ...

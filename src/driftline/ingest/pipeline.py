@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path as FilePath
@@ -17,7 +17,7 @@ from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changes import AddColumn
 from driftline.core.planning.routes import Plan
 from driftline.core.schema.types import Path
-from driftline.errors import DataError
+from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CommitConflict, State, Table, Transaction
 from driftline.formats.retry import Progress, Retry, commit
 from driftline.ingest.accept import accepted
@@ -32,6 +32,7 @@ from driftline.runtime.spark_conf import configured
 from driftline.settings import as_properties
 from driftline.source.base import Source
 from driftline.source.files import changed, stamps
+from driftline.sql.rest import Waiting, waiting
 from driftline.write import folder_of_batch
 
 _OFTEN = 2  # conflicts of one batch
@@ -148,7 +149,19 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     transaction.upkeep()
     if kept is not None:
         kept.transaction.upkeep()
-    return result(table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
+    made = result(table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
+    waiting_values = _rest_of(transaction, planned)
+    return made.with_rest(waiting_values, planned.plan.route, planned.settings.contract)
+
+
+def _rest_of(transaction: Transaction, planned: Planned) -> Sequence[Waiting]:
+    """What of the batch went to the rest. The batch is in: where that cannot be read, nothing is told of it."""
+    if not planned.plan.route.has_rest:
+        return ()
+    with suppress(DriftlineError, PySparkException, Py4JError):
+        rows = transaction.read_written()
+        return () if rows is None else waiting(rows, planned.plan.schema)
+    return ()
 
 
 def _data(

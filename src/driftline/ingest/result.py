@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftline.core.changes import Change, to_dict
-from driftline.core.planning.routes import Conflict, Conversion, Plan, lost_names
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.rest import field_of
+from driftline.core.planning.routes import Conflict, Conversion, Plan, RecordRoute, lost_names
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.observe.observation import Observation
 from driftline.runtime.shown import Shown
+from driftline.sql.rest import Waiting
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -32,6 +36,19 @@ class Result(Shown):
     rejected: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     before: Schema = field(default_factory=Schema)
+    rest: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
+
+    def with_rest(self, waiting: Sequence[Waiting], route: RecordRoute, contract: Contract) -> Result:
+        """The same with what went to the rest: values by path, of fields that are held, and beyond limits."""
+        rest: dict[str, int] = {}
+        held: dict[str, int] = {}
+        for one in waiting:
+            path = field_of(one.path)
+            known = any(field.key == path[0] and field.has_columns(path[1:]) for field in route.fields)
+            waits = contract.at(path).new_fields == "hold" and not known
+            (held if waits else rest)[one.path] = one.values
+        return replace(self, rest=rest, held=held)
 
     def to_dict(self) -> dict[str, Any]:
         """As `ingest --json` prints it; ``conflicts`` are there only where records were refused."""
@@ -66,6 +83,8 @@ class Result(Shown):
             "untyped": list(self.untyped),
             "dropped_names": dict(self.dropped_names),
             "excluded": dict(self.excluded),
+            "rest": dict(self.rest),
+            "held": dict(self.held),
             "hints": list(self.hints),
             "snapshot": self.snapshot,
             **({"conflicts": conflicts} if conflicts else {}),

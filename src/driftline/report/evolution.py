@@ -119,8 +119,8 @@ def _who(entry: Entry) -> str:
             return f"batch {record.batch}"
         case "alter":
             return clean(record.text)
-        case "resolve":
-            return f"resolve {clean(record.text)}"
+        case "resolve" | "promote":
+            return f"{entry.by} {clean(record.text)}"
         case "undo":
             return f"undo of {clean(record.text)}"
         case "outside":

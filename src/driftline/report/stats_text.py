@@ -19,6 +19,7 @@ from driftline.stats.model import Drifted, Part, Stats, origin
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
+_WAITING = 5  # paths of the rest
 WIDE = 60  # columns: of a wider table only what drifted is shown
 _BARS = "▁▂▃▄▅▆▇█"
 _NARROW = 100  # characters of a line
@@ -34,6 +35,13 @@ def stats(of: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
     if of.drifted:
         yield Text()
         yield _Drifted(of.drifted)
+    for one in of.rest[:_WAITING]:
+        line = Text.assemble(("rest  ", "yellow"), f"{one.values:,} × {clean(one.path)}")
+        yield Hanging(line.append(f"  {_cut(clean(one.sample), 60)}", "dim"), 2, 6)
+    if len(of.rest) > _WAITING:
+        yield Text(f"  and {len(of.rest) - _WAITING} paths more in the rest: --json has them", "dim")
+    if of.rest:
+        yield Text("  driftline promote TABLE PATH makes columns of it", "dim")
     for waiting in of.waiting[:5]:
         line = Text.assemble(("quarantine  ", "yellow"), f"{waiting.records:,} × {clean(waiting.reason)}")
         yield Hanging(line.append(f"  {_cut(waiting.sample, 60)}", "dim"), 2, 6)

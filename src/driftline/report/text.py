@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,6 +64,8 @@ def batch(
         yield _item("dropped", f'{count} values of the name "" in {clean(name) or "the record"}')
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {_count(count, 'record')} had")
+    yield from _rest("held", "new fields wait in the rest", result.held)
+    yield from _rest("rest", "beyond the table's limits", result.rest)
     yield from _set_aside(result, near)
 
 
@@ -75,6 +77,14 @@ def _hints(hints: Sequence[str], told: set[str]) -> Iterator[RenderableType]:
     if len(new) > HINTS:
         yield _item("hint", f"and {len(new) - HINTS} more: --json has them", style="cyan")
     told.update(new)
+
+
+def _rest(title: str, why: str, waiting: Mapping[str, int]) -> Iterator[RenderableType]:
+    """What went to the rest, in one line."""
+    if waiting:
+        shown = [f"{clean(path)} × {count}" for path, count in list(waiting.items())[:LISTED]]
+        shown += [f"and {len(waiting) - LISTED} paths more"] * (len(waiting) > LISTED)
+        yield _item(title, f"{', '.join(shown)}: {why}", "`driftline promote` makes columns of it")
 
 
 def schema(name: str, of: Schema, mark: str = MARK) -> Tree:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.changelog.restoring import RESOLVED
 from driftline.core.planning.contract import parse_path
+from driftline.core.planning.rest import rest_column
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, no_table
@@ -31,6 +32,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     """
     # Whoever reads metadata files alone needs none of these, and starts without Spark.
     from driftline.operations.history import history
+    from driftline.sql.rest import waiting as rest
     from driftline.stats.exact import exact as scan
     from driftline.stats.quarantined import waiting
     from driftline.stats.samples import samples
@@ -51,6 +53,9 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
         known.exact = scan(table.read_readable(), readable, fields, progress)
     progress("looking into quarantine")
     known.quarantined, known.waiting = waiting(table)
+    if rest_column(state.schema.struct) is not None:
+        progress("looking into the rest")
+        known.rest = rest(table.read_readable(), state.schema)
     return build(table.name, state.schema, from_properties(state.properties).mark, fields, known)
 
 

@@ -10,6 +10,7 @@ from driftline.core.changelog.record import Rule
 from driftline.core.columns.statistics import Numbers, Seen
 from driftline.core.schema.naming import is_metadata, marked_key
 from driftline.core.schema.types import Field, Primitive, Schema, Struct, children, leaves
+from driftline.sql.rest import Waiting as Rest
 from driftline.stats.events import added, events
 from driftline.stats.model import Column, Drifted, Part, Stats, Waiting
 from driftline.stats.shares import Own, Siblings, own_values
@@ -32,6 +33,7 @@ class Known:
     resolved: Collection[str] = ()
     quarantined: int = 0
     waiting: tuple[Waiting, ...] = ()
+    rest: tuple[Rest, ...] = ()
 
 
 def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], known: Known) -> Stats:
@@ -60,6 +62,7 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
         events=tuple(events(known.history, _samples(fields, drifted, known))) if known.history else (),
         quarantined=known.quarantined,
         waiting=known.waiting,
+        rest=known.rest,
         files=told.files if told else None,
         bytes=told.bytes if told else None,
         deleted=told.deleted if told and not scanned else 0,

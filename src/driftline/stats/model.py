@@ -9,6 +9,7 @@ from driftline.core.columns.statistics import Batch, Numbers, Seen, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.runtime.shown import Shown
+from driftline.sql.rest import Waiting as Rest
 from driftline.stats.path_text import fits
 
 
@@ -179,7 +180,7 @@ class Stats(Shown):
     """A table's statistics. ``at``: of its last commit. ``exact``: counted by a scan; otherwise read from metadata.
 
     ``leaves``: columns that hold plain values. ``batches``: how many commits added records; ``recent``: the last of them.
-    ``deleted``: rows that delete files hide, which metadata still count. ``whole``: the history begins with the table.
+    ``deleted``: rows that delete files hide, which metadata still count. ``whole``: the history begins with the table. ``rest``: what waits there.
     """
 
     table: str
@@ -199,6 +200,7 @@ class Stats(Shown):
     bytes: int | None = None
     deleted: int = 0
     whole: bool = True
+    rest: tuple[Rest, ...] = ()
 
     def only(self, pattern: str) -> Stats:
         """The same of the columns whose path, or the field that they evolved from, has the pattern (`words.fits`)."""
@@ -229,6 +231,7 @@ class Stats(Shown):
             "history_is_whole": self.whole,
             "quarantined": self.quarantined,
             "quarantine": [one.to_dict() for one in self.waiting],
+            "rest": [one.to_dict() for one in self.rest],
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from driftline.core.planning.rest import rest_column
 from driftline.formats.base import OfflineTable
 from driftline.operations.history import history
 from driftline.quarantine.table import SUFFIX
@@ -14,11 +15,11 @@ from driftline.stats.shares import drifted
 
 
 def stats(table: OfflineTable) -> Stats | None:
-    """What `driftline.stats.stats` tells. None where Spark is needed for it: values are to be looked up as samples, or
-    records wait in quarantine."""
+    """What `driftline.stats.stats` tells. None where Spark is needed for it: values are to be looked up as samples,
+    records wait in quarantine, or values in the rest."""
     state = table.load()
     statistics = table.statistics(state.schema)
-    if statistics is None or not table.is_empty(table.name + SUFFIX):
+    if statistics is None or not table.is_empty(table.name + SUFFIX) or rest_column(state.schema.struct):
         return None
     schema, mark = state.schema, from_properties(state.properties).mark
     fields = list(drifted(schema, mark))

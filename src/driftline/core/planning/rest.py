@@ -17,7 +17,7 @@ REST = Field(
 )
 _PLAIN = re.compile(r"[^.\[`\s]+")
 _STEP = re.compile(r"\[(\d+)\]|\.?(?:`((?:[^`]|``)*)`|([^.\[`\s]+))")
-_TYPE = " type"  # behind a path: the key of its value's type. Blanks of keys are quoted
+TYPE_KEY = " type"  # behind a path: the key of its value's type. Blanks of keys are quoted
 
 
 def rest_column(struct: Struct) -> Field | None:
@@ -87,9 +87,9 @@ def spelled_field(path: Path) -> str:
 
 def type_key(path: str) -> str:
     """Under which key the type of a typed value stands beside it."""
-    return path + _TYPE
+    return path + TYPE_KEY
 
 
 def is_type_key(key: str) -> bool:
     """Whether a key of the rest is not of a value, but of its type."""
-    return key.endswith(_TYPE)
+    return key.endswith(TYPE_KEY)

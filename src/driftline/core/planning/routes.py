@@ -81,6 +81,15 @@ class FieldRoute:
             for column in self.columns
         )
 
+    def has_columns(self, path: Path) -> bool:
+        """Whether the field at a path below this one has a column; steps into lists are named ``element``."""
+        path = tuple(step for step in path if step != "element")
+        if not path or not self.columns:
+            return bool(self.columns)
+        below = [f for c in self.columns if c.record is not None for f in c.record.fields if f.key == path[0]]
+        below += [column.value for column in self.columns if column.value is not None]
+        return any(field.has_columns(path[1:]) for field in below)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordRoute:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from driftline.errors import DataError
@@ -54,6 +55,12 @@ class Scan:
     deleted: Mapping[str, list[int]]
     mappings: Mapping[int, list[MapRow]]
     inlined: list[InlinedRows]
+
+    def of(self, paths: AbstractSet[str]) -> Scan:
+        """The same of these files alone."""
+        shelves = {shelf: [path for path in files if path in paths] for shelf, files in self.shelves.items()}
+        files = {path: size for path, size in self.files.items() if path in paths}
+        return replace(self, shelves={s: f for s, f in shelves.items() if f}, files=files, inlined=[])
 
 
 def scan(connection: Connection, state: LakeState) -> Scan:

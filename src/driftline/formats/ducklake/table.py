@@ -145,6 +145,17 @@ class DuckLakeTable:
 
         return read(self.spark, self.catalog.read(look), self.name)
 
+    def read_files(self, paths: Sequence[str], snapshot: int) -> DataFrame:
+        """The rows of some of the table's files, whose ``paths`` are below its folder."""
+
+        def look(connection: Connection) -> Scan:
+            state = load(connection, self.name, snapshot)
+            if state.table is None:
+                raise no_table(self.name)
+            return scan(connection, state).of({state.table.folder + path for path in paths})
+
+        return read(self.spark, self.catalog.read(look), self.name)
+
     def fillable(self, schema: Schema) -> Schema:
         """The schema: Spark writes all of it."""
         return schema

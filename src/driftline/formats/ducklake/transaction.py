@@ -208,6 +208,12 @@ class DuckLakeTransaction:
             for path in [*self._folders, *(self._wanted.folder + file.path for file in self._wanted.files)]:
                 removed(self.table.spark, path)
 
+    def read_written(self) -> DataFrame | None:
+        """The rows that it has written, once it is committed."""
+        if self.snapshot is None:
+            return None
+        return self.table.read_files([file.path for file in self._wanted.files], self.snapshot)
+
     def upkeep(self) -> None:
         """Nothing: a batch of long past is a few rows of the catalog."""
 

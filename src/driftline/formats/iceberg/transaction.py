@@ -266,6 +266,15 @@ class Transaction:
             with suppress(Py4JJavaError):  # what cannot be deleted is an orphan
                 table.io().deleteFile(path)
 
+    def read_written(self) -> DataFrame | None:
+        """The rows that it has written, once it is committed; None where Spark cannot read all columns."""
+        if self.snapshot is None or self._replaced:
+            return None
+        before = None if self.base is None else self.base.snapshot
+        if before is None:
+            return self.table.read(self.snapshot)
+        return self.table.read_appended(before, self.snapshot)
+
     def upkeep(self) -> None:
         """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
         upkeep(self.table, self._java.table().operations().current())

@@ -150,8 +150,8 @@ def who(by: str, text: str) -> str:
             return f"batch {short(text)}"
         case "alter":
             return clean(text)
-        case "resolve":
-            return f"resolve {clean(text)}"
+        case "resolve" | "promote":
+            return f"{by} {clean(text)}"
         case "undo":
             return f"undo of {clean(text)}"
         case _:
