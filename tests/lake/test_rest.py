@@ -12,6 +12,7 @@ import pytest
 
 from driftline.errors import DataError
 from driftline.lake import Lake
+from driftline.report.findings import findings
 from lake.proof import proven
 
 MOMENT = datetime(2024, 1, 2, 3, 4, 5, 678000, UTC)
@@ -82,6 +83,9 @@ def test_verify_finds_what_waits(either: Lake, table_name: str, tmp_path: Path) 
         '{"id": 3, "new": {"a.b": 1e400, "c": [[]]}, "n": {"k": null, "l": true}}\n'
     )
     table.ingest(files[0], settings={"new_fields": "hold", "max_columns": "4", "dates": "off"})
+    planned = table.ingest(files[1], dry_run=True)
+    assert (planned.held, planned.rest) == ({"items.element.y": None, "new": None}, {"n": None})
+    assert [one.path for one in findings(planned) if one.kind == "rest"] == ["n", "items.element.y", "new"]
     result = table.ingest(files[1])
     assert (result.rows_written, result.rows_quarantined) == (2, 0)
     assert result.held == {"items.element.y": 2, "new": 1}

@@ -166,7 +166,7 @@ def test_json_of_ingest_is_one_object_a_batch_in_name_order(done):
     assert [c["path"] for c in second["changes"]] == ["price_string", "who.id_string"]
     assert set(first) == {
         "table", "batch", "rows_read", "rows_written", "rows_quarantined", "changes", "converted", "untyped",
-        "dropped_names", "excluded", "hints", "snapshot",
+        "dropped_names", "excluded", "rest", "held", "hints", "snapshot",
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path as FilePath
@@ -15,6 +15,7 @@ from driftline.convert import LOST, Lost
 from driftline.core.changelog.record import of_batch
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changes import AddColumn
+from driftline.core.planning.rest import spelled_field
 from driftline.core.planning.routes import Plan
 from driftline.core.schema.types import Path
 from driftline.errors import DataError, DriftlineError
@@ -32,7 +33,7 @@ from driftline.runtime.spark_conf import configured
 from driftline.settings import as_properties
 from driftline.source.base import Source
 from driftline.source.files import changed, stamps
-from driftline.sql.rest import Waiting, waiting
+from driftline.sql.rest import waiting
 from driftline.write import folder_of_batch
 
 _OFTEN = 2  # conflicts of one batch
@@ -88,7 +89,8 @@ def _ingest(batch: Batch, *, dry_run: bool) -> Result:
             seen, planned = accepted(source, schema, wanted, batch.progress, partial(_lossy, table))
             planned = batch.with_own(planned, seen)
             if dry_run:
-                return result(table.name, batch.id, seen, planned, 0, 0, None)
+                made = result(table.name, batch.id, seen, planned, 0, 0, None)
+                return made.with_rest(_paths_of_rest(planned), planned.route, wanted.contract)
             batch.progress("writing")
             return _write(Planned(batch, state, schema, seen, planned, wanted), tried=tried)
         except CommitConflict as conflict:
@@ -150,18 +152,23 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     if kept is not None:
         kept.transaction.upkeep()
     made = result(table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
-    waiting_values = _rest_of(transaction, planned)
-    return made.with_rest(waiting_values, planned.plan.route, planned.settings.contract)
+    return made.with_rest(_rest_of(transaction, planned), planned.plan.route, planned.settings.contract)
 
 
-def _rest_of(transaction: Transaction, planned: Planned) -> Sequence[Waiting]:
-    """What of the batch went to the rest. The batch is in: where that cannot be read, nothing is told of it."""
+def _rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:
+    """How many values went to the rest, by path. The batch is in: where that cannot be read, only the paths are known."""
     if not planned.plan.route.has_rest:
-        return ()
+        return {}
     with suppress(DriftlineError, PySparkException, Py4JError):
         rows = transaction.read_written()
-        return () if rows is None else waiting(rows, planned.plan.schema)
-    return ()
+        if rows is not None:
+            return {one.path: one.values for one in waiting(rows, planned.plan.schema)}
+    return _paths_of_rest(planned.plan)
+
+
+def _paths_of_rest(planned: Plan) -> Mapping[str, int | None]:
+    paths = (path for field in planned.route.fields for path in field.rest_paths((field.key,)))
+    return {spelled_field(path): None for path in paths}
 
 
 def _data(

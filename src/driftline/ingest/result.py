@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.observe.observation import Observation
 from driftline.runtime.shown import Shown
-from driftline.sql.rest import Waiting
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,18 +35,18 @@ class Result(Shown):
     rejected: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     before: Schema = field(default_factory=Schema)
-    rest: dict[str, int] = field(default_factory=dict)
-    held: dict[str, int] = field(default_factory=dict)
+    rest: dict[str, int | None] = field(default_factory=dict)
+    held: dict[str, int | None] = field(default_factory=dict)
 
-    def with_rest(self, waiting: Sequence[Waiting], route: RecordRoute, contract: Contract) -> Result:
-        """The same with what went to the rest: values by path, of fields that are held, and beyond limits."""
-        rest: dict[str, int] = {}
-        held: dict[str, int] = {}
-        for one in waiting:
-            path = field_of(one.path)
+    def with_rest(self, waiting: Mapping[str, int | None], route: RecordRoute, contract: Contract) -> Result:
+        """The same with what went to the rest, beyond limits or held: how many values by path, None where that is not known."""
+        rest: dict[str, int | None] = {}
+        held: dict[str, int | None] = {}
+        for text, count in waiting.items():
+            path = field_of(text)
             known = any(field.key == path[0] and field.has_columns(path[1:]) for field in route.fields)
             waits = contract.at(path).new_fields == "hold" and not known
-            (held if waits else rest)[one.path] = one.values
+            (held if waits else rest)[text] = count
         return replace(self, rest=rest, held=held)
 
     def to_dict(self) -> dict[str, Any]:

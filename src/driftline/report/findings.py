@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn
+from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Map, dotted
 from driftline.ingest.result import Result
@@ -37,11 +38,14 @@ class Finding:
 def findings(result: Result) -> Iterator[Finding]:
     """What a batch does, or would do: each change of a column, each reason for which records wait."""
     for change in result.changes:
-        if not (isinstance(change, AddColumn) and change.within):
-            file, line = _located(change.reason.place)
-            yield Finding(
-                _kind(change), dotted(change.path), _words(change), change.reason.why, change.reason.sample, file, line
-            )  # fmt: skip
+        if isinstance(change, AddColumn) and (change.within or is_metadata(change.column.doc)):
+            continue
+        file, line = _located(change.reason.place)
+        yield Finding(
+            _kind(change), dotted(change.path), _words(change), change.reason.why, change.reason.sample, file, line
+        )  # fmt: skip
+    for path in (*result.rest, *result.held):
+        yield Finding("rest", path, f"{path} gets no column", "it waits in the rest")
     for conflict in result.conflicts:
         file, line = _located(conflict.place)
         text = f"{dotted(conflict.path)}: {conflict.incoming_type} into {conflict.table_type}"

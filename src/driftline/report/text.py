@@ -79,10 +79,11 @@ def _hints(hints: Sequence[str], told: set[str]) -> Iterator[RenderableType]:
     told.update(new)
 
 
-def _rest(title: str, why: str, waiting: Mapping[str, int]) -> Iterator[RenderableType]:
+def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[RenderableType]:
     """What went to the rest, in one line."""
     if waiting:
-        shown = [f"{clean(path)} × {count}" for path, count in list(waiting.items())[:LISTED]]
+        known = list(waiting.items())[:LISTED]
+        shown = [clean(path) if count is None else f"{clean(path)} × {count}" for path, count in known]
         shown += [f"and {len(waiting) - LISTED} paths more"] * (len(waiting) > LISTED)
         yield _item(title, f"{', '.join(shown)}: {why}", "`driftline promote` makes columns of it")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import Change
@@ -80,6 +80,17 @@ class FieldRoute:
             or (column.value is not None and column.value.has_rest)
             for column in self.columns
         )
+
+    def rest_paths(self, at: Path) -> Iterator[Path]:
+        """The paths of fields here and below whose values go to the rest; ``at``: the path of this one."""
+        if self.beyond:
+            yield at
+        for column in self.columns:
+            inside = (*at, *("element",) * column.facet.dim)
+            for below in column.record.fields if column.record is not None else ():
+                yield from below.rest_paths((*inside, below.key))
+            if column.value is not None:
+                yield from column.value.rest_paths((*inside, "value"))
 
     def has_columns(self, path: Path) -> bool:
         """Whether the field at a path below this one has a column; steps into lists are named ``element``."""
