@@ -133,6 +133,19 @@ def test_a_line_of_50_mb(table: Table, tmp_path: Path) -> None:
     assert table.read().selectExpr("length(a) as n").collect()[0].n == 50_000_000
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_a_record_that_is_too_long_waits_by_how_it_begins(either: Lake, tmp_path: Path, packed: bool) -> None:
+    table, file = either.table(f"t.long_{packed}"), tmp_path / ("in.jsonl.gz" if packed else "in.jsonl")
+    data = b'{"a": 1}\n{"a": "' + b"x" * 20_000 + b'"}\n{"a": 2}\n'
+    file.write_bytes(gzip.compress(data) if packed else data)
+    result = table.ingest(file, settings={"max_record_bytes": 10_000})
+    assert (result.rows_written, result.rows_quarantined) == (2, 1)
+    (row,) = either.table(f"{table.name}__quarantine").read().collect()
+    assert (row.source, row.line, row.raw[:10], row.raw[-1]) == (str(file), 2, '{"a": "xxx', "…")
+    assert len(row.raw) < 5000 and "max_record_bytes" in row.reason
+    assert table.replay().stay == 1
+
+
 @pytest.mark.parametrize("cut", ["half", "garbage"])
 def test_half_a_gzip_is_an_error_that_names_the_file(table: Table, tmp_path: Path, cut: str) -> None:
     packed = gzip.compress(b'{"a": 1}\n' * 10_000)
@@ -244,13 +257,15 @@ def test_what_a_dataframe_raises_is_told_alone(table: Table, spark: SparkSession
 
 
 def test_rows_that_come_otherwise_when_read_again(table: Table, spark: SparkSession) -> None:
-    """Nobody can count them: that is said, and no file is blamed."""
+    """Nobody can count them: that is said, and no file is blamed. What is read once goes in."""
     once = F.udf(lambda x: "x" if os.urandom(1)[0] < 128 else None, "string").asNondeterministic()
     frame = spark.range(1000).select("id", once("id").alias("x")).where("x is not null")
+    texts = frame.selectExpr("to_json(struct(*)) as text")
     with pytest.raises(DataError, match="records were observed") as told:
-        table.ingest(frame)
+        table.ingest(texts, json_column="text")
     assert "persist" in str(told.value.hint)
-    assert table.ingest(frame.persist()).rows_written > 0
+    assert table.ingest(texts.persist(), json_column="text").rows_written > 0
+    assert table.ingest(frame).rows_written > 0
 
 
 DOCUMENTS = {

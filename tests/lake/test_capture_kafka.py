@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -138,7 +139,7 @@ def test_a_broker_that_goes_away_and_comes_back(
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("driftline.capture.kafka.PATIENCE", 1_000)
+    monkeypatch.setattr(sys.modules["driftline.capture.kafka"], "PATIENCE", 1_000)
     kafka.send(topic, [b'{"id": 1}'])
     captured(table, url(kafka, topic))
     kafka.stop()
