@@ -12,13 +12,12 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-import driftline.ingest.accept
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import Transaction
-from driftline.ingest import pipeline
+from driftline.ingest import accept, pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -139,7 +138,7 @@ def test_two_captures_into_one_table(
     """What another capture adds meanwhile costs a commit more, and no planning or writing."""
     bring(table, tmp_path, 0, '{"id": 0}')
     monkeypatch.setattr(JsonFiles, "guess", lambda *_: None)  # a wrong one is written, too
-    planned = counted(monkeypatch, driftline.accept, "plan")
+    planned = counted(monkeypatch, accept, "plan")
     written = counted(monkeypatch, Transaction, "write")
     bring(
         table,
@@ -148,7 +147,7 @@ def test_two_captures_into_one_table(
         '{"id": 1, "new": 1}',
         progress=at(phase, lambda: bring(table, tmp_path, 0, '{"id": 2}', name="b")),
     )
-    assert len(planned) == len(written) == 2
+    assert len(planned) <= len(written) == 2  # a plan may be remembered
     assert ids(table) == [0, 1, 2]
     assert [f.name for f in table.state().schema.struct.fields] == ["id", "new"]
     properties = table.state().properties
