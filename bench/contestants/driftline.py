@@ -1,4 +1,4 @@
-"""This product, by its Python interface, all settings as they come."""
+"""This product, by its Python interface, all settings as they come, but for tables of more fields than that."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from driftline import Lake
 from . import Table
 
 
+WIDE = {"max_fields": "100000"}  # a column for each field, as the others have
+
+
 class OnIceberg:
     def open(self, folder: Path) -> None:
         self.folder = folder
         self.lake = Lake.open(folder)
 
     def take(self, files: list[Path], name: str) -> Table:
-        self.lake.table(f"bench.{name}").ingest(files)
+        self.lake.table(f"bench.{name}").ingest(files, settings=WIDE)
         return Table("iceberg", f"{self.folder}/bench/{name}", name, "driftline")
 
     def versions(self) -> dict[str, str]:
@@ -29,7 +32,7 @@ class OnDuckLake(OnIceberg):
         self.lake = Lake.open(folder, ducklake="duckdb")
 
     def take(self, files: list[Path], name: str) -> Table:
-        self.lake.table(f"bench.{name}").ingest(files)
+        self.lake.table(f"bench.{name}").ingest(files, settings=WIDE)
         return Table("ducklake", f"{self.folder}/catalog.ducklake", f"bench.{name}", "driftline")
 
     def versions(self) -> dict[str, str]:

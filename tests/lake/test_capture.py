@@ -397,7 +397,7 @@ def test_a_table_dropped_under_the_capture_and_restored(table: Table, source: Pa
 
 def test_a_batch_that_fails_comes_again(table: Table, source: Path) -> None:
     put(source / "a.json", 1)
-    captured(table, source, settings={"max_columns": "2", "on_conflict": "fail"})
+    captured(table, source, settings={"max_columns": "2", "beyond": "fail"})
     (source / "b.json").write_text('{"id": 2, "a": 1, "b": 1, "c": 1}')
     failed(table, source, DataError, "max_columns")
     captured(table, source, settings={"max_columns": "10"})

@@ -162,3 +162,23 @@ def test_typed_values_are_promoted_with_their_types(either: Lake, table_name: st
     assert (bytes(row.bytes), row.amount, row.day) == (b"\x00\xff", Decimal("1.50"), date(2024, 1, 2))
     assert row["items"] == [(1, 2.5), None]
     proven(table, tmp_path / "1.parquet", "parquet")
+
+
+def test_a_capture_holds_new_fields_and_a_view_leaves_the_rest(
+    either: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = either.table(table_name)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "0.jsonl").write_text('{"id": 1, "n": 1}\n')
+    query = table.capture(str(folder), name="c", settings={"new_fields": "hold"})
+    assert query.awaitTermination(120)
+    (folder / "1.jsonl").write_text('{"id": 2, "new": {"a": 1}, "n": "x"}\n{"id": 3}\n')
+    assert table.capture(str(folder), name="c").awaitTermination(120)
+    (folder / "2.jsonl").write_text('{"id": 4, "new": 5}\n')
+    assert table.capture(str(folder), name="c").awaitTermination(120)
+    rows = {row.id: row._rest for row in table.read().collect()}
+    assert rows == {1: None, 2: {"new": '{"a":1}'}, 3: None, 4: {"new": "5"}}
+    proven(table, sorted(folder.glob("*.jsonl")))
+    view = table.view(make=False)
+    assert "_rest" in view.select
