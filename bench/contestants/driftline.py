@@ -9,7 +9,6 @@ from driftline import Lake
 
 from . import Table
 
-
 WIDE = {"max_fields": "100000"}  # a column for each field, as the others have
 
 
