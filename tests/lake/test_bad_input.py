@@ -144,6 +144,7 @@ def test_a_record_that_is_too_long_waits_by_how_it_begins(either: Lake, tmp_path
     assert (row.source, row.line, row.raw[:10], row.raw[-1]) == (str(file), 2, '{"a": "xxx', "…")
     assert len(row.raw) < 5000 and "max_record_bytes" in row.reason
     assert table.replay().stay == 1
+    proven(table, file)
 
 
 @pytest.mark.parametrize("cut", ["half", "garbage"])

@@ -15,6 +15,8 @@ from driftline.verify.values import number
 
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
+LONGEST = 128 * 2**20  # bytes of a record, where the table does not say
+_SHOWN = 4 * 2**10  # bytes of a longer one that the quarantine has
 _DEEPEST = 500  # nested deeper, a text is malformed: what compares goes down by recursion
 
 
@@ -57,7 +59,7 @@ class Read:
 class Part:
     """A file, or the lines of it that begin within these bytes (``end`` None: the whole file).
 
-    ``size``: bytes on disk.
+    ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have.
     """
 
     file: str
@@ -65,18 +67,19 @@ class Part:
     start: int = 0
     end: int | None = None
     size: int = 0
+    longest: int = LONGEST
 
 
-def parts(files: Sequence[str], fmt: str) -> list[Part]:
+def parts(files: Sequence[str], fmt: str, longest: int = LONGEST) -> list[Part]:
     """The files in pieces of at most a size for one task; only plain files of lines are cut."""
     out = []
     for file in files:
         size = _size(file)
         if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file):
-            out.append(Part(file, fmt, size=size))
+            out.append(Part(file, fmt, size=size, longest=longest))
         else:
             ends = [(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
-            out += [Part(file, fmt, at, end, end - at) for at, end in ends]
+            out += [Part(file, fmt, at, end, end - at, longest) for at, end in ends]
     return out
 
 
@@ -106,8 +109,8 @@ def read(part: Part) -> Iterator[Read]:
         yield from _cut(part)
     else:
         data = _whole(part.file)
-        document = _document(part.file, data)
-        yield from _lines(part.file, 0, data.split(b"\n")) if document is None else document
+        document = _document(part, data)
+        yield from _lines(part, 0, data.split(b"\n")) if document is None else document
 
 
 def _packed(file: str) -> bool:
@@ -183,14 +186,18 @@ def _levels(value: Any) -> int:
     return n
 
 
-def _lines(file: str, start: int, lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Read]:
+def _lines(part: Part, start: int, lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Read]:
     for n, line in enumerate(lines, 1):
-        raw = line.strip(_BLANK)
-        if raw:
-            yield _read(Place(file, start, n), raw)
+        text = line.removesuffix(b"\n")
+        raw = text.strip(_BLANK)
+        if raw or len(text) > part.longest:
+            yield _read(part, Place(part.file, start, n), text if len(text) > part.longest else raw)
 
 
-def _read(place: Place, raw: bytes) -> Read:
+def _read(part: Part, place: Place, raw: bytes) -> Read:
+    if len(raw) > part.longest:
+        beginning = raw[:_SHOWN] + "…".encode()
+        return Read(place, None, beginning, f"longer than {part.longest} bytes")
     try:
         return Read(place, parse(raw))
     except Malformed as error:
@@ -213,7 +220,7 @@ def _cut(part: Part) -> Iterator[Read]:
                 yield line if at else line.removeprefix(BOM_UTF8)
                 at += len(line)
 
-        yield from _lines(part.file, begin, lines())
+        yield from _lines(part, begin, lines())
 
 
 def _begins_with_a_record(file: str) -> bool:
@@ -222,14 +229,14 @@ def _begins_with_a_record(file: str) -> bool:
         for line in f:
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)
             if raw:
-                return _read(Place(file), raw).record is not None
+                return _read(Part(file, "json"), Place(file), raw).record is not None
     return True
 
 
 _STRUCTURE = json.JSONDecoder()  # lenient: whether a part is a record is seen when it is read by itself
 
 
-def _document(file: str, data: bytes) -> list[Read] | None:
+def _document(part: Part, data: bytes) -> list[Read] | None:
     """The records of a file that is one JSON array, or objects over several lines; None for any other."""
     body = data.strip(_BLANK)
     if not body.startswith((b"[", b"{")):
@@ -244,23 +251,23 @@ def _document(file: str, data: bytes) -> list[Read] | None:
     except (ValueError, RecursionError):
         pass  # the first line is no record by itself
     if body.startswith(b"{"):
-        found = list(_objects(file, data))
+        found = list(_objects(part, data))
         return found if found[0].record is not None or _is_object(found[0].raw) else None
     try:
         _STRUCTURE.decode(text)
     except (ValueError, RecursionError):
         return None
-    return list(_elements(file, text))
+    return list(_elements(part, text))
 
 
-def _objects(file: str, data: bytes) -> Iterator[Read]:
+def _objects(part: Part, data: bytes) -> Iterator[Read]:
     """Objects one after another: each ends with a line that makes it whole, a broken one before the next that begins
     with a brace."""
     gathered: list[bytes] = []
     begin = 1
     for n, line in enumerate([*data.split(b"\n"), b"{"], 1):
         if gathered and line.startswith(b"{"):
-            yield _read(Place(file, 0, begin), b"\n".join(gathered).strip(_BLANK))
+            yield _read(part, Place(part.file, 0, begin), b"\n".join(gathered).strip(_BLANK))
             gathered = []
         if not gathered:
             begin = n
@@ -268,7 +275,7 @@ def _objects(file: str, data: bytes) -> Iterator[Read]:
             gathered.append(line.removeprefix(BOM_UTF8) if n == 1 else line)
         raw = b"\n".join(gathered).strip(_BLANK) if line.rstrip(_BLANK).endswith(b"}") else b""
         if _is_object(raw):
-            yield _read(Place(file, 0, begin), raw)
+            yield _read(part, Place(part.file, 0, begin), raw)
             gathered = []
 
 
@@ -279,7 +286,7 @@ def _is_object(raw: bytes) -> bool:
         return False
 
 
-def _elements(file: str, text: str) -> Iterator[Read]:
+def _elements(part: Part, text: str) -> Iterator[Read]:
     """An array's elements, each with the line where it begins."""
     at, line = text.index("[") + 1, 1 + text.count("\n", 0, text.index("["))
     while True:
@@ -290,7 +297,7 @@ def _elements(file: str, text: str) -> Iterator[Read]:
             return
         line += text.count("\n", begin, at)
         _, end = _STRUCTURE.raw_decode(text, at)
-        yield _read(Place(file, 0, line), text[at:end].encode())
+        yield _read(part, Place(part.file, 0, line), text[at:end].encode())
         line += text.count("\n", at, end)
         at = end
 

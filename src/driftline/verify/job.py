@@ -24,7 +24,7 @@ from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.cells import cells
 from driftline.verify.columns import floats_in, read_columns, readable
 from driftline.verify.emptied import Listless, lost_lists
-from driftline.verify.files import Malformed, Part, Place, Read, grouped, parse, parts, read
+from driftline.verify.files import LONGEST, Malformed, Part, Place, Read, grouped, parse, parts, read
 from driftline.verify.frames import rows, typed
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
@@ -88,7 +88,8 @@ def verify(
         any(key.startswith("driftline.resolved.") for key in properties),
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
-        reads, floats = _reads(spark, sources, fmt)
+        longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
+        reads, floats = _reads(spark, sources, fmt, longest)
         text = json.dumps(to_json(schema))
         job = _job(
             text,
@@ -122,7 +123,7 @@ def _job(
     return _Job(meeting, fmt, left_out, exactly, made_of)
 
 
-def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
+def _reads(spark: SparkSession, sources: Sequence[str], fmt: str, longest: int) -> tuple[RDD[Read], int]:
     context = spark.sparkContext
     if fmt == PICKLED:
         return context.parallelize(sources, max(1, len(sources))).flatMap(read_pickled), _FLOATS
@@ -133,7 +134,7 @@ def _reads(spark: SparkSession, sources: Sequence[str], fmt: str) -> tuple[RDD[R
         ), floats
     if fmt not in TEXTS:
         return typed(spark, sources, fmt)
-    tasks = grouped(parts(sources, fmt), context.defaultParallelism)
+    tasks = grouped(parts(sources, fmt, longest), context.defaultParallelism)
     return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
 
 
