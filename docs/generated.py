@@ -55,7 +55,9 @@ def settings() -> str:
 
 
 def messages() -> str:
-    """Every error that driftline raises by name, with what to do; `…` stands for what the message fills in."""
+    """Every error that driftline raises by name, with what to do; `…`
+    stands for what the message fills in.
+    """
     rows = sorted({row for path in SOURCES.rglob("*.py") for row in _errors(ast.parse(path.read_text()))})
     lines = [
         "# Messages",

@@ -1,6 +1,7 @@
 """driftline: schema-evolving ingestion into lakehouse tables, on PySpark; nothing is lost.
 
-What stands in ``__all__`` is what users hold. Within one minor version it keeps its names, arguments and meaning.
+What stands in ``__all__`` is what users hold. Within one minor version
+it keeps its names, arguments and meaning.
 """
 
 from __future__ import annotations

@@ -34,8 +34,9 @@ HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``: settings.
-    ``ducklake``: the catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg."""
+    """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``:
+    settings. ``ducklake``: the catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg.
+    """
 
     lake: Path = DEFAULT
     catalog: Mapping[str, str] = field(default_factory=dict)
@@ -63,9 +64,9 @@ def load(
 ) -> Config:
     """What flags, the environment and the file say, in this order of precedence.
 
-    ``lake`` and ``file`` are flags; without ``file``, the `driftline.toml` in ``here``, the working directory, counts if
-    it is there. A lake named by flag or environment is a folder, whatever catalog the file names; a DuckLake if there
-    is one in it, or if the file says so. Raises UsageError.
+    ``lake`` and ``file`` are flags; without ``file``, the `driftline.toml` in ``here``, the working
+    directory, counts if it is there. A lake named by flag or environment is a folder, whatever catalog the
+    file names; a DuckLake if there is one in it, or if the file says so. Raises UsageError.
     """
     path = file or (here or Path()) / FILE
     read = _read(path, env) if file or path.is_file() else Config()
@@ -103,7 +104,9 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
 
 
 def _from_environment(value: Any, env: Mapping[str, str], path: Path) -> Any:
-    """A value of the file with `${NAME}` replaced, at any depth. Raises UsageError for a name that is not there."""
+    """A value of the file with `${NAME}` replaced, at any depth. Raises
+    UsageError for a name that is not there.
+    """
     match value:
         case dict():
             return {key: _from_environment(inner, env, path) for key, inner in value.items()}
@@ -124,7 +127,9 @@ def _variable(name: re.Match[str], env: Mapping[str, str], path: Path) -> str:
 
 
 def _ducklake(data: dict[str, Any], path: Path) -> str | None:
-    """The catalog of a DuckLake, taken out of the settings: ``catalog = "sqlite"``, or ``uri`` of a table of it."""
+    """The catalog of a DuckLake, taken out of the settings: ``catalog =
+    "sqlite"``, or ``uri`` of a table of it.
+    """
     format_ = data.get("format", "iceberg")
     if format_ not in _FORMATS:
         raise UsageError(

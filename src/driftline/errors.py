@@ -8,7 +8,8 @@ from typing import ClassVar
 class DriftlineError(Exception):
     """Base of every error that is meant for the user.
 
-    `message` says what and where, `hint` what to do; `str(error)` is both as one text. `exit_code` is what the command line ends with.
+    `message` says what and where, `hint` what to do; `str(error)` is both as one text.
+    `exit_code` is what the command line ends with.
     """
 
     exit_code: ClassVar[int] = 1

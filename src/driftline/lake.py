@@ -72,9 +72,10 @@ class Lake(Shown):
     ) -> Lake:
         """The embedded lake in a folder, made where there is none: Iceberg, its catalog in a SQLite file.
 
-        ``properties``: those of an existing Iceberg catalog, which is then used in place of the folder's.
-        ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``, either with ``:PATH``, or
-        ``postgres:`` and what libpq takes. Raises SetupError where Java, the jars or the folder are not to be had.
+        ``properties``: those of an existing Iceberg catalog, which is then used in place of the
+        folder's. ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``,
+        either with ``:PATH``, or ``postgres:`` and what libpq takes. Raises SetupError where Java,
+        the jars or the folder are not to be had.
         """
         from driftline.runtime.session import open_session
 
@@ -120,7 +121,9 @@ class Lake(Shown):
         return _altered(table, request, upgrade=upgrade)
 
     def query(self, sql: str) -> DataFrame:
-        """Runs SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""
+        """Runs SQL that only reads, by the plan that Spark parses it
+        into. Raises UsageError for any other.
+        """
         from driftline.runtime.read_only import must_read
 
         must_read(self.spark, sql, self.format.writes)
@@ -136,8 +139,8 @@ class Lake(Shown):
     def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
         """Deletes files that no snapshot has, left by batches that died; returns them.
 
-        ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit yet.
-        In an Iceberg lake they are those that driftline's own tasks wrote.
+        ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit
+        yet. In an Iceberg lake they are those that driftline's own tasks wrote.
         """
         return self.format.clean(older_than * 3600, dry_run=dry_run)
 
@@ -162,13 +165,14 @@ class Table(Shown):
         on_change: str | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Result:
-        """Takes what a person has at hand, as one batch: files, or what comes through a pipe (``-``: standard input);
-        a DataFrame of Spark, pandas or Polars; a table or reader of Arrow, or what gives such a stream; an iterable of dicts.
+        """Takes what a person has at hand, as one batch: files, or what comes through a pipe (``-``:
+        standard input); a DataFrame of Spark, pandas or Polars; a table or reader of Arrow, or what
+        gives such a stream; an iterable of dicts.
 
-        Columns keep their types. Of a pandas index, the levels that have a name are columns.
-        ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
-        ``strings``: CSV cells stay text. ``on_change``: a command that is called, or a URL that is posted to, where the
-        batch changed the schema or left records in quarantine. Raises UsageError, DataError; the table is then as it was.
+        Columns keep their types. Of a pandas index, the levels that have a name are columns. ``json_column``:
+        the DataFrame's column that holds JSON text, whose records are the rows. ``strings``: CSV cells stay
+        text. ``on_change``: a command that is called, or a URL that is posted to, where the batch changed the
+        schema or left records in quarantine. Raises UsageError, DataError; the table is then as it was.
         """
         with opened(self.lake.spark, data, format=format, json_column=json_column, strings=strings) as source:
             result = pipeline.ingest(
@@ -208,14 +212,15 @@ class Table(Shown):
     ) -> CaptureQuery:
         """Takes a stream into the table, each record once, and returns Spark's StreamingQuery of it.
 
-        ``data``: a streaming DataFrame; a folder or glob whose new files are taken once each, ``max_files`` at a time;
-        or kafka://HOST:PORT/TOPIC, ``max_records`` at a time. ``name``: what the capture goes on as after its end, or its death. ``checkpoint``: the folder of
-        what it remembers; by default in the lake. ``every``: seconds between micro-batches; None: it ends when it
-        has caught up. ``json_column``: the DataFrame's column that holds JSON text, whose records are the rows.
-        ``metadata``: key, topic, partition, offset and timestamp of Kafka's records go along, in a column of their
-        own. ``skip_lost``: goes on without records that Kafka has deleted before they were taken.
-        ``on_batch`` is told of each micro-batch, in another thread. ``on_change``: as with `ingest`. Raises UsageError, DataError, SetupError; so does
-        the query's `awaitTermination`.
+        ``data``: a streaming DataFrame; a folder or glob whose new files are taken once each, ``max_files``
+        at a time; or kafka://HOST:PORT/TOPIC, ``max_records`` at a time. ``name``: what the capture goes on
+        as after its end, or its death. ``checkpoint``: the folder of what it remembers; by default in the
+        lake. ``every``: seconds between micro-batches; None: it ends when it has caught up. ``json_column``:
+        the DataFrame's column that holds JSON text, whose records are the rows. ``metadata``: key, topic,
+        partition, offset and timestamp of Kafka's records go along, in a column of their own. ``skip_lost``:
+        goes on without records that Kafka has deleted before they were taken. ``on_batch`` is told of each
+        micro-batch, in another thread. ``on_change``: as with `ingest`. Raises UsageError, DataError,
+        SetupError; so does the query's `awaitTermination`.
         """
         from driftline.capture import Reading, Request, capture
 
@@ -226,7 +231,9 @@ class Table(Shown):
         return capture(self.lake.format, data, reading, request)
 
     def history(self) -> History:
-        """What happened to the table's schema, partitioning and sort order, and by whom. Raises UsageError."""
+        """What happened to the table's schema, partitioning and sort
+        order, and by whom. Raises UsageError.
+        """
         from driftline.operations.history import history
 
         return history(self.format)
@@ -238,7 +245,8 @@ class Table(Shown):
         return layout(self.format)
 
     def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:
-        """Takes the last change of the table's definition back, or all since schema version ``to``, in metadata only.
+        """Takes the last change of the table's definition back, or all since
+        schema version ``to``, in metadata only.
 
         ``yes``: also where that hides values. Raises UsageError, DataError with the reason.
         """
@@ -251,8 +259,9 @@ class Table(Shown):
     ) -> View:
         """Makes a view that gives each drifted field as one column; made again, it shows what is new since.
 
-        ``name``: of the view, by default the table's with ``_settled`` behind it. ``types``: of single fields, by path;
-        by default the widest of their columns. ``make`` False: only says how. Raises UsageError, DataError.
+        ``name``: of the view, by default the table's with ``_settled`` behind it. ``types``:
+        of single fields, by path; by default the widest of their columns. ``make`` False:
+        only says how. Raises UsageError, DataError.
         """
         from driftline.operations.view import view
 
@@ -267,10 +276,11 @@ class Table(Shown):
         drop_rest: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Resolved:
-        """Folds the columns of a drifted field into one of this type, in one commit; captures may run meanwhile.
+        """Folds the columns of a drifted field into one of this type,
+        in one commit; captures may run meanwhile.
 
-        A value converts exactly or not at all; what does not stays in a column beside it, or goes with ``drop_rest``.
-        ``dry_run``: only says how many would. Raises UsageError, DataError.
+        A value converts exactly or not at all; what does not stays in a column beside it, or goes with
+        ``drop_rest``. ``dry_run``: only says how many would. Raises UsageError, DataError.
         """
         from driftline.operations.resolve import resolve
 
@@ -284,11 +294,11 @@ class Table(Shown):
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Promoted:
-        """Makes columns of what waits in the rest at or below the paths, or of ``everything``; in old rows too, in one
-        commit.
+        """Makes columns of what waits in the rest at or below the paths, or of
+        ``everything``; in old rows too, in one commit.
 
-        The limits of the table do not count here. ``dry_run``: only says what would come to be. Raises UsageError,
-        DataError.
+        The limits of the table do not count here. ``dry_run``: only says what would
+        come to be. Raises UsageError, DataError.
         """
         from driftline.operations.promote import promote
 
@@ -313,7 +323,9 @@ class Table(Shown):
         settings: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Replay:
-        """Sends what waits in quarantine through again, each record once, as the table and its settings are now."""
+        """Sends what waits in quarantine through again, each record
+        once, as the table and its settings are now.
+        """
         from driftline.operations.replay import replay
 
         return replay(self.format, settings=settings, progress=progress)
@@ -349,9 +361,9 @@ class Table(Shown):
     def verify(self, data: Data, format: str | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
         """Whether every record is in the table or its quarantine: an independent check, value by value.
 
-        ``data``: as `ingest` takes them, but for DataFrames of Spark. ``exactly``: and whether nothing else is there, so
-        that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default what files' endings tell.
-        Raises UsageError where there is no such table.
+        ``data``: as `ingest` takes them, but for DataFrames of Spark. ``exactly``: and whether nothing else
+        is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default what
+        files' endings tell. Raises UsageError where there is no such table.
         """
         from driftline.operations.replay import waiting
         from driftline.verify import verify

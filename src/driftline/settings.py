@@ -20,8 +20,9 @@ PREFIX = "driftline."
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting: what it decides, the values it may have (None: any text; int: a whole number) and the one it has where
-    nobody says otherwise. The table property is its name, after the prefix."""
+    """A setting: what it decides, the values it may have (None: any text; int: a whole number) and the one it
+    has where nobody says otherwise. The table property is its name, after the prefix.
+    """
 
     about: str
     values: tuple[str, ...] | type[int] | None = None
@@ -60,8 +61,8 @@ PATH_SETTINGS: Mapping[str, Setting] = {
     "maps": Setting("`maps` of a path.", MAPS),
     "new_fields": Setting("`new_fields` of a path.", NEW_FIELDS),
 }
-# Settings that came later than the tables that may lack them: a table that is made has them from its first batch, one
-# that was made before goes on as it did.
+# Settings that came later than the tables that may lack them: a table that is made has them from its first
+# batch, one that was made before goes on as it did.
 NEW_TABLE = {
     PREFIX + name.replace("_", "-"): SETTINGS[name].default for name in ("maps", "beyond", "max_fields")
 }
@@ -134,7 +135,9 @@ def _one_of(value: str, allowed: tuple[str, ...]) -> str:
 
 
 def from_properties(properties: Mapping[str, str]) -> Settings:
-    """The settings that a table's properties hold; defaults for the others. Raises UsageError for what is wrong there."""
+    """The settings that a table's properties hold; defaults for the others.
+    Raises UsageError for what is wrong there.
+    """
     plain: dict[str, str] = {}
     paths: dict[str, dict[Path, str]] = {name: {} for name in PATH_SETTINGS}
     for prop, text in properties.items():

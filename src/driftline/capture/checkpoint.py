@@ -17,7 +17,9 @@ _NAME = re.compile(r"[\w-][\w.-]*")
 
 
 def default_place(warehouse: str | None, table: str, name: str, *, named: bool = False) -> str:
-    """Where a capture has its checkpoint if nobody says otherwise: with the lake. ``named``: somebody does."""
+    """Where a capture has its checkpoint if nobody says otherwise:
+    with the lake. ``named``: somebody does.
+    """
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name of a capture", hint="letters, digits, and _ - . inside, as in orders-2"

@@ -1,8 +1,9 @@
 """A folder of files as a stream of lists of files, each file once.
 
-Spark's own file source forgets: files that are older than others, lines appended to a file that it has seen, a name
-made again, a file deleted before it was read. So the capture keeps its own log, in the checkpoint: file *n* of the log
-lists the files of micro-batch *n*, written before Spark hears of it. What Spark streams is this log.
+Spark's own file source forgets: files that are older than others, lines appended to a file that it
+has seen, a name made again, a file deleted before it was read. So the capture keeps its own log,
+in the checkpoint: file *n* of the log lists the files of micro-batch *n*, written before Spark
+hears of it. What Spark streams is this log.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class FileLog:
             self.next = max(self.next, number + 1)
 
     def add(self, done: int) -> None:
-        """Lists the folder; what is new becomes further lists. ``done``: the last micro-batch that Spark has finished.
+        """Lists the folder; what is new becomes further lists. ``done``: the
+        last micro-batch that Spark has finished.
 
         Raises DataError where a file that was taken has changed; SetupError where the folder is away.
         """
@@ -84,7 +86,8 @@ class FileLog:
         self._pack(done)
 
     def read(self, number: int) -> list[str]:
-        """The files of a micro-batch, as they are now: one that was not read yet may have changed since it was listed.
+        """The files of a micro-batch, as they are now: one that was not read
+        yet may have changed since it was listed.
 
         Raises DataError for a file that is gone.
         """
@@ -112,7 +115,8 @@ class FileLog:
             spark.readStream.option("maxFilesPerTrigger", 1)
             .option("wholetext", True)
             .option("pathGlobFilter", "[0-9]*.json")
-            # A list is as many seconds old as its number says: Spark takes them in order, and may forget old ones.
+            # A list is as many seconds old as its number says: Spark takes
+            # them in order, and may forget old ones.
             .option("maxFileAge", f"{10 * _KEPT}s")
             .text(f"file:{literally(str(self.folder.absolute()))}")
             .selectExpr("_metadata.file_name as list")

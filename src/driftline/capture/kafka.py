@@ -111,7 +111,9 @@ def is_kafka(frame: DataFrame) -> bool:
 
 
 def lag(progress: str) -> int | None:
-    """How many offsets are still to come, by what Spark tells of a micro-batch; None where it does not tell."""
+    """How many offsets are still to come, by what Spark tells of a
+    micro-batch; None where it does not tell.
+    """
     left = 0
     for source in json.loads(progress)["sources"]:
         latest, end = source.get("latestOffset"), source.get("endOffset")

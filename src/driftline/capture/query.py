@@ -97,7 +97,9 @@ class Capture:
 
 
 class CaptureQuery(StreamingQuery):
-    """A capture that runs: Spark's streaming query, which fails with driftline's errors and stops between batches."""
+    """A capture that runs: Spark's streaming query, which fails with
+    driftline's errors and stops between batches.
+    """
 
     def __init__(
         self, query: StreamingQuery, runner: _Runner, flow: Flow, held: ExitStack, pause: float
@@ -127,7 +129,9 @@ class CaptureQuery(StreamingQuery):
             super().stop()
 
     def lag(self, epoch: int) -> int | None:
-        """How many offsets were still to come after a micro-batch, where Spark tells; within two seconds of its end."""
+        """How many offsets were still to come after a micro-batch, where
+        Spark tells; within two seconds of its end.
+        """
         for _ in range(20):
             told = self.lastProgress
             if told is not None and told["batchId"] >= epoch:

@@ -1,4 +1,6 @@
-"""Makes Java's archive of classes, in a process of its own: by what commands do in a lake that is thrown away."""
+"""Makes Java's archive of classes, in a process of its own: by what
+commands do in a lake that is thrown away.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def main() -> None:
 
 
 def _run(draft: Path, folder: Path) -> bool:
-    """Does what commands do, in a Java that writes its classes to ``draft`` when it ends; returns whether it did."""
+    """Does what commands do, in a Java that writes its classes to
+    ``draft`` when it ends; returns whether it did.
+    """
     os.environ["SPARK_SUBMIT_OPTS"] = f'"-XX:ArchiveClassesAtExit={draft}" -XX:TieredStopAtLevel=1'
     os.environ["DRIFTLINE_DRIVER_MEMORY"] = "1g"
     lake = Lake.open(folder)

@@ -1,7 +1,8 @@
 """Ctrl-C: what Spark runs is cancelled, and the command then ends in order, with the table as it was.
 
-An exception in the midst of an answer from Java would leave the answer for the next call to read, which is the one
-that clears up. So while Java is asked, its jobs are cancelled instead. A second Ctrl-C ends the process at once.
+An exception in the midst of an answer from Java would leave the answer for the next call to
+read, which is the one that clears up. So while Java is asked, its jobs are cancelled instead.
+A second Ctrl-C ends the process at once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ EXIT_CODE = 130
 
 
 class Interrupt:
-    """The handler of Ctrl-C. ``asked``: it was pressed; ``stopping``: it was, where that means an end in order."""
+    """The handler of Ctrl-C. ``asked``: it was pressed; ``stopping``:
+    it was, where that means an end in order.
+    """
 
     def __init__(self) -> None:
         self.asked = False

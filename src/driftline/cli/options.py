@@ -109,7 +109,9 @@ def table_settings(
     hints: Sequence[str] | None,
     excludes: Sequence[str] | None,
 ) -> dict[str, str]:
-    """The table's settings: those of the file, and of flags before those. Raises UsageError for what is wrong."""
+    """The table's settings: those of the file, and of flags before
+    those. Raises UsageError for what is wrong.
+    """
     from driftline.settings import as_properties
 
     flags = dict(_pair(pair, "--set", "key=value") for pair in sets or ())

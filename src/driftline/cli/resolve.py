@@ -24,7 +24,8 @@ def resolve(
 ) -> None:
     """Fold the columns of a drifted field into one, in one commit.
 
-    A value converts exactly or not at all. What does not stays in a column beside it; undo takes all of it back.
+    A value converts exactly or not at all. What does not stays in a
+    column beside it; undo takes all of it back.
     """
     from driftline.cli.terminal import Progress, put, show
     from driftline.core.planning.contract import parse_path

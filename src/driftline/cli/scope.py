@@ -39,7 +39,9 @@ class Scope:
         return config.load(self.lake, self.file)
 
     def open(self, progress: Progress, *, must_exist: bool = False, brief: bool = False) -> Lake:
-        """The lake; with ``must_exist`` none is made where there is none. ``brief``: Spark has little to do."""
+        """The lake; with ``must_exist`` none is made where there is
+        none. ``brief``: Spark has little to do.
+        """
         from driftline.runtime.java import QUICK
         from driftline.runtime.session import is_embedded
 
@@ -86,8 +88,9 @@ def _opened(here: config.Config, progress: Progress) -> Lake:
 
 
 def _elsewhere(work: Callable[[], T]) -> T:
-    """Does the work in another thread: started in the main one, pyspark would put its own handler of Ctrl-C in
-    place of ours, and the wait for it could not be broken off."""
+    """Does the work in another thread: started in the main one, pyspark would put its own handler of Ctrl-C
+    in place of ours, and the wait for it could not be broken off.
+    """
     future: Future[T] = Future()
 
     def run() -> None:
@@ -103,7 +106,9 @@ def _elsewhere(work: Callable[[], T]) -> T:
 
 
 def little(kind: str, files: Sequence[str]) -> bool:
-    """Whether the files are so small that Java's better compiler takes longer than it saves. A pipe may bring much."""
+    """Whether the files are so small that Java's better compiler takes
+    longer than it saves. A pipe may bring much.
+    """
     from driftline.observe.endings import is_packed
     from driftline.source.pipes import is_pipe
 

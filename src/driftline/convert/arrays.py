@@ -42,10 +42,12 @@ _NUMBERS = (LONG, DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class ArrowRecords:
-    """The fields of some records as ``arrays``, one for each field of ``struct``, in its order. A key that stands there
-    several times has each of its values in one of its arrays; those with the same lists share these.
+    """The fields of some records as ``arrays``, one for each field of ``struct``, in its
+    order. A key that stands there several times has each of its values in one of its
+    arrays; those with the same lists share these.
 
-    ``json``: numbers and strings are JSON's, which has one kind of each; else they have the types that are declared.
+    ``json``: numbers and strings are JSON's, which has one kind of each;
+    else they have the types that are declared.
     """
 
     arrays: Sequence[pa.Array]
@@ -78,7 +80,9 @@ def _values(
 
 
 class ArrowValues:
-    """The values of one field, all of one dimension, in a column for each of their types. ``count``: of their leaves."""
+    """The values of one field, all of one dimension, in a column for each of
+    their types. ``count``: of their leaves.
+    """
 
     def __init__(
         self, columns: Sequence[tuple[Type, pa.Array]], route: FieldRoute, json: bool, dates: str
@@ -268,7 +272,9 @@ def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
 
 
 class MixedValues:
-    """The values of one field, each in one of ``parts``, which have lists of their own; leaves are numbered through."""
+    """The values of one field, each in one of ``parts``, which have lists
+    of their own; leaves are numbered through.
+    """
 
     def __init__(self, parts: Sequence[ArrowValues]) -> None:
         self._parts = parts

@@ -1,4 +1,5 @@
-"""Values of Avro as columns of the types that tables have (rules 2.3); the branches of a union are types of one key.
+"""Values of Avro as columns of the types that tables have (rules 2.3); the
+branches of a union are types of one key.
 
 Values are as fastavro reads them with `return_record_name`: in a union a record comes with its name.
 """

@@ -1,7 +1,8 @@
-"""Records as rows of a table: a plan's routes carried out on Arrow arrays (seed rule 8, section 5 of the rules).
+"""Records as rows of a table: a plan's routes carried out on Arrow
+arrays (seed rule 8, section 5 of the rules).
 
-A value goes to every column whose type it fits, at the column's dimension or a larger one; what a record brought must be in
-some column, or the batch fails.
+A value goes to every column whose type it fits, at the column's dimension or a larger one; what a record
+brought must be in some column, or the batch fails.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ LOST = "no column takes a value of the field"  # how the error begins, also wher
 
 
 class Lost(Exception):
-    """No column holds a value of a record: observing and converting disagree, and the batch must not be written."""
+    """No column holds a value of a record: observing and converting
+    disagree, and the batch must not be written.
+    """
 
     def __init__(self, path: Path, value: object) -> None:
         super().__init__(f"{LOST} {dotted(path)}: {value!r}")
@@ -86,9 +89,8 @@ class Converter:
         return self._rows(JsonRecords(records, self.settings.dates))
 
     def of_arrow(self, batch: pa.RecordBatch, struct: Struct, *, json: bool) -> pa.RecordBatch:
-        """Arrow columns as rows. ``struct``: the types of the columns, in their order, by key; `Declared` gives both.
-        ``json``: they were parsed from JSON, so
-        that numbers are of one kind, and strings too.
+        """Arrow columns as rows. ``struct``: the types of the columns, in their order, by key; `Declared`
+        gives both. ``json``: they were parsed from JSON, so that numbers are of one kind, and strings too.
 
         Raises Lost for a value that no column takes.
         """
@@ -117,7 +119,8 @@ def _columns(
     by_name = {column.name: column for column in struct.fields}
     filled: dict[str, pa.Array] = {}
     for field in route.fields:
-        # A column that cannot be written is known to the plan, which takes no value there, and is not in the struct.
+        # A column that cannot be written is known to the plan, which takes no
+        # value there, and is not in the struct.
         column_routes = [column_route for column_route in field.columns if column_route.name in by_name]
         columns = [by_name[column_route.name] for column_route in column_routes]
         values = records.values(field) if columns or field.beyond else None

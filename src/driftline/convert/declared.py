@@ -1,8 +1,8 @@
 """Columns of any Arrow type as columns of the types that a table has (rules 2.3), no value changed.
 
-A type that tables have no single one for is several: a timestamp in nanoseconds is a timestamp, and text where it is finer
-than a microsecond. Such a key stands several times in the struct, and each of its values is in one of the columns, all
-of which have the same lists.
+A type that tables have no single one for is several: a timestamp in nanoseconds is a timestamp, and text
+where it is finer than a microsecond. Such a key stands several times in the struct, and each of its values is
+in one of the columns, all of which have the same lists.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ Read: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
 class Reading(NamedTuple):
-    """A type of a column, and what makes that column's array of its values of the type. ``beyond``: it is for values
-    that the column's own type does not hold."""
+    """A type of a column, and what makes that column's array of its values of the type. ``beyond``: it is for
+    values that the column's own type does not hold.
+    """
 
     type: Type
     read: Read
@@ -70,8 +71,8 @@ class Declared:
 
     Raises UsageError for a type that no table has, with its path, and for two columns of one name.
 
-    >>> Declared(pa.schema({"at": pa.timestamp("ns"), "n": pa.uint8()})).struct.fields[-1]
-    Field(name='n', type=Primitive(name='int', args=()), id=0, required=False, doc=None, initial_default=None, write_default=None)
+    >>> Declared(pa.schema({"at": pa.timestamp("ns"), "n": pa.uint8()})).struct.fields[-1].type
+    Primitive(name='int', args=())
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -113,7 +114,9 @@ def _nullable(type_: pa.DataType) -> pa.DataType:
 
 
 def readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
-    """The types of a column of an Arrow type, and how each is read. Raises UsageError for a type that no table has."""
+    """The types of a column of an Arrow type, and how each is read. Raises
+    UsageError for a type that no table has.
+    """
     if isinstance(type_, pa.BaseExtensionType):
         if type_.extension_name == "arrow.uuid":
             yield Reading(UUID, lambda a: a.storage)

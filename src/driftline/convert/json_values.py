@@ -1,6 +1,7 @@
 """Values of JSON, which has one kind of number and one of text, as values of a column's type: exact, or None.
 
-A number is judged by its text, as observing judges it (rule 2.1, and "JSON has one kind of number" in section 3).
+A number is judged by its text, as observing judges it (rule 2.1, and
+"JSON has one kind of number" in section 3).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _NARROW = ("int", "float", "decimal")  # types that a column has only if somebod
 
 
 def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
-    """Whether a column that takes the types ``bases`` is offered a number whose type by rule 2.1 is ``natural``.
+    """Whether a column that takes the types ``bases`` is offered a
+    number whose type by rule 2.1 is ``natural``.
 
     A column of a declared number type takes whatever is exact in it.
     """

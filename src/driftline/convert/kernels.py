@@ -1,7 +1,7 @@
 """Whole columns of one type as columns of another: each value exact, or null.
 
-The pairs are those of `core.planning.conversions.FITS` and ``ROUTES_TOO``, and those of the `widen` policy's matrix; how a
-value is written is section 3 of the rules. Nothing here depends on a time zone.
+The pairs are those of `core.planning.conversions.FITS` and ``ROUTES_TOO``, and those of the `widen` policy's
+matrix; how a value is written is section 3 of the rules. Nothing here depends on a time zone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Lists: a field's values taken apart into leaves, and put together at a column's dimension (section 5 of the rules).
+"""Lists: a field's values taken apart into leaves, and put together at a
+column's dimension (section 5 of the rules).
 
-A value's dimension is that of its deepest leaf. A value of a smaller dimension is wrapped whole, a shallower element where
-it stands; lists keep their positions, and a list none of whose values fits is null as a whole.
+A value's dimension is that of its deepest leaf. A value of a smaller dimension is wrapped whole, a shallower
+element where it stands; lists keep their positions, and a list none of whose values fits is null as a whole.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in p
 
 @dataclass(slots=True)
 class Shredded:
-    """Values of one field. ``dims``: of each value; None where it holds no leaf but ``{}``. ``leaf_dims``: of the value
-    that each leaf is part of. ``hollow``: the leaves that are ``{}``, which have no dimension. ``flat``: no value is a
-    list, so that each leaf is a value."""
+    """Values of one field. ``dims``: of each value; None where it holds no leaf but ``{}``. ``leaf_dims``: of
+    the value that each leaf is part of. ``hollow``: the leaves that are ``{}``, which have no dimension.
+    ``flat``: no value is a list, so that each leaf is a value.
+    """
 
     trees: list[Tree] = field(default_factory=list)
     dims: list[int | None] = field(default_factory=list)

@@ -1,4 +1,5 @@
-"""JSON records with maps, brought to Arrow: its parser has no maps, so that they are written anew as lists of entries.
+"""JSON records with maps, brought to Arrow: its parser has no maps, so that
+they are written anew as lists of entries.
 
 A map's values stay text until the parser reads them: none becomes a Python object.
 """
@@ -23,7 +24,9 @@ _Change = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class MapText:
-    """Fields of records that hold maps. ``lists``: their types with lists of entries where these have maps."""
+    """Fields of records that hold maps. ``lists``: their types with
+    lists of entries where these have maps.
+    """
 
     struct: Struct
     lists: Struct

@@ -179,7 +179,9 @@ def _takes_key(route: FieldRoute, key: str) -> bool:
 
 
 def _takes_text(target: Primitive, bases: frozenset[Base], base: Primitive) -> bool:
-    """Whether a column of type ``target`` that takes the types ``bases`` takes strings that are of type ``base``."""
+    """Whether a column of type ``target`` that takes the types ``bases``
+    takes strings that are of type ``base``.
+    """
     if target in (STRING, BINARY):
         return any(isinstance(b, Primitive) and b.name in TEXT for b in bases)
     return base != STRING and base in bases and converts(base, target)

@@ -1,4 +1,6 @@
-"""Values of the rest as columns: what is chosen of each row is read again, and put where the plan has a column for it."""
+"""Values of the rest as columns: what is chosen of each row is read again,
+and put where the plan has a column for it.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ Steps = tuple["str | int", ...]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which values of the rest are meant: those at or below some ``paths`` of keys, all where there is none; never what
-    is ``excluded``. Steps into lists are left out of paths."""
+    """Which values of the rest are meant: those at or below some ``paths`` of keys, all where there is none;
+    never what is ``excluded``. Steps into lists are left out of paths.
+    """
 
     paths: tuple[Path, ...] = ()
     excluded: tuple[Path, ...] = ()
@@ -47,8 +50,10 @@ def keys_of(at: Iterable[str | int]) -> Path:
 
 @dataclass(slots=True)
 class Chosen:
-    """Of one row's rest, what is selected: JSON values as one ``record``, typed ones each with its ``type``, nested as the
-    record has them; ``left`` stays. ``counts``: of values, by path; ``in_lists``: some are elements of lists."""
+    """Of one row's rest, what is selected: JSON values as one ``record``, typed ones each with its
+    ``type``, nested as the record has them; ``left`` stays. ``counts``: of values, by path;
+    ``in_lists``: some are elements of lists.
+    """
 
     record: dict[str, Any] = field(default_factory=dict)
     typed: list[tuple[Struct, Any]] = field(default_factory=list)
@@ -158,7 +163,8 @@ def parts_of(
 class Promoter:
     """Makes rows with the columns of ``after`` from rows with those of ``before``.
 
-    ``old`` and ``new``: the names of the rest, which stays as it was, and of the one without what is selected.
+    ``old`` and ``new``: the names of the rest, which stays as it was,
+    and of the one without what is selected.
     """
 
     before: Struct

@@ -52,7 +52,9 @@ _ARROW: dict[str, pa.DataType | None] = {
 
 
 class Column(NamedTuple):
-    """The values of one type among some; null for the others. ``beyond``: the type counts only where it has values."""
+    """The values of one type among some; null for the others. ``beyond``:
+    the type counts only where it has values.
+    """
 
     type: Type
     array: pa.Array
@@ -60,7 +62,9 @@ class Column(NamedTuple):
 
 
 def record_columns(records: Sequence[Mapping[str, Any]]) -> tuple[Struct, pa.RecordBatch]:
-    """The columns of some records, and their types. Raises UsageError for a value that no table has, with its path."""
+    """The columns of some records, and their types. Raises UsageError for
+    a value that no table has, with its path.
+    """
     return with_columns([(key, columns_of(values, (key,))) for key, values in _by_key(records, ())])
 
 
@@ -117,7 +121,9 @@ def _known_kind(cls: type) -> str | None:
 
 
 def _exact_kind(value: Any, path: Path) -> str | None:
-    """The kind: of whole numbers by their size, of moments by zone and by what is finer than a microsecond."""
+    """The kind: of whole numbers by their size, of moments by zone and
+    by what is finer than a microsecond.
+    """
     kind = _kind(type(value), path)
     if kind == "long":
         return kind if -_LONG <= value < _LONG else "whole" if abs(value) < 10**_DIGITS else "huge"

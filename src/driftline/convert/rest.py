@@ -43,8 +43,9 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Where the records are that are being converted: ``spot`` of each by its number, and what the ``contract`` says of
-    their fields."""
+    """Where the records are that are being converted: ``spot`` of each by its number, and
+    what the ``contract`` says of their fields.
+    """
 
     entries: Entries
     spot: Callable[[int], Spot]
@@ -137,7 +138,9 @@ def has_value(value: object) -> bool:
 def lost_by_value(
     lost: Iterable[int], places: Sequence[tuple[int, tuple[int, ...]]], leaves: Iterable[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """The lost leaves of each value, none where it has lost all of its ``leaves``: then it is lost as a whole."""
+    """The lost leaves of each value, none where it has lost all of its
+    ``leaves``: then it is lost as a whole.
+    """
     owned = Counter(places[number][0] for number in leaves)
     found: dict[int, list[int]] = {}
     for number in lost:

@@ -1,4 +1,6 @@
-"""Rows of typed columns as JSON text that keeps every value: section 3's text of each, binary as base64; nulls left out."""
+"""Rows of typed columns as JSON text that keeps every value: section 3's text
+of each, binary as base64; nulls left out.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dic
     for f, array in zip(struct.fields, arrays, strict=True):
         for record, value in zip(records, json_values(array, f.type), strict=True):
             if value is not None:
-                # Of a key that stands several times, each record has one value; of its lists, one in each place.
+                # Of a key that stands several times, each record has one
+                # value; of its lists, one in each place.
                 record[f.name] = merged(record[f.name], value) if f.name in record else value
     return records
 

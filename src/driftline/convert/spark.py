@@ -19,8 +19,9 @@ _APART = ("uuid", "fixed", "variant")  # types that Spark has otherwise than Arr
 
 
 def as_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
-    """The rows with a uuid as its text, fixed as plain bytes, and nothing null within a VARIANT. ``struct``: the table's
-    columns."""
+    """The rows with a uuid as its text, fixed as plain bytes, and nothing null within a
+    VARIANT. ``struct``: the table's columns.
+    """
     return _each(batch, struct, _to_spark) if _stand_apart(struct) else batch
 
 

@@ -31,7 +31,8 @@ _PLAIN = {
     "binary": pa.binary(),
     "unknown": pa.null(),
 }
-# Types of other makers' DuckLake tables, as Spark has them: nothing but null and the column's default goes there.
+# Types of other makers' DuckLake tables, as Spark has them: nothing but
+# null and the column's default goes there.
 _READ_ONLY = {
     "int8": pa.int8(),
     "int16": pa.int16(),
@@ -107,8 +108,9 @@ DEEPEST = 100  # levels of lists, maps and structs: tasks are sent what describe
 
 
 def convertible(struct: Struct) -> bool:
-    """Whether files of these columns can be made of Arrow: their types have values there, their defaults are values, and
-    they are not too deep."""
+    """Whether files of these columns can be made of Arrow: their types have values there, their
+    defaults are values, and they are not too deep.
+    """
     columns = list(Schema(struct).walk())
     depth = max((len(path) for path, _ in columns), default=0)
     return depth <= DEEPEST and all(_has_values(f) for _, f in columns)

@@ -1,7 +1,7 @@
 """The usual type of each field of a JSON batch: what Arrow's parser reads whole columns as.
 
-Of a field that drifted it is the type that came first; records that hold another are read one by one. A field whose values
-Arrow cannot read, or not with the text that a column needs, has no usual type.
+Of a field that drifted it is the type that came first; records that hold another are read one by one. A field
+whose values Arrow cannot read, or not with the text that a column needs, has no usual type.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def writable(type_: Type) -> bool:
 
 
 def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShape:
-    """What of a shape has the usual types; what the ``contract`` leaves out may be anything, as the parser skips it."""
+    """What of a shape has the usual types; what the ``contract`` leaves out
+    may be anything, as the parser skips it.
+    """
     types = {f.name: f.type for f in usual.fields}
     out = RecordShape()
     for key, field in shape.fields.items():

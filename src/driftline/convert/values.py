@@ -38,8 +38,9 @@ class Maps(NamedTuple):
 
 
 class Text(NamedTuple):
-    """The value of a ``number``, or a leaf of it by its ``places`` in lists, as exact JSON text; ``type``: that of a typed
-    one."""
+    """The value of a ``number``, or a leaf of it by its ``places`` in lists, as exact
+    JSON text; ``type``: that of a typed one.
+    """
 
     number: int
     places: tuple[int, ...]
@@ -51,17 +52,22 @@ class Values(Protocol):
     """The values of one field. A leaf is a value without its lists; leaves are numbered."""
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
-        """Each leaf in a column of type ``target``; null where the column does not take it, or not exactly."""
+        """Each leaf in a column of type ``target``; null where the
+        column does not take it, or not exactly.
+        """
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """The values as VARIANT, with their lists; null where one is not exact so. And which leaves are held by that."""
+        """The values as VARIANT, with their lists; null where one is not
+        exact so. And which leaves are held by that.
+        """
 
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
         """The leaves that are records and that the column takes, and which they are."""
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
-        """The leaves that are maps with keys of this type, None if there can be none; ``route``: how their values are
-        routed."""
+        """The leaves that are maps with keys of this type, None if there can be
+        none; ``route``: how their values are routed.
+        """
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
         """Leaves of these numbers in their places among all; null for the others."""
@@ -76,11 +82,15 @@ class Values(Protocol):
         """By leaf, the number of the value that it is part of, and its places in the lists of that."""
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterable[Text]:
-        """What no column holds, as JSON text without what the ``contract`` of the field leaves out: values of which none
-        holds anything with their lists, leaves of the others. ``held``: which leaves some column holds, None for none."""
+        """What no column holds, as JSON text without what the ``contract`` of the field leaves out:
+        values of which none holds anything with their lists, leaves of the others. ``held``: which
+        leaves some column holds, None for none.
+        """
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
-        """A leaf of the field that no column holds, if there is one; ``held``: which leaves some column holds."""
+        """A leaf of the field that no column holds, if there is one;
+        ``held``: which leaves some column holds.
+        """
 
 
 def bases_of(column_route: ColumnRoute) -> Bases:
@@ -97,7 +107,9 @@ def primitives_of(route: FieldRoute) -> frozenset[Primitive]:
 
 
 def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.DataType) -> pa.Array:
-    """An array of ``count`` leaves from parts, each with the numbers of its leaves; null where no part has one."""
+    """An array of ``count`` leaves from parts, each with the numbers
+    of its leaves; null where no part has one.
+    """
     if not parts:
         return pa.nulls(count, type_)
     if len(parts) == 1 and len(parts[0][0]) == count:

@@ -1,1 +1,3 @@
-"""Table formats behind one small front: load the schema with ids, change it and append in one commit, read."""
+"""Table formats behind one small front: load the schema with ids,
+change it and append in one commit, read.
+"""

@@ -1,4 +1,6 @@
-"""What the road needs of a table format: a table that loads, reads and opens a transaction, and that transaction."""
+"""What the road needs of a table format: a table that loads, reads and
+opens a transaction, and that transaction.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ _CAPTURE = "driftline.capture."
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table as it was loaded. ``uuid``: None where it does not exist; ``last_id``: the highest of all columns
-    that it ever had; ``version``: names this state of it."""
+    """A table as it was loaded. ``uuid``: None where it does not exist; ``last_id``: the highest of all
+    columns that it ever had; ``version``: names this state of it.
+    """
 
     schema: Schema
     properties: Mapping[str, str]
@@ -86,7 +89,9 @@ class Transaction(Protocol):
         ...
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
-        """Applies the changes; new columns get ids beyond ``after``. Raises DataError where the format refuses one."""
+        """Applies the changes; new columns get ids beyond ``after``.
+        Raises DataError where the format refuses one.
+        """
         ...
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
@@ -99,13 +104,16 @@ class Transaction(Protocol):
         ...
 
     def write(self, tasks: RowTasks, folder: FilePath | None, summary: Mapping[str, str]) -> int:
-        """Has tasks write their rows, whose columns are those of `row`; returns how many were written. ``folder``: for files
-        of this batch alone, at the `location` where that is on a disk; None where tasks see none."""
+        """Has tasks write their rows, whose columns are those of `row`; returns how many
+        were written. ``folder``: for files of this batch alone, at the `location` where that
+        is on a disk; None where tasks see none.
+        """
         ...
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Writes the frame's rows in place of all that the table holds; returns how many were written. The transaction
-        must be pinned."""
+        """Writes the frame's rows in place of all that the table holds; returns how many were
+        written. The transaction must be pinned.
+        """
         ...
 
     def set(self, properties: Mapping[str, str]) -> None:
@@ -113,8 +121,9 @@ class Transaction(Protocol):
         ...
 
     def include(self, other: Self) -> bool:
-        """Has another transaction of the same lake become visible with this one. False: the format cannot, and the
-        other is to be committed by itself."""
+        """Has another transaction of the same lake become visible with this one. False: the format cannot,
+        and the other is to be committed by itself.
+        """
         ...
 
     def commit(self) -> None:
@@ -122,8 +131,9 @@ class Transaction(Protocol):
         ...
 
     def again(self, now: State) -> None:
-        """After a conflict: takes the same changes and rows, not written anew, to the table as it is ``now``, for which
-        the same was planned. Raises Moved where the rows are not right there; CommitConflict where it is no longer so.
+        """After a conflict: takes the same changes and rows, not written anew, to the table as it is
+        ``now``, for which the same was planned. Raises Moved where the rows are not right there;
+        CommitConflict where it is no longer so.
         """
         ...
 
@@ -132,15 +142,21 @@ class Transaction(Protocol):
         ...
 
     def read_written(self) -> DataFrame | None:
-        """The rows that it has written, once it is committed; None where they cannot be read by themselves."""
+        """The rows that it has written, once it is committed; None
+        where they cannot be read by themselves.
+        """
         ...
 
     def upkeep(self) -> None:
-        """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
+        """Once it is committed: lets go of what the table's metadata
+        keep of batches long past. Never fails.
+        """
         ...
 
     def undo(self) -> bool:
-        """Takes the rows of a committed transaction out again; False where they can no longer be told apart."""
+        """Takes the rows of a committed transaction out again; False
+        where they can no longer be told apart.
+        """
         ...
 
 
@@ -149,7 +165,9 @@ class Draft(Protocol):
 
     @property
     def definition(self) -> Definition:
-        """What the table would be defined as, with the ids that it gives; once it is committed, what it is."""
+        """What the table would be defined as, with the ids that it
+        gives; once it is committed, what it is.
+        """
         ...
 
     @property
@@ -185,7 +203,9 @@ class Alteration(Protocol):
         ...
 
     def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
-        """The table as ``after`` says, in one version that tells of ``record``. Raises DataError where it cannot be so."""
+        """The table as ``after`` says, in one version that tells of
+        ``record``. Raises DataError where it cannot be so.
+        """
         ...
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> Draft:
@@ -226,8 +246,8 @@ class Table(Protocol):
     def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
         """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
 
-        ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict where the table is
-        no longer as ``state`` says.
+        ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict where
+        the table is no longer as ``state`` says.
         """
         ...
 
@@ -256,15 +276,21 @@ class Table(Protocol):
         ...
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """What the table's metadata tell of the columns of ``schema``. Raises UsageError where there is no table."""
+        """What the table's metadata tell of the columns of ``schema``.
+        Raises UsageError where there is no table.
+        """
         ...
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """The rows that a snapshot added to those of snapshot ``after``; None where only all rows are to be had."""
+        """The rows that a snapshot added to those of snapshot
+        ``after``; None where only all rows are to be had.
+        """
         ...
 
     def defaults(self) -> Mapping[int, frozenset[Any]]:
-        """The defaults that each column has had, by its id, as far as they are known; none where it had none."""
+        """The defaults that each column has had, by its id, as far as
+        they are known; none where it had none.
+        """
         ...
 
     def delete(self, column: str, value: str) -> None:
@@ -362,7 +388,9 @@ class Catalog(Protocol):
         ...
 
     def table(self, name: str) -> Table:
-        """A table by ``namespace.table``, there or not. Raises UsageError where it cannot be a table's name."""
+        """A table by ``namespace.table``, there or not. Raises
+        UsageError where it cannot be a table's name.
+        """
         ...
 
     def tables(self) -> list[str]:
@@ -374,5 +402,7 @@ class Catalog(Protocol):
         ...
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Deletes files that no snapshot has and nobody has touched for ``older_than`` seconds; returns them."""
+        """Deletes files that no snapshot has and nobody has touched
+        for ``older_than`` seconds; returns them.
+        """
         ...

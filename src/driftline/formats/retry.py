@@ -21,8 +21,9 @@ _EAGER = 5.0  # seconds of waiting after which the pauses are half as long
 
 @dataclass(slots=True)
 class Retry:
-    """The conflicts of one piece of work on the table ``name``. ``progress`` is told of each wait, and may end it by an
-    error of its own; ``endless``: nothing else does."""
+    """The conflicts of one piece of work on the table ``name``. ``progress`` is told of each wait, and may
+    end it by an error of its own; ``endless``: nothing else does.
+    """
 
     name: str
     progress: Progress = lambda _: None
@@ -33,8 +34,8 @@ class Retry:
     def wait(self, conflict: Exception) -> None:
         """Pauses before the next try; raises DataError where patience is at an end.
 
-        Pauses are random, so that two do not meet again, and grow with the first conflicts. Whoever has waited long
-        makes shorter ones, and so gets its turn before those that have just come.
+        Pauses are random, so that two do not meet again, and grow with the first conflicts. Whoever has
+        waited long makes shorter ones, and so gets its turn before those that have just come.
         """
         now = time.monotonic()
         self.since = now if self.since is None else self.since
@@ -54,7 +55,8 @@ class Retry:
 def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> None:
     """Commits what a transaction has written, again and again where others are faster.
 
-    ``now``: loads the table, for which the same must be planned. Raises Moved where the rows are not right for it.
+    ``now``: loads the table, for which the same must be planned. Raises
+    Moved where the rows are not right for it.
     """
     conflict = False
     while True:

@@ -28,11 +28,12 @@ def accepted(
     progress: Callable[[str], None],
     lossy: Callable[[Plan], Iterable[Path]] = lambda _: (),
 ) -> tuple[Observation, Plan]:
-    """What of the batch is accepted, and what that does to a table of ``schema``; the plan's conflicts are the rest's.
+    """What of the batch is accepted, and what that does to a table of
+    ``schema``; the plan's conflicts are the rest's.
 
-    Where the policies refuse something, the batch is observed once more without the records that hold it: they leave no
-    trace in the schema. ``lossy``: the columns whose values a plan's rewrites would change; those stay as they are. Raises
-    DataError for a conflict under ``on_conflict = "fail"``.
+    Where the policies refuse something, the batch is observed once more without the records that hold it:
+    they leave no trace in the schema. ``lossy``: the columns whose values a plan's rewrites would change;
+    those stay as they are. Raises DataError for a conflict under ``on_conflict = "fail"``.
     """
     schemas: list[Schema] = []
     conflicts: list[Conflict] = []

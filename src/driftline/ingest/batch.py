@@ -23,7 +23,9 @@ from driftline.source.files import Stamp
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is the same at each try. ``properties``: settings that come with it; ``files``: as they were before."""
+    """What is the same at each try. ``properties``: settings that come
+    with it; ``files``: as they were before.
+    """
 
     table: Table
     source: Source
@@ -80,14 +82,17 @@ class Planned:
     settings: Settings
 
     def on(self, now: State) -> Planned:
-        """The same for the table as it is ``now``. Raises Moved where the batch would not be written as it was."""
+        """The same for the table as it is ``now``. Raises Moved where
+        the batch would not be written as it was.
+        """
         if self.state.fits(now):
             return replace(self, state=now)
         settings = self.batch.settings(now)
         if now.exists and self.state.exists and settings == self.settings and not self.plan.conflicts:
             planned = self.batch.with_own(plan(self.batch.open(now), self.seen.shape, settings), self.seen)
             same = (planned.changes, planned.route) == (self.plan.changes, self.plan.route)
-            # What a column demands of values was looked for only where one of them did when the batch was observed.
+            # What a column demands of values was looked for only where one
+            # of them did when the batch was observed.
             same = same and refits(self.state.schema, now.schema)
             if same and not (planned.conflicts or rewrites(planned.changes)):
                 return replace(self, state=now, plan=planned)

@@ -33,7 +33,8 @@ def guessed_plan(batch: Batch, state: State, settings: Settings) -> Planned | No
 
 
 def confirmed(guessed: Planned, written: int) -> Planned:
-    """What the batch was, and its plan, after it was read by the one that was guessed, and so many rows were written.
+    """What the batch was, and its plan, after it was read by the one that
+    was guessed, and so many rows were written.
 
     Raises Misguess where that plan would have made other columns, or other rows.
     """

@@ -52,12 +52,13 @@ def ingest(
 ) -> Result:
     """Takes one batch into the table; with ``dry_run`` only plans it.
 
-    All or nothing: after an error the table is as it was. Where another writer changes the table meanwhile, it is tried
-    again for `retry.PATIENCE` seconds, ``endless`` without end. Raises DataError where the data or the table says no.
+    All or nothing: after an error the table is as it was. Where another writer changes the table
+    meanwhile, it is tried again for `retry.PATIENCE` seconds, ``endless`` without end. Raises
+    DataError where the data or the table says no.
 
-    ``token``: the batch is a micro-batch of a capture, and enters the table once, however often it is brought;
-    raises BatchIsInError where it is there.
-    ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed; and of each
+    ``token``: the batch is a micro-batch of a capture, and enters the table once, however
+    often it is brought; raises BatchIsInError where it is there. ``progress`` is told what
+    comes next: observing, planning, writing, quarantining, committing, committed; and of each
     wait for other writers, with the reason.
     """
     properties = as_properties(settings or {})
@@ -104,8 +105,9 @@ def _ingest(batch: Batch, *, dry_run: bool) -> Result:
 
 
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
-    """``tried``: the quarantine has had this batch before, by a try that did not end. ``guessed``: what was seen, and
-    planned, is yet to be confirmed; raises Misguess if it is not so."""
+    """``tried``: the quarantine has had this batch before, by a try that did not end. ``guessed``: what was
+    seen, and planned, is yet to be confirmed; raises Misguess if it is not so.
+    """
     batch = planned.batch
     if not planned.plan.schema.struct.fields:
         return _no_columns(batch, planned.seen, planned.plan)
@@ -156,7 +158,9 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
 
 
 def _rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:
-    """How many values went to the rest, by path. The batch is in: where that cannot be read, only the paths are known."""
+    """How many values went to the rest, by path. The batch is in: where that
+    cannot be read, only the paths are known.
+    """
     if not planned.plan.route.has_rest:
         return {}
     with suppress(DriftlineError, PySparkException, Py4JError):
@@ -174,8 +178,9 @@ def _paths_of_rest(planned: Plan) -> Mapping[str, int | None]:
 def _data(
     transaction: Transaction, planned: Planned, *, guessed: bool
 ) -> tuple[Planned, int, quarantine.Staged | None]:
-    """Writes the batch's rows, and into the quarantine what is none; returns how many rows there are, and what was planned,
-    which is confirmed."""
+    """Writes the batch's rows, and into the quarantine what is none; returns how many rows there are,
+    and what was planned, which is confirmed.
+    """
     table, source = planned.batch.table, planned.batch.source
     with folder_of_batch(table.spark, transaction.location) as folder:
         written = _written(transaction, planned, folder)
@@ -214,8 +219,8 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
     batch, state = planned.batch, planned.state
     while True:
         try:
-            # Pinned, though it may only append: a resolve meanwhile leaves other columns, and the rows would go to the
-            # old ones.
+            # Pinned, though it may only append: a resolve meanwhile leaves other columns,
+            # and the rows would go to the old ones.
             return planned, batch.table.transaction(planned.state, planned.plan.schema, pinned=True)
         except CommitConflict as conflict:
             if state is not planned.state:
@@ -224,8 +229,9 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
 
 
 def _ids_after(planned: Planned) -> int:
-    """Beyond which id the batch's new columns are: where others add columns all the time, these leave them room, and the
-    files that are written stay right."""
+    """Beyond which id the batch's new columns are: where others add columns all the time, these leave them
+    room, and the files that are written stay right.
+    """
     adds = any(isinstance(change, AddColumn) for change in planned.plan.changes)
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
 

@@ -18,7 +18,9 @@ from driftline.runtime.shown import Shown
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Shown):
-    """One batch of a table. Counts are records; ``snapshot`` None: nothing was written; ``before``: the schema that it met."""
+    """One batch of a table. Counts are records; ``snapshot`` None: nothing was
+    written; ``before``: the schema that it met.
+    """
 
     table: str
     batch: str
@@ -39,7 +41,9 @@ class Result(Shown):
     held: dict[str, int | None] = field(default_factory=dict)
 
     def with_rest(self, waiting: Mapping[str, int | None], route: RecordRoute, contract: Contract) -> Result:
-        """The same with what went to the rest, beyond limits or held: how many values by path, None where that is not known."""
+        """The same with what went to the rest, beyond limits or held: how many
+        values by path, None where that is not known.
+        """
         rest: dict[str, int | None] = {}
         held: dict[str, int | None] = {}
         for text, count in waiting.items():

@@ -1,6 +1,7 @@
 """Columns of another type by rewriting: what `widen` may do where the format cannot widen in metadata.
 
-The rows that are there go down the same road as new ones: routed, by the names of their columns, into the new schema.
+The rows that are there go down the same road as new ones: routed, by the
+names of their columns, into the new schema.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def rewrites(changes: Iterable[Change]) -> list[RewriteColumn]:
 
 
 def check_readable(table: Table, schema: Schema) -> None:
-    """That Spark can read all of the table's rows. Raises DataError, which names the column, where it cannot."""
+    """That Spark can read all of the table's rows. Raises DataError,
+    which names the column, where it cannot.
+    """
     readable = table.readable(schema)
     if readable == schema:
         return

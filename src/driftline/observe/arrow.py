@@ -1,4 +1,6 @@
-"""Observing Arrow columns: the facets come from the types that are declared (rules 2.3), the marks from every value."""
+"""Observing Arrow columns: the facets come from the types that are declared
+(rules 2.3), the marks from every value.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
 class ArrowObserver:
     """Observes batches of columns against what a table has (``known``).
 
-    ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column counts even
-    when it holds only nulls, but for what is `driftline.convert.declared.BEYOND`.
+    ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
+    counts even when it holds only nulls, but for what is `driftline.convert.declared.BEYOND`.
     """
 
     def __init__(self, struct: Struct, known: Expect, source: str) -> None:
@@ -169,7 +171,9 @@ def _micros(leaves: pa.Array, type_: Primitive) -> NDArray[np.int64]:
 
 
 def _all_single(leaves: pa.Array) -> bool:
-    """Whether a float of 4 bytes holds each of the integers: what is left without factors of two has 24 bits."""
+    """Whether a float of 4 bytes holds each of the integers: what is
+    left without factors of two has 24 bits.
+    """
     numbers = leaves.cast(pa.int64()).to_numpy(zero_copy_only=False)
     numbers = numbers[numbers != 0]
     return bool((np.abs(numbers // (numbers & -numbers)) < 2**24).all())

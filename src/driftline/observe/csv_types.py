@@ -1,4 +1,6 @@
-"""The types of CSV columns: a column is typed only if every text in it is what its typed value prints as (rules 2.3)."""
+"""The types of CSV columns: a column is typed only if every text in it is
+what its typed value prints as (rules 2.3).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ _MOMENT = r"^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*[1-9])?Z?$"  # of t
 
 
 def types_of(texts: pa.Array, among: Types = ALL) -> Types:
-    """The types ``among`` some in which every text that is not null prints as it is written; of no text, all of them.
+    """The types ``among`` some in which every text that is not null prints
+    as it is written; of no text, all of them.
 
     >>> sorted(type_.name for type_ in types_of(pa.array(["1", None, "-20"])))
     ['double', 'long']
@@ -62,8 +65,8 @@ def types_of(texts: pa.Array, among: Types = ALL) -> Types:
 
 
 def type_of(parts: Sequence[Types]) -> Primitive:
-    """The type of a column from those that each part of it could have: VOID where there is no text, STRING where no type
-    prints all texts.
+    """The type of a column from those that each part of it could have: VOID where there is no
+    text, STRING where no type prints all texts.
 
     >>> str(type_of([frozenset({LONG, DOUBLE}), frozenset({DOUBLE})]))
     'double'
@@ -73,8 +76,8 @@ def type_of(parts: Sequence[Types]) -> Primitive:
 
 
 def numbers_of(texts: pa.Array, among: Types) -> Types:
-    """The number types ``among`` some that hold exactly every text that is not null, read as a number of JSON; of no text, all
-    of them.
+    """The number types ``among`` some that hold exactly every text that is not null, read as a
+    number of JSON; of no text, all of them.
 
     >>> from driftline.core.schema.types import INT, decimal
     >>> sorted(map(str, numbers_of(pa.array(["1.50", "2"]), frozenset({decimal(10, 2), decimal(4, 1), INT}))))
@@ -88,7 +91,8 @@ def numbers_of(texts: pa.Array, among: Types) -> Types:
 
 
 def java_text(number: float) -> str:
-    """A double as Java prints it: the shortest decimal that reads back as it, with at least one digit behind the point.
+    """A double as Java prints it: the shortest decimal that reads back as it,
+    with at least one digit behind the point.
 
     >>> java_text(100.0), java_text(12345678.9), java_text(0.0005), java_text(5e-324)
     ('100.0', '1.23456789E7', '5.0E-4', '4.9E-324')

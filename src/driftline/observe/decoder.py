@@ -1,7 +1,8 @@
 """The adaptive decoder: a type tree for msgspec, made of the facets known so far.
 
-It takes a line only if walking it would add nothing to the shape; every other line fails, and is walked. Where
-msgspec has no type for what is known of a field, the field is decoded plainly and given to `Walker.check`.
+It takes a line only if walking it would add nothing to the shape; every other line fails,
+and is walked. Where msgspec has no type for what is known of a field, the field is
+decoded plainly and given to `Walker.check`.
 """
 
 from __future__ import annotations
@@ -51,15 +52,18 @@ _Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | No
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """``decode`` raises one of `REFUSED` for a line that may add something to the shape. ``doubles``: it forgets how
-    doubles were written, so that `driftline.observe.screen.doubtful` lines are not for it."""
+    """``decode`` raises one of `REFUSED` for a line that may add something to the shape. ``doubles``: it
+    forgets how doubles were written, so that `driftline.observe.screen.doubtful` lines are not for it.
+    """
 
     decode: Callable[[bytes], object]
     doubles: bool
 
 
 def build(walker: Walker, *, exact: bool) -> Decoder:
-    """A decoder of what the walker knows now. ``exact``: numbers with a fraction are judged by their text, slowly."""
+    """A decoder of what the walker knows now. ``exact``: numbers with a
+    fraction are judged by their text, slowly.
+    """
     builder = _Builder(walker, exact)
     rules, fallback = builder.rules, walker.check
 
@@ -93,7 +97,9 @@ class _Fields(dict[str, Callable[[bytes], object]]):
 
 
 def _wide(fields: _Fields, required: Sequence[str]) -> Callable[[bytes], object]:
-    """Decodes a record of very many keys: each by its own decoder, because msgspec looks keys up one by one."""
+    """Decodes a record of very many keys: each by its own decoder,
+    because msgspec looks keys up one by one.
+    """
     split = json.Decoder(dict[str, Raw]).decode
 
     def decode(line: bytes) -> object:
@@ -124,7 +130,9 @@ class _Builder:
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
     def keys(self, shape: RecordShape, known: Expect) -> Iterator[tuple[str, Any, bool]]:
-        """The keys of a record, the types of their values, and whether it must have one, which is then not null."""
+        """The keys of a record, the types of their values, and whether
+        it must have one, which is then not null.
+        """
         for key, seen in shape.fields.items():
             # The first record that has a key is walked, and each that has an empty one, which is counted.
             if seen.absent or not key:
@@ -155,7 +163,9 @@ class _Builder:
         return type_
 
     def checked(self, seen: FieldShape | None, known: Expect, pattern: str | None = None) -> Any:
-        """A type of values that are checked: strings by the pattern, all others, if ``seen``, by the field's shape."""
+        """A type of values that are checked: strings by the pattern, all
+        others, if ``seen``, by the field's shape.
+        """
         sure: dict[type, Any] = {str: re.compile(pattern).match} if pattern else {}
         fractions, simple = simple_fractions(known.types)
         if seen is not None and Facet(0, fractions) in seen.facets:
@@ -188,7 +198,9 @@ class _Builder:
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 
     def level(self, seen: FieldShape, known: Expect, level: int) -> tuple[list[Any], str | None]:
-        """The types, lists aside, of what may stand inside ``level`` lists, and the pattern of strings if not all may."""
+        """The types, lists aside, of what may stand inside ``level`` lists,
+        and the pattern of strings if not all may.
+        """
         facets = {facet.base: s for facet, s in seen.facets.items() if facet.dim == level}
         parts: list[Any] = [bool] if BOOLEAN in facets else []
         if LONG in facets:
@@ -211,7 +223,9 @@ class _Builder:
         return parts, pattern
 
     def pattern(self, strings: Mapping[Any, Seen], known: Expect) -> str | None:
-        """What the strings match that are of these types, no finer and no further than seen; None for all or none."""
+        """What the strings match that are of these types, no finer and no
+        further than seen; None for all or none.
+        """
         mode = self.walker.dates
         others = other_patterns(known.types, mode if known.dated or STRING not in strings else "off")
         if not strings or (STRING in strings and not others):

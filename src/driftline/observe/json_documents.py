@@ -24,7 +24,8 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 def is_document(head: bytes, *, whole: bool) -> bool:
-    """Whether a file that begins so is an array, or has records over several lines; ``whole``: this is all of it.
+    """Whether a file that begins so is an array, or has records over
+    several lines; ``whole``: this is all of it.
 
     >>> is_document(b'{"a": 1}\\n{"a": 2}', whole=True), is_document(b'[{"a": 1},\\n{"a": 2}]', whole=True)
     (False, True)
@@ -62,8 +63,9 @@ def _begins(text: str, *, whole: bool) -> int:
 
 
 def records_in(file: IO[bytes], longest: int) -> Iterator[bytes]:
-    """The text of each record of a document, as `records_of` has them; a large document is read in pieces. What is longer
-    than ``longest`` bytes comes as `Cut`."""
+    """The text of each record of a document, as `records_of` has them; a large document is read in pieces.
+    What is longer than ``longest`` bytes comes as `Cut`.
+    """
     head = file.read(_WHOLE)
     if len(head) < _WHOLE:
         yield from (cut(record, longest) for record in records_of(head))
@@ -72,7 +74,8 @@ def records_in(file: IO[bytes], longest: int) -> Iterator[bytes]:
 
 
 def records_of(document: bytes) -> Iterator[bytes]:
-    """The text of each record of a document: of each element of an array, or of the values that follow one another.
+    """The text of each record of a document: of each element of an array,
+    or of the values that follow one another.
 
     What is no JSON comes as it is, up to the next line that begins with a brace.
     """
@@ -89,7 +92,8 @@ def records_of(document: bytes) -> Iterator[bytes]:
 
 
 class _Pieces:
-    """The values of a text, of which no more is held than a window: those of an array, or that follow one another.
+    """The values of a text, of which no more is held than a window: those
+    of an array, or that follow one another.
 
     ``file``: has what follows the window; None where nothing does.
     """
@@ -127,8 +131,9 @@ class _Pieces:
         return self._at < len(self._chars)
 
     def _value(self) -> int | None:
-        """Where the value ends that begins here; `_BEYOND` the window, where it is too long to be held; None where it is
-        no JSON."""
+        """Where the value ends that begins here; `_BEYOND` the window, where it is too
+        long to be held; None where it is no JSON.
+        """
         while True:
             end = None
             try:
@@ -165,7 +170,9 @@ class _Pieces:
                 return
 
     def _broken(self) -> bytes:
-        """What is no JSON, up to the next line that begins with a brace; no more of it than tells that it is too long."""
+        """What is no JSON, up to the next line that begins with a brace; no
+        more of it than tells that it is too long.
+        """
         parts, room = [], self._longest + 1
         while True:
             end = self._chars.find("\n{", self._at + 1)

@@ -79,8 +79,9 @@ def observe_split(known: Expect, settings: Settings, judge: Judge | None, split:
 
 
 def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
-    """The lines of a split, some at a time, without a byte order mark; of a document its records. Those of more than
-    ``longest`` bytes come as `Cut`."""
+    """The lines of a split, some at a time, without a byte order mark; of a document its records. Those of
+    more than ``longest`` bytes come as `Cut`.
+    """
     with opened(split.path) as (file, _):
         if split.document:
             yield from _gathered(records_in(file, longest))

@@ -39,8 +39,8 @@ Looked: TypeAlias = (
 class JsonObserver:
     """Observes the lines that it is fed, against what a table has (``known``).
 
-    A decoder, typed by what was seen so far, reads the lines. It takes only lines that would teach nothing; any
-    other is walked, and the decoder built anew once the walking has cost as much as building did.
+    A decoder, typed by what was seen so far, reads the lines. It takes only lines that would teach nothing;
+    any other is walked, and the decoder built anew once the walking has cost as much as building did.
     """
 
     def __init__(
@@ -50,8 +50,9 @@ class JsonObserver:
         judge: Judge | None = None,
         usual: Callable[[RecordShape], RecordShape] | None = None,
     ) -> None:
-        """``judge``: records that it does not accept are not observed, but counted as malformed. ``usual``: the part of
-        a shape that the decoder takes; what has more is looked at."""
+        """``judge``: records that it does not accept are not observed, but counted as malformed. ``usual``:
+        the part of a shape that the decoder takes; what has more is looked at.
+        """
         self._known, self._dates = known, settings.dates
         self._folds = settings.contract.folds
         self._usual = usual
@@ -71,8 +72,9 @@ class JsonObserver:
         self._next = Place()
 
     def feed(self, lines: Sequence[bytes], source: str, first_line: int) -> list[Looked]:
-        """Observes lines of JSON, one record each; a blank one counts as a line only. Returns those that the decoder did
-        not take."""
+        """Observes lines of JSON, one record each; a blank one counts as a line only.
+        Returns those that the decoder did not take.
+        """
         if Place(source, first_line) < self._next:
             # First places are minima: what was learnt further down may not hide what stands before.
             self._done = self.result()
@@ -124,8 +126,9 @@ class JsonObserver:
                 at += 1
 
     def look(self, line: bytes, source: str, number: int) -> Why | None:
-        """Walks a line that is not for the fast decoder, unless the exact one takes it. Why it is no record of the
-        table's; None if it is."""
+        """Walks a line that is not for the fast decoder, unless the exact one takes it. Why it is
+        no record of the table's; None if it is.
+        """
         start = perf_counter()
         try:
             self._exact.decoder().decode(line)
@@ -160,8 +163,9 @@ class JsonObserver:
 
 
 class _Adaptive:
-    """A decoder of what the walker knows, or a ``part`` of it, built anew when the walking for want of it has cost as
-    much: in seconds, ``cost`` at first."""
+    """A decoder of what the walker knows, or a ``part`` of it, built anew when the walking for want of it has
+    cost as much: in seconds, ``cost`` at first.
+    """
 
     def __init__(
         self,

@@ -29,8 +29,10 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of one part of a batch; parts add up. ``malformed``: what is no record, or is refused. ``excluded``: records
-    with a value at a path that is left out. ``dropped_names``: how often a key was empty, by the path of its record."""
+    """Counts of one part of a batch; parts add up. ``malformed``: what is no record, or is refused.
+    ``excluded``: records with a value at a path that is left out. ``dropped_names``: how often a
+    key was empty, by the path of its record.
+    """
 
     records: int = 0
     malformed: int = 0

@@ -38,10 +38,11 @@ def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[byte
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
-    """A local file, or one that pyarrow knows by its URI, unpacked where its bytes say so, and its size as it lies there.
+    """A local file, or one that pyarrow knows by its URI, unpacked where its
+    bytes say so, and its size as it lies there.
 
-    Raises DataError for a file that is no text, or not what its name says; and, while it is read, for a packed one that
-    is cut off or broken.
+    Raises DataError for a file that is no text, or not what its name says; and, while it is read,
+    for a packed one that is cut off or broken.
     """
     with _raw(path) as (file, length):
         codec = _codec(path, file, length)

@@ -22,7 +22,9 @@ class Court:
         self._verdicts: dict[object, Conflict | None] = {}
 
     def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
-        """Why the record is not accepted; None if it is. The sample and the place may be those of one like it."""
+        """Why the record is not accepted; None if it is. The sample
+        and the place may be those of one like it.
+        """
         walker = Walker(self._known, self._dates)
         walker.walk(record, source, line)
         signature = _signature(walker.shape)

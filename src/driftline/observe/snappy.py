@@ -1,4 +1,6 @@
-"""Snappy's frames, and the blocks that Hadoop makes of snappy and of lz4: packed texts for which Arrow has no reader."""
+"""Snappy's frames, and the blocks that Hadoop makes of snappy and of lz4:
+packed texts for which Arrow has no reader.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _ROW = 256  # bytes over which checksums are worked out side by side
 
 
 def frames(file: IO[bytes]) -> Iterator[bytes]:
-    """The text of a file of snappy's frames. Raises ValueError where it is broken, EOFError where it is cut off."""
+    """The text of a file of snappy's frames. Raises ValueError where it
+    is broken, EOFError where it is cut off.
+    """
     snappy = pa.Codec("snappy")
     while head := file.read(4):
         kind, chunk = head[0], _exactly(file, int.from_bytes(_whole(head, 4)[1:], "little"))
@@ -32,7 +36,9 @@ def frames(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def blocks(file: IO[bytes], codec: str) -> Iterator[bytes]:
-    """The text of a file of Hadoop's blocks, packed by ``codec``, Arrow's name of it. Raises as `frames` does."""
+    """The text of a file of Hadoop's blocks, packed by ``codec``,
+    Arrow's name of it. Raises as `frames` does.
+    """
     unpack = pa.Codec(codec)
     while head := file.read(4):
         left = int.from_bytes(_whole(head, 4), "big")

@@ -33,13 +33,14 @@ class News(ValueError):
 
 
 class Walker:
-    """Adds records to a ``shape``; ``learnt`` rises with every addition, ``folded`` with every object whose keys are forgotten. ``dropped``: how often a key was
-    empty, by the path of its record.
-    ``root``: the shape as that of a field that holds the records.
+    """Adds records to a ``shape``; ``learnt`` rises with every addition, ``folded`` with every object whose
+    keys are forgotten. ``dropped``: how often a key was empty, by the path of its record. ``root``: the shape
+    as that of a field that holds the records.
 
-    A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape already implies
-    adds nothing: a date in a field known to hold other strings, an empty list where lists as deep hold values,
-    ``{}`` where objects are. So a shape depends on the order of records, but never on how they were read.
+    A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape
+    already implies adds nothing: a date in a field known to hold other strings, an empty list
+    where lists as deep hold values, ``{}`` where objects are. So a shape depends on the order of
+    records, but never on how they were read.
     """
 
     def __init__(
@@ -175,7 +176,9 @@ class Walker:
         known: Expect,
         position: int,
     ) -> None:
-        """An object: as a record, as a map's values, or, where both stand beside each other, each with its keys."""
+        """An object: as a record, as a map's values, or, where both
+        stand beside each other, each with its keys.
+        """
         beside = known.beside
         is_map = known.value is not None or Facet(dim, _MAP) in seen.facets
         if beside is None and known.value is None and is_map and Facet(dim, RECORD) in seen.facets:
@@ -206,7 +209,9 @@ class Walker:
             mine.ragged = True
 
     def _fold(self, mine: Seen, record: RecordShape, dim: int, seen: FieldShape) -> None:
-        """Forgets the keys of an object that has many, and is a map: memory follows the schema, not the keys."""
+        """Forgets the keys of an object that has many, and is a map:
+        memory follows the schema, not the keys.
+        """
         if len(record.fields) < self._next_look.get(id(mine), MANY_KEYS):
             return
         verdict = as_map(entries_of([record]))

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files of one partition spec. ``by``: its fields as SQL has them; ``bytes``: their size. ``current``: new files join."""
+    """Files of one partition spec. ``by``: its fields as SQL has them; ``bytes``:
+    their size. ``current``: new files join.
+    """
 
     spec: int
     by: tuple[str, ...]

@@ -1,7 +1,7 @@
 """`promote`: what waits in the rest gets columns, in old rows too, in one commit.
 
-The rows are written anew with the new columns, the rest as it was, and a rest without what was promoted. The old rest is
-dropped in the same commit: so `undo` brings it back, as it takes back any drop.
+The rows are written anew with the new columns, the rest as it was, and a rest without what was promoted. The
+old rest is dropped in the same commit: so `undo` brings it back, as it takes back any drop.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def promote(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Promoted:
-    """Makes columns of what waits at or below the ``paths``, or of ``everything``, by the rules; the limits of the table do
-    not count here. Planned anew where others change the table.
+    """Makes columns of what waits at or below the ``paths``, or of ``everything``, by the rules; the limits
+    of the table do not count here. Planned anew where others change the table.
 
     Raises UsageError, DataError; the table is then as it was.
     """

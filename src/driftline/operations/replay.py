@@ -1,7 +1,7 @@
 """The quarantine of a table, looked at, and sent through again.
 
-A replay has a number, which its rows in the quarantine bear, and the table keeps the last one that it has: so each record
-is taken once, whenever a replay dies, and what waits can be told from what is in.
+A replay has a number, which its rows in the quarantine bear, and the table keeps the last one that it has: so
+each record is taken once, whenever a replay dies, and what waits can be told from what is in.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Quarantine(Shown):
-    """What is in a table's quarantine: ``waiting`` records by reason, and how many went through again since."""
+    """What is in a table's quarantine: ``waiting`` records by reason,
+    and how many went through again since.
+    """
 
     table: str
     waiting: int = 0
@@ -85,8 +87,10 @@ class Quarantine(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replay(Shown):
-    """What went through again: a result for each replay, those of before that had not ended among them. ``stay``: texts
-    that are no records, and are not tried; ``held``: records of a capture's batch that has not ended."""
+    """What went through again: a result for each replay, those of before that had not
+    ended among them. ``stay``: texts that are no records, and are not tried; ``held``:
+    records of a capture's batch that has not ended.
+    """
 
     table: str
     results: tuple[Result, ...] = ()
@@ -225,7 +229,9 @@ def replay(
 
 
 def _marked(table: Table, progress: Callable[[str], None]) -> Kept | None:
-    """Gives the records that wait, and are in no replay yet, the number of the next one. Nothing is in the table by that."""
+    """Gives the records that wait, and are in no replay yet, the number of the
+    next one. Nothing is in the table by that.
+    """
     retry = Retry(quarantine.of(table).name, progress)
     while True:
         kept = Kept.of(table)

@@ -1,7 +1,7 @@
 """`resolve`: the columns of a drifted field become one, in one commit; what does not convert stays beside it.
 
-The rows are written anew with the new columns and the old ones, and the old ones are dropped in the same commit: so `undo`
-takes a resolve back as it takes back any drop, values included.
+The rows are written anew with the new columns and the old ones, and the old ones are dropped in the same
+commit: so `undo` takes a resolve back as it takes back any drop, values included.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resolved(Shown):
-    """A field that became one column, or would. ``values``: records that have the field; ``rest``: those of them whose value
-    does not convert, with ``samples``; ``kept``: the columns that they stay in."""
+    """A field that became one column, or would. ``values``: records that have the field; ``rest``: those of
+    them whose value does not convert, with ``samples``; ``kept``: the columns that they stay in.
+    """
 
     table: str
     field: Path
@@ -99,7 +100,8 @@ def resolve(
     drop_rest: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Resolved:
-    """Folds the columns of the field at ``path`` into one of type ``to``; planned anew where others change the table.
+    """Folds the columns of the field at ``path`` into one of type ``to``;
+    planned anew where others change the table.
 
     ``drop_rest``: what does not convert goes. Raises UsageError, DataError; the table is then as it was.
     """

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How many values a column has; ``before``: how many it had when it was dropped, None where that is not known."""
+    """How many values a column has; ``before``: how many it had when it
+    was dropped, None where that is not known.
+    """
 
     path: str
     count: int
@@ -36,7 +38,9 @@ class Values:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Undone(Shown):
-    """What was taken back. ``changes``: what it did to the columns; ``stays``: what could not be taken back."""
+    """What was taken back. ``changes``: what it did to the columns;
+    ``stays``: what could not be taken back.
+    """
 
     table: str
     what: str
@@ -65,7 +69,8 @@ class Undone(Shown):
 def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
     """Takes the last change of the table's definition back, or all since schema version ``to``.
 
-    ``yes``: also where that hides values. Raises UsageError, DataError with the reason; nothing is changed then.
+    ``yes``: also where that hides values. Raises UsageError, DataError
+    with the reason; nothing is changed then.
     """
     retry = Retry(table.name)
     while True:
@@ -80,7 +85,8 @@ def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
             )
         _possible(table, plan)
         draft = alteration.restore(plan.after, record.of_undo(what))
-        # What a resolve folded, or a promote took, is in the columns that come back, unless rows were written since.
+        # What a resolve folded, or a promote took, is in the columns that
+        # come back, unless rows were written since.
         since = () if to is None and _just_rewritten(table, past) else plan.hidden
         ids = {f.id for _, f in table.readable(now.schema).walk()}
         seen = [path for path in since if (f := now.schema.find(path)) and f.id in ids]
@@ -169,7 +175,8 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
     return out
 
 
-# Counting ---------------------------------------------------------------------------------------------------------
+# Counting
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _back(table: Table, past: Versions, draft: Draft, plan: Restoration) -> tuple[Values, ...]:
@@ -209,7 +216,9 @@ def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path
 
 
 def _count(type_: Type, path: Path, x: str) -> str:
-    """SQL for how many values of the column at ``path`` the value ``x`` of this type holds; x empty: the row."""
+    """SQL for how many values of the column at ``path`` the value
+    ``x`` of this type holds; x empty: the row.
+    """
     if not path:
         return f"if({x} is null, 0L, 1L)"
     match type_:

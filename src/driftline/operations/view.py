@@ -31,8 +31,10 @@ _NO_VIEWS = ("not supported by catalog", "without view support", "ability.views"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class View(Shown):
-    """A view of a table. ``statement`` makes it; ``select`` is what it shows. ``made``: it is in the catalog; if not,
-    ``why`` says so where a view was wanted. ``new``: columns that the view of before had not, None where there was none."""
+    """A view of a table. ``statement`` makes it; ``select`` is what it shows. ``made``: it is in the
+    catalog; if not, ``why`` says so where a view was wanted. ``new``: columns that the view of
+    before had not, None where there was none.
+    """
 
     table: str
     name: str
@@ -71,7 +73,9 @@ def view(
     types: Mapping[str, str] | None = None,
     make: bool = True,
 ) -> View:
-    """Makes, or makes anew, the view of a table. ``types``: of fields, by path. Raises UsageError, DataError."""
+    """Makes, or makes anew, the view of a table. ``types``: of fields,
+    by path. Raises UsageError, DataError.
+    """
     state = table.load()
     if not state.exists:
         raise no_table(table.name)
@@ -117,7 +121,9 @@ def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
 
 
 def remade(catalog: Catalog, table: Table) -> View | None:
-    """The table's view made anew, as it was wanted, where there is one of the usual name. Raises UsageError, DataError."""
+    """The table's view made anew, as it was wanted, where there is one of the
+    usual name. Raises UsageError, DataError.
+    """
     types = _types_of_view(catalog, table)
     return None if types is None else view(catalog, table, types=types)
 

@@ -1,4 +1,6 @@
-"""A quarantine as it is at one time: which of its records wait, and which of those may be sent through again."""
+"""A quarantine as it is at one time: which of its records wait, and
+which of those may be sent through again.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ RECORDS = f"(path is not null or reason = {_NO_COLUMNS})"
 
 @dataclass(slots=True)
 class Kept:
-    """A quarantine as it was loaded. ``reached``: the last replay that the table has; ``open``: batches of captures that
-    are in quarantine, and not in the table yet."""
+    """A quarantine as it was loaded. ``reached``: the last replay that the table has; ``open``: batches of
+    captures that are in quarantine, and not in the table yet.
+    """
 
     table: Table
     state: State

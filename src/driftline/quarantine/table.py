@@ -71,8 +71,9 @@ class Staged:
             self.table.delete("batch", self.batch)
 
     def withdraw(self, *, tried: bool) -> None:
-        """Leaves the batch's rejects to another process, which has brought the batch; unless it wrote them before this
-        one, and so lost them as those of an earlier try (``tried``)."""
+        """Leaves the batch's rejects to another process, which has brought the batch; unless it wrote them
+        before this one, and so lost them as those of an earlier try (``tried``).
+        """
         if not self.transaction.committed:
             self.transaction.abandon()
         elif not tried:

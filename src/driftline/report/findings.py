@@ -57,7 +57,9 @@ def findings(result: Result) -> Iterator[Finding]:
 
 
 def github(found: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:
-    """A workflow command for each finding, which annotates the line of the file: an error if its kind fails the check."""
+    """A workflow command for each finding, which annotates the line of the
+    file: an error if its kind fails the check.
+    """
     for one in found:
         level = "error" if one.kind in fail_on else "notice"
         place = {"file": one.file, "line": str(one.line or ""), "title": f"driftline: {one.kind}"}

@@ -1,7 +1,8 @@
-"""Notices: a command is called, or a URL posted to, for each batch that changed the schema or left records in quarantine.
+"""Notices: a command is called, or a URL posted to, for each batch that changed
+the schema or left records in quarantine.
 
-What goes wrong with one is said in the log, and never is the batch's failure. The log shows nothing of it that may be secret:
-neither the rest of the command or the URL, nor what a command says.
+What goes wrong with one is said in the log, and never is the batch's failure. The log shows nothing of it
+that may be secret: neither the rest of the command or the URL, nor what a command says.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ _LOG = logging.getLogger("driftline")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """``to``: a URL, to which JSON is posted; or a command of the shell, which gets it on standard input. ``timeout``:
-    seconds, for all of it."""
+    """``to``: a URL, to which JSON is posted; or a command of the shell, which gets it on standard
+    input. ``timeout``: seconds, for all of it.
+    """
 
     to: str = field(repr=False)
     timeout: float = TIMEOUT
@@ -71,7 +73,9 @@ class Notice:
             return "the URL"
 
     def _post(self, body: bytes) -> None:
-        """In a thread: the timeout of a socket begins anew with each byte, and does not count the look-up of the host."""
+        """In a thread: the timeout of a socket begins anew with each byte,
+        and does not count the look-up of the host.
+        """
         went: list[Exception] = []
 
         def post() -> None:
@@ -130,7 +134,9 @@ class Notice:
 
 
 class _Stay(HTTPRedirectHandler):
-    """An answer that leads elsewhere is none: the notice, and what it is let in by, are for this host only."""
+    """An answer that leads elsewhere is none: the notice, and what it
+    is let in by, are for this host only.
+    """
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -140,8 +146,9 @@ _OPENER = build_opener(_Stay)
 
 
 def told(result: Result) -> dict[str, Any]:
-    """What a notice says: the batch's counts; each change with the field's columns before and after it; what is in
-    quarantine, and why."""
+    """What a notice says: the batch's counts; each change with the field's columns before and
+    after it; what is in quarantine, and why.
+    """
     whole = result.to_dict()
     conflicts = whole.get("conflicts", [])
     before, after = _Fields(result.before), _Fields(apply(result.before, result.changes))
@@ -169,7 +176,9 @@ _Index: TypeAlias = Mapping[str, Family]
 
 @dataclass(slots=True)
 class _Fields:
-    """The fields of a schema. ``known``: those of a struct at a path, by their key, and by their columns' names."""
+    """The fields of a schema. ``known``: those of a struct at a path,
+    by their key, and by their columns' names.
+    """
 
     schema: Schema
     known: dict[Path, tuple[_Index, _Index]] = field(default_factory=dict)

@@ -183,7 +183,8 @@ def bar(share: float | None, width: int = 8) -> str:
 
 
 def spark(trend: Sequence[float | None]) -> str:
-    """The share of records with a value, batch by batch; a dot where there is none, a blank where it is not known.
+    """The share of records with a value, batch by batch; a dot where
+    there is none, a blank where it is not known.
 
     >>> spark((0.0, 0.5, 1.0, None))
     '·▅█ '

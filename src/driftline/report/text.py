@@ -177,7 +177,8 @@ def short(type_: Type) -> str:
             return type_name(type_)
 
 
-# One line each ------------------------------------------------------------------------------------------------
+# One line each
+# ------------------------------------------------------------------------------------------------
 
 
 def _heading(result: Result, title: str, dry_run: bool) -> Text:
@@ -307,7 +308,8 @@ def _quoted(text: str) -> str:
     return f'"{clean(text)}"'
 
 
-# Schemas ------------------------------------------------------------------------------------------------------
+# Schemas
+# ------------------------------------------------------------------------------------------------------
 
 
 def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) -> None:

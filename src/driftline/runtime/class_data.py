@@ -1,7 +1,9 @@
-"""Java's archive of classes: those of Spark, as a Java had them loaded. With it, the next ones start in half the time.
+"""Java's archive of classes: those of Spark, as a Java had them loaded. With
+it, the next ones start in half the time.
 
-It is made once for each Java, pyspark and set of jars, by a process in the background, and takes 190 MB of the cache.
-Without it all is the same, only slower. Java crashes on an archive that is cut off: so its size is part of its name.
+It is made once for each Java, pyspark and set of jars, by a process in the background, and takes
+190 MB of the cache. Without it all is the same, only slower. Java crashes on an archive that is
+cut off: so its size is part of its name.
 """
 
 from __future__ import annotations
@@ -83,8 +85,8 @@ class Archive:
     def make(self, run: Callable[[Path, Path], bool]) -> None:
         """Makes it, which takes half a minute. Of several processes, one does.
 
-        ``run``: does what commands do, in a Java that writes its classes to a file when it ends, with a lake in a
-        folder of its own; returns whether it did.
+        ``run``: does what commands do, in a Java that writes its classes to a file when it ends, with a lake
+        in a folder of its own; returns whether it did.
         """
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -117,7 +119,9 @@ class Archive:
         return self.folder / f"{self.key}.failed"
 
     def _tidy(self) -> None:
-        """Removes what processes that died have left, and archives that are broken or that nobody has used for long."""
+        """Removes what processes that died have left, and archives that are
+        broken or that nobody has used for long.
+        """
         rmtree(self.folder / "lake", ignore_errors=True)
         for file in self.folder.glob("*.*"):
             unused = time.time() - file.stat().st_mtime > UNUSED
@@ -141,7 +145,8 @@ def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
 
 
 def discard() -> bool:
-    """Removes the archive that this process's Java was told to use, which may be why it did not start; False if none was.
+    """Removes the archive that this process's Java was told to use, which may be
+    why it did not start; False if none was.
 
     Whether it is damaged inside, Java does not look.
     """

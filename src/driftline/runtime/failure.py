@@ -1,4 +1,6 @@
-"""Errors of Spark, Java and tasks as a person needs them: one sentence that names the cause, and what to do."""
+"""Errors of Spark, Java and tasks as a person needs them: one sentence
+that names the cause, and what to do.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _BROKEN = "{0}: cannot be read: {cause}"
 _ENDED = "Java, in which Spark runs, has ended in the midst of its work"
 _LOG = "the system's log says what ended it, as where memory was short; the batch can be tried again"
 
-# What tells a cause, wherever it stands in an error's text: the sentence, with what was matched, and the hint.
+# What tells a cause, wherever it stands in an error's text: the
+# sentence, with what was matched, and the hint.
 _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"(No space left on device|Disk quota exceeded|File too large)", "{0}", _ROOM),
     (r"OutOfMemoryError: ([^\n]+)", "Java ran out of memory: {0}", _MEMORY),

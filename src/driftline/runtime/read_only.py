@@ -33,7 +33,8 @@ _INSTEAD = {
 
 
 def must_read(spark: SparkSession, sql: str, otherwise: str) -> None:
-    """Raises UsageError for SQL that does more than read. It says what does that; ``otherwise``, if nothing of ours.
+    """Raises UsageError for SQL that does more than read. It says what does
+    that; ``otherwise``, if nothing of ours.
 
     SQL that cannot be parsed passes: Spark says why when it is run.
     """

@@ -34,8 +34,8 @@ _SPARKS_OWN = (
     "com.google.code.findbugs:*",
 )
 _KAFKA_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
-# What Spark's resolver is asked for, one after the other, and what it is to leave out each time. The connector's
-# provider of tokens is published up to 4.0.0 only; the connector works with that one.
+# What Spark's resolver is asked for, one after the other, and what it is to leave out each time. The
+# connector's provider of tokens is published up to 4.0.0 only; the connector works with that one.
 RESOLVED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (PACKAGES, ()),
     (("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",), (*_SPARKS_OWN, _KAFKA_TOKENS)),
@@ -57,11 +57,13 @@ def open_session(
     app_name: str = "driftline",
     notify: Callable[[str], None] | None = None,
 ) -> SparkSession:
-    """A local Spark session with the lake as its default catalog; the open one again if the process has it already.
+    """A local Spark session with the lake as its default catalog; the open
+    one again if the process has it already.
 
-    `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the embedded one;
-    keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all. `notify` is told, in one line, of what takes long.
-    SetupError: no Java, no jars, Spark does not start, or a session that is not ours runs in this process.
+    `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the
+    embedded one; keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all.
+    `notify` is told, in one line, of what takes long. SetupError: no Java, no jars, Spark does not start,
+    or a session that is not ours runs in this process.
     """
     properties = properties or {}
     if is_embedded(properties):
@@ -120,7 +122,9 @@ def make_lake(lake: Path) -> None:
 
 
 def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings for the catalog: the embedded one in the folder `lake`, or the one that `properties` name."""
+    """Spark's settings for the catalog: the embedded one in the folder
+    `lake`, or the one that `properties` name.
+    """
     if catalog is None:
         return dict(properties)
     folder = lake.resolve()  # Spark would take a relative one from wherever each of its processes stands
@@ -147,9 +151,11 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
 
 
 def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = "") -> dict[str, str]:
-    """Spark's settings for an engine inside this machine: no port opened outwards, no litter, nothing on the terminal.
+    """Spark's settings for an engine inside this machine: no port opened
+    outwards, no litter, nothing on the terminal.
 
-    With a ``master`` elsewhere, its executors are sent the jars. ``options``: further ones of this machine's Java.
+    With a ``master`` elsewhere, its executors are sent the jars.
+    ``options``: further ones of this machine's Java.
     """
     levels = " -Ddriftline.log=warn -Ddriftline.raised=warn" if os.environ.get("DRIFTLINE_DEBUG") else ""
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -187,7 +193,9 @@ def cache_folder() -> Path:
 
 
 def pyspark_version() -> str:
-    """The version of the pyspark that is installed. SetupError if there is none, or one that the jars do not fit."""
+    """The version of the pyspark that is installed. SetupError if there
+    is none, or one that the jars do not fit.
+    """
     try:
         found = version("pyspark")
     except PackageNotFoundError as error:
@@ -198,7 +206,9 @@ def pyspark_version() -> str:
 
 
 def prepare_environment() -> Java:
-    """Has Spark use this Python, this pyspark and the Java that fits, which is returned. SetupError without one of them."""
+    """Has Spark use this Python, this pyspark and the Java that fits, which is
+    returned. SetupError without one of them.
+    """
     pyspark_version()
     import pyspark
     from pyspark.logger import PySparkLogger
@@ -222,7 +232,9 @@ def cached_jars() -> list[Path]:
 
 
 def find_jars(notify: Callable[[str], None] | None = None) -> list[Path]:
-    """The same jars, downloaded by Spark's own resolver when the cache has not got them. SetupError if that fails."""
+    """The same jars, downloaded by Spark's own resolver when the cache
+    has not got them. SetupError if that fails.
+    """
     if jars := cached_jars():
         return jars
     if notify:
@@ -246,7 +258,9 @@ def _jar_list() -> Path:
 
 
 def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> None:
-    """Has Spark download the packages into `folder`/jars: it does so before it starts anything, and then we end it."""
+    """Has Spark download the packages into `folder`/jars: it does so
+    before it starts anything, and then we end it.
+    """
     from pyspark import SparkConf
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
@@ -276,7 +290,9 @@ def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> 
 
 
 def _running(settings: Mapping[str, str]) -> SparkSession | None:
-    """The session of this process with this catalog, if Spark runs in it; a further one for another catalog."""
+    """The session of this process with this catalog, if Spark runs in
+    it; a further one for another catalog.
+    """
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Names are data: nothing in them may be taken for SQL's own. And `timestamp` is what it is in a table: an instant.
+# Names are data: nothing in them may be taken for SQL's own. And
+# `timestamp` is what it is in a table: an instant.
 PLAIN = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variable.substitute": "false",

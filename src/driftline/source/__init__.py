@@ -19,7 +19,8 @@ from driftline.source.pipes import spooled
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Paths; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and all that has `__arrow_c_stream__`; dicts.
+# Paths; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and
+# all that has `__arrow_c_stream__`; dicts.
 Data: TypeAlias = Any
 
 
@@ -32,7 +33,9 @@ def opened(
     json_column: str | None = None,
     strings: bool = False,
 ) -> Iterator[Source]:
-    """`open_source` for what may be a pipe, an archive, or rows that Python holds: those are there as long as the source is used."""
+    """`open_source` for what may be a pipe, an archive, or rows that Python holds: those
+    are there as long as the source is used.
+    """
     if hasattr(data, "selectExpr"):
         yield open_source(spark, data, json_column=json_column)
         return
@@ -61,7 +64,8 @@ def open_source(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    # A command asks `files` and `pipes` while Java starts; what reads one kind of file comes with the first of it.
+    # A command asks `files` and `pipes` while Java starts; what reads one
+    # kind of file comes with the first of it.
     from driftline.source.typed import TypedFrames
 
     if hasattr(data, "selectExpr"):

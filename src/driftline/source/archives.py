@@ -35,9 +35,11 @@ def format_in(path: str) -> str:
 
 
 def unpack(path: str, kind: str | None, folder: Path) -> Iterator[tuple[Path, str]]:
-    """Unpacks the files of a format, or all where no name tells it, into a folder; yields each with its name in the archive.
+    """Unpacks the files of a format, or all where no name tells it, into a folder;
+    yields each with its name in the archive.
 
-    Raises DataError where the archive is broken or holds more than the limit says, SetupError where there is no room.
+    Raises DataError where the archive is broken or holds more than the limit
+    says, SetupError where there is no room.
     """
     with _opened(path) as archive:
         members = _members(archive)

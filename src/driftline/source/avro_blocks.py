@@ -25,7 +25,9 @@ class Cut:
 
 
 def cuts_of(path: str, target: int) -> list[Cut]:
-    """A file's blocks in cuts of ``target`` bytes, or one block more. Raises EOFError where the file ends within one."""
+    """A file's blocks in cuts of ``target`` bytes, or one block more. Raises
+    EOFError where the file ends within one.
+    """
     cuts = []
     with open(path, "rb") as file:
         end = file.seek(0, io.SEEK_END)
@@ -81,7 +83,9 @@ def _unpacked(data: bytes, codec: str) -> bytes:
 
 
 def _header(file: IO[bytes]) -> tuple[dict[str, bytes], bytes]:
-    """A file's metadata, and the mark that its blocks end with. Raises ValueError where it is no Avro file."""
+    """A file's metadata, and the mark that its blocks end with. Raises
+    ValueError where it is no Avro file.
+    """
     if file.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin as Avro files do")
     metadata: dict[str, Any] = {}

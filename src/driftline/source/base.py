@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from driftline.source.set_aside import Rejects
     from driftline.write import RowTasks
 
-# The columns in which a source gives what is not accepted; `driftline.quarantine.table` adds the batch and the time.
+# The columns in which a source gives what is not accepted;
+# `driftline.quarantine.table` adds the batch and the time.
 REJECTED = (
     "raw string, raw_bytes binary, reason string, path string, table_type string, incoming_type string, "
     "source string, line bigint, topic string, partition int, offset bigint"
@@ -24,7 +25,8 @@ REJECTED = (
 
 
 class Source(Protocol):
-    """One batch of records, whose tasks make the rows, and observe the records meanwhile: also by a plan that was guessed.
+    """One batch of records, whose tasks make the rows, and observe the records
+    meanwhile: also by a plan that was guessed.
 
     ``conf``: settings of the Spark session that reading it needs.
     """
@@ -36,13 +38,15 @@ class Source(Protocol):
         ...
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Every type of every path of every record, against the table's ``schema``; without reading them again, where the
-        tasks have told."""
+        """Every type of every path of every record, against the table's ``schema``; without
+        reading them again, where the tasks have told.
+        """
         ...
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
-        """From now on, records that the ``judge`` does not accept, or that have one of the ``conflicts``, are not observed
-        as records, and are among the rejected."""
+        """From now on, records that the ``judge`` does not accept, or that have one of the ``conflicts``, are
+        not observed as records, and are among the rejected.
+        """
         ...
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
@@ -50,12 +54,14 @@ class Source(Protocol):
         ...
 
     def set_aside(self) -> Rejects | None:
-        """What the tasks that ran last have set aside, which is no record; None where they told nothing. Asked for after
-        `observe`."""
+        """What the tasks that ran last have set aside, which is no record; None where they
+        told nothing. Asked for after `observe`.
+        """
         ...
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
-        """What is no record, with the columns of `REJECTED`; None where all could be read. This reads the batch once more.
+        """What is no record, with the columns of `REJECTED`; None where all could
+        be read. This reads the batch once more.
 
         ``everything``: the reason for which all records are rejected.
         """

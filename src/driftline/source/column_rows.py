@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a file. ``batch``: an array for each field of the reader's struct, in its order, each of the type that
-    `driftline.convert.arrow_type` names. ``source``: the file. ``rejects``: texts among the rows that are none."""
+    """Some rows of a file. ``batch``: an array for each field of the reader's struct, in its
+    order, each of the type that `driftline.convert.arrow_type` names. ``source``: the file.
+    ``rejects``: texts among the rows that are none.
+    """
 
     batch: pa.RecordBatch
     source: str
@@ -40,8 +42,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What rows are held against: what is ``known`` of the table, its settings, and the ``conflicts`` that a row may not
-    have."""
+    """What rows are held against: what is ``known`` of the table, its settings, and
+    the ``conflicts`` that a row may not have.
+    """
 
     known: Expect
     settings: Settings
@@ -116,15 +119,18 @@ def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: Terms
 
 
 def has_required(schema: Schema) -> bool:
-    """Whether a table has columns that a row may lack a value for only if all rows have been looked at before."""
+    """Whether a table has columns that a row may lack a value for only
+    if all rows have been looked at before.
+    """
     return any(f.required for _, f in schema.walk())
 
 
 def converted_rows(
     rows: Iterable[Rows], observer: RowsObserver, converter: Converter, set_aside: SetAside
 ) -> Iterator[pa.RecordBatch]:
-    """The accepted rows as the table's, for as long as its columns take them; all are observed, and the others set
-    aside."""
+    """The accepted rows as the table's, for as long as its columns take them;
+    all are observed, and the others set aside.
+    """
     taken = True
     for some in rows:
         batch = observer.feed(some)
@@ -149,9 +155,11 @@ def rejected_rows(
 
 
 def together(parts: Iterable[Observation], struct: Struct, label: str, terms: Terms) -> Observation:
-    """One observation of all parts of what one reader gave. What is declared counts where there is no part, too.
+    """One observation of all parts of what one reader gave. What is
+    declared counts where there is no part, too.
 
-    What was refused leaves no trace: not the types whose every value was, nor the columns where no row is left.
+    What was refused leaves no trace: not the types whose every value
+    was, nor the columns where no row is left.
     """
     whole = merge_observations([Observation(shape_of(struct, Place(label))), *parts])
     for conflict in terms.conflicts:

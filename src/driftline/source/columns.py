@@ -38,8 +38,8 @@ _HEADS = 32  # readers of which the first rows are looked at for a guess
 class ColumnReader(Protocol):
     """Files of one schema. A reader is sent to tasks, so it is small.
 
-    ``struct``: the types of the columns, by key; ``label``: how reports name where they came from; ``sizes``: the bytes of
-    each part. A part is what one task reads at least.
+    ``struct``: the types of the columns, by key; ``label``: how reports name where they came from; ``sizes``:
+    the bytes of each part. A part is what one task reads at least.
     """
 
     @property
@@ -143,8 +143,9 @@ class PartRows:
 
 @dataclass(slots=True)
 class ColumnFiles:
-    """Files of columns as one batch. ``fitted``: the readers for a table of which so much is known, where their types hang on
-    it."""
+    """Files of columns as one batch. ``fitted``: the readers for a table of which so
+    much is known, where their types hang on it.
+    """
 
     spark: SparkSession
     readers: Sequence[ColumnReader]

@@ -1,6 +1,7 @@
 """CSV files, read in the tasks.
 
-Their columns have types only if every text says so (rules 2.3): all files are looked at once, before anything is observed.
+Their columns have types only if every text says so (rules 2.3): all files are
+looked at once, before anything is observed.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class CsvReader:
 def csv_readers(spark: SparkSession, files: Sequence[str], *, strings: bool) -> list[CsvReader]:
     """Readers of CSV files with a header line each; files with the same header are read together.
 
-    ``strings``: every cell stays text. Raises DataError for a file that cannot be read, UsageError for a header with two
-    columns of one name.
+    ``strings``: every cell stays text. Raises DataError for a file that cannot be read, UsageError
+    for a header with two columns of one name.
     """
     headers = {file: header for file in files if (header := header_of(file)) is not None}
     share = sum(map(size_of, headers)) // (2 * spark.sparkContext.defaultParallelism)
@@ -79,8 +80,9 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
 
 @dataclass(slots=True)
 class Fitted:
-    """The readers with the number types that a table declares: a text that is a number goes into such a column as it would
-    come from JSON, if the column holds all texts of its field exactly."""
+    """The readers with the number types that a table declares: a text that is a number goes into such a
+    column as it would come from JSON, if the column holds all texts of its field exactly.
+    """
 
     spark: SparkSession
     readers: Sequence[CsvReader]

@@ -24,7 +24,9 @@ Work: TypeAlias = tuple[Stretch, Sequence[Types]]
 
 @dataclass(frozen=True, slots=True)
 class CsvFile:
-    """A file with its header, in stretches. ``types``: those that each column may have, once it was looked at."""
+    """A file with its header, in stretches. ``types``: those that each
+    column may have, once it was looked at.
+    """
 
     path: str
     header: Header
@@ -34,8 +36,10 @@ class CsvFile:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a stretch holds. ``types``: those that each column may have; ``lines``: how many; ``open_end``: it ends within a
-    cell, or begins there; ``wrong``: what cannot be read, with its line, counted in the stretch."""
+    """What a stretch holds. ``types``: those that each column may have; ``lines``: how
+    many; ``open_end``: it ends within a cell, or begins there; ``wrong``: what cannot be
+    read, with its line, counted in the stretch.
+    """
 
     types: Sequence[Types]
     lines: int
@@ -44,7 +48,9 @@ class Look:
 
 
 def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
-    """Looks at the rows of a stretch, for which of the ``types`` that are asked for each column could have by the ``test``."""
+    """Looks at the rows of a stretch, for which of the ``types`` that are asked
+    for each column could have by the ``test``.
+    """
     import pyarrow as pa
 
     lines = 0
@@ -67,8 +73,8 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
 
 
 def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
-    """The files with the types that their columns may have, none if all are ``strings``, in stretches that begin and end with
-    whole records, numbered by lines.
+    """The files with the types that their columns may have, none if all are ``strings``, in stretches that
+    begin and end with whole records, numbered by lines.
 
     Raises DataError for a byte that is not UTF-8, and for a record that is too long.
     """

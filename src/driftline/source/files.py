@@ -20,9 +20,10 @@ ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '
 def expand(sources: Sequence[str], fmt: str | None = None) -> tuple[str, list[str]]:
     """The format of the sources, and their files, absolute, in name order; pipes as they were named.
 
-    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their sub-folders; names
-    that begin with ``_`` or ``.`` are passed over there, as Spark does, and so is what is no file, such as a FIFO.
-    Raises UsageError for a path that is not there, a folder without files, files of several formats.
+    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their
+    sub-folders; names that begin with ``_`` or ``.`` are passed over there, as Spark does, and so
+    is what is no file, such as a FIFO. Raises UsageError for a path that is not there, a folder
+    without files, files of several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
         raise UsageError(

@@ -1,7 +1,8 @@
-"""What Python holds as a source: DataFrames of pandas and Polars, Arrow's tables and readers, records as dicts.
+"""What Python holds as a source: DataFrames of pandas and Polars,
+Arrow's tables and readers, records as dicts.
 
-What comes from an iterator comes once, yet a batch is read more often, and by tasks: so all is written into temporary
-files of Arrow's first, as columns of the types that tables have, some rows at a time.
+What comes from an iterator comes once, yet a batch is read more often, and by tasks: so all is written into
+temporary files of Arrow's first, as columns of the types that tables have, some rows at a time.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class InMemoryReader:
 def written(data: Any) -> Iterator[list[InMemoryReader]]:
     """The data in temporary files, a reader for the rows of each struct; at the end they are deleted.
 
-    Raises UsageError for what is no record, and for a value that no table has; SetupError where there is no room.
+    Raises UsageError for what is no record, and for a value that no
+    table has; SetupError where there is no room.
     """
     with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
         yield _write(_batches(data), Path(os.path.realpath(folder)))

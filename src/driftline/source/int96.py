@@ -1,7 +1,7 @@
 """Parquet's old timestamps, INT96: nanoseconds in any year, for which Arrow has no type.
 
-Arrow reads them in nanoseconds, which wrap around beyond the years 1678 to 2262 without a word, or in microseconds, without
-what is finer. Read both ways, they tell which of the two is exact.
+Arrow reads them in nanoseconds, which wrap around beyond the years 1678 to 2262 without a word, or in
+microseconds, without what is finer. Read both ways, they tell which of the two is exact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _NANOS, _MICROS = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
 
 
 class OldTimestamps:
-    """Which columns of a file have old timestamps. ``schema``: the file's, where these are instants in nanoseconds."""
+    """Which columns of a file have old timestamps. ``schema``: the file's,
+    where these are instants in nanoseconds.
+    """
 
     def __init__(self, file: pq.ParquetFile) -> None:
         old = iter([file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema))])

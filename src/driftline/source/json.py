@@ -1,5 +1,6 @@
-"""Files of JSON: lines, or documents. Tasks observe them, convert them and make the table's rows, in one go where the plan
-is known beforehand, or likely."""
+"""Files of JSON: lines, or documents. Tasks observe them, convert them and make the table's rows, in one go
+where the plan is known beforehand, or likely.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SMALL = 4 * 2**20  # bytes of which a split is at least
-# Bytes of the first split that a guess is made of, where the order of the columns is decided; and of so many others.
+# Bytes of the first split that a guess is made of, where the order of the
+# columns is decided; and of so many others.
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
 
 _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation answers
@@ -41,7 +43,8 @@ _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation ans
 class JsonFiles:
     """Files of JSON lines, or documents, as one batch.
 
-    ``seen``: what the plan is made for; ``whole``: what the batch is, once that is known, and ``asked`` for what.
+    ``seen``: what the plan is made for; ``whole``: what the batch is,
+    once that is known, and ``asked`` for what.
     """
 
     spark: SparkSession
@@ -64,7 +67,8 @@ class JsonFiles:
                 return None
             some = self.splits[:: max(1, len(self.splits) // _HEADS)]
             heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(some)]
-            # Which line of its file a split begins with is not known yet, but none is before its first byte's number.
+            # Which line of its file a split begins with is not known yet, but
+            # none is before its first byte's number.
             parts = zip(self._observed(heads, settings), heads, strict=True)
             seen = merge_observations(part.shifted(head.start) for part, head in parts)
         self.seen = seen

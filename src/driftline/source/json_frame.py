@@ -1,4 +1,6 @@
-"""Records that stand in a DataFrame as texts of JSON: observed, converted and rejected in tasks, batch by batch."""
+"""Records that stand in a DataFrame as texts of JSON: observed,
+converted and rejected in tasks, batch by batch.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ class PlainTexts:
 
 @dataclass(slots=True)
 class JsonFrame:
-    """A DataFrame whose rows are texts of JSON, one record each. ``frame``: the columns that ``texts`` reads, the text
-    first; ``nulls``: how many rows have none, once they were observed.
+    """A DataFrame whose rows are texts of JSON, one record each. ``frame``: the columns that ``texts`` reads,
+    the text first; ``nulls``: how many rows have none, once they were observed.
 
     ``asked``: what was observed last was observed against; ``seen``: what a plan is made for.
     """

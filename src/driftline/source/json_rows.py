@@ -1,7 +1,7 @@
 """Lines of JSON as rows of a table, in tasks.
 
-A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed by Arrow as whole
-columns, the others one by one.
+A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed by Arrow
+as whole columns, the others one by one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the plac
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """How lines become rows. ``usual``: what Arrow parses the fields as; ``known``: what the table has; ``judge``: says
-    which records are refused."""
+    """How lines become rows. ``usual``: what Arrow parses the fields as; ``known``: what the table has;
+    ``judge``: says which records are refused.
+    """
 
     converter: Converter
     usual: Struct
@@ -93,8 +94,10 @@ class JsonRows:
 
 
 class Run(NamedTuple):
-    """Texts that follow one another where they come from: in ``source`` from ``line`` on. ``first``: the row of the Arrow
-    batch that has the first of them; ``reject``: makes a reject of one of them by its place, and why."""
+    """Texts that follow one another where they come from: in ``source`` from ``line`` on.
+    ``first``: the row of the Arrow batch that has the first of them; ``reject``: makes a
+    reject of one of them by its place, and why.
+    """
 
     lines: Sequence[bytes]
     source: str
@@ -161,8 +164,9 @@ def _read(text: bytes, struct: Struct) -> pa.RecordBatch:
 def rejected_of(
     lines: Sequence[bytes], looked: Sequence[Looked], everything: str | None = None
 ) -> Iterator[tuple[int, Why]]:
-    """Those of the lines, by place, that are no records of the table's, and why; all that are not blank, for the reason
-    ``everything``."""
+    """Those of the lines, by place, that are no records of the table's, and why; all that are
+    not blank, for the reason ``everything``.
+    """
     reasons = {place: why for place, why in looked if why is not None}
     for place in range(len(lines)) if everything is not None else reasons:
         why = reasons.get(place, everything)

@@ -35,7 +35,9 @@ class SplitRows:
     def rows(
         self, given: int, set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, dict[int, Observation]]:
-        """The rows of one task's share; returns what was observed by the number of the split. Lines count from 1 in each."""
+        """The rows of one task's share; returns what was observed by the number
+        of the split. Lines count from 1 in each.
+        """
         seen: dict[int, Observation] = {}
         for number, split in self.shares[given]:
             lines_of = LineRows(self.make, self.expected, partial(_of_part, set_aside, number))

@@ -1,5 +1,6 @@
-"""Sources that are no files to be read again and again, in tasks too: what comes through a pipe, which comes once, and to this
-process alone, and what is in an archive. It is written into temporary files first."""
+"""Sources that are no files to be read again and again, in tasks too: what comes through a pipe, which comes
+once, and to this process alone, and what is in an archive. It is written into temporary files first.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +23,19 @@ _CHUNK = 2**20  # bytes that are held at once
 
 
 def is_pipe(source: str) -> bool:
-    """Whether the source can be read by this process alone, and once: standard input, a FIFO, a descriptor."""
+    """Whether the source can be read by this process alone, and once:
+    standard input, a FIFO, a descriptor.
+    """
     return source == STDIN or bool(_OF_THIS_PROCESS.fullmatch(source)) or Path(source).is_fifo()
 
 
 @contextmanager
 def spooled(files: Sequence[str], kind: str | None = None) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The files, temporary ones in place of each pipe and each archive, and the names that those stand for, by path; at the end
-    they are deleted. ``kind``: the format that is taken of archives.
+    """The files, temporary ones in place of each pipe and each archive, and the names that those stand for,
+    by path; at the end they are deleted. ``kind``: the format that is taken of archives.
 
-    Errors that name a temporary file name what it stands for. Raises UsageError for a pipe that cannot be read, DataError
-    for a broken archive, SetupError where there is no room for what comes.
+    Errors that name a temporary file name what it stands for. Raises UsageError for a pipe that cannot be
+    read, DataError for a broken archive, SetupError where there is no room for what comes.
     """
     if not any(is_pipe(file) or is_archive(file) for file in files):
         yield list(files), {}
@@ -53,7 +56,9 @@ def spooled(files: Sequence[str], kind: str | None = None) -> Iterator[tuple[lis
 
 
 def _spooled(file: str, kind: str | None, place: Path) -> dict[str, str]:
-    """What a pipe or an archive holds, in files at the place, and the name of each; nothing for another file."""
+    """What a pipe or an archive holds, in files at the place, and the
+    name of each; nothing for another file.
+    """
     if is_pipe(file):
         _copy(file, place)
         return {str(place): file}

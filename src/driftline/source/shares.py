@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
-    """The numbers of parts of these sizes, for so many tasks at most, the largest first to the least laden; in order
-    within a task.
+    """The numbers of parts of these sizes, for so many tasks at most, the largest first to
+    the least laden; in order within a task.
 
     >>> dealt([5, 9, 4], 2)
     [[1], [0, 2]]

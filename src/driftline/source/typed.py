@@ -71,7 +71,9 @@ _TYPES = {
 
 @dataclass(slots=True)
 class TypedFrames:
-    """DataFrames of one batch, each with a schema of its own and a label for reports: the first of its files, or empty."""
+    """DataFrames of one batch, each with a schema of its own and a label for
+    reports: the first of its files, or empty.
+    """
 
     frames: Sequence[tuple[str, DataFrame]]
     conflicts: tuple[Conflict, ...] = ()

@@ -1,1 +1,3 @@
-"""Spark SQL for what reads tables: values as other types, columns folded into one, what would be lost by it."""
+"""Spark SQL for what reads tables: values as other types, columns
+folded into one, what would be lost by it.
+"""

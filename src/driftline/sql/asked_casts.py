@@ -1,7 +1,7 @@
 """One value of one type as SQL of any other type that a person asks for: exact, or null.
 
-Wider than routing, which goes by type alone: here the value decides, and it must read back as it was. A text becomes a number
-only if it is the number as JSON writes it, a date only if it is strict ISO 8601.
+Wider than routing, which goes by type alone: here the value decides, and it must read back as it was. A text
+becomes a number only if it is the number as JSON writes it, a date only if it is strict ISO 8601.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ CONVERTS: dict[str, tuple[str, ...]] = {
 
 
 def exactly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
-    """``x`` of type ``s`` as ``t``; null where ``t`` cannot hold it as it is. ``unit``: the epoch unit, None where not set."""
+    """``x`` of type ``s`` as ``t``; null where ``t`` cannot hold it as it is.
+    ``unit``: the epoch unit, None where not set.
+    """
     if t.name == "variant":
         return x if s == t else f"try_cast({x} as variant)"
     if s == t:
@@ -65,8 +67,9 @@ def exactly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 
 
 def nearly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
-    """The same for reading only: a whole number beyond what a double holds is the nearest double, an instant between two
-    units of an epoch the one before, and anything but bytes its text's bytes."""
+    """The same for reading only: a whole number beyond what a double holds is the nearest double, an instant
+    between two units of an epoch the one before, and anything but bytes its text's bytes.
+    """
     if t == BINARY and s.name not in ("binary", "fixed"):
         return f"cast({exactly(x, s, STRING, unit)} as binary)"
     if s.name in ("int", "long") and t == DOUBLE:

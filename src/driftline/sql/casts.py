@@ -1,8 +1,7 @@
 """One value of one type as SQL of another: exact, or null.
 
-The pairs are those of `core.planning.conversions.FITS` and ``ROUTES_TOO``, and of the `widen` policy; the ways are section
-3 of the rules.
-Nothing here depends on the session's time zone.
+The pairs are those of `core.planning.conversions.FITS` and ``ROUTES_TOO``, and of the `widen` policy; the
+ways are section 3 of the rules. Nothing here depends on the session's time zone.
 """
 
 from __future__ import annotations
@@ -90,7 +89,9 @@ def _epoch(micros: str, t: Primitive, unit: str) -> str:
 
 
 def _instant(x: str, t: Primitive, unit: str | None) -> str:
-    """A number as an instant: by its unit, else by its magnitude (seed rule 10); null outside years 1 to 9999."""
+    """A number as an instant: by its unit, else by its magnitude (seed
+    rule 10); null outside years 1 to 9999.
+    """
 
     def micros(v: str) -> str:
         by = {
@@ -112,7 +113,9 @@ def _instant(x: str, t: Primitive, unit: str | None) -> str:
 
 
 def from_text(x: str, s: Primitive, mode: str) -> str:
-    """A JSON string as the date-like or uuid it is, null where it is none (rules 2.2). ``mode``: the dates setting."""
+    """A JSON string as the date-like or uuid it is, null where it is none
+    (rules 2.2). ``mode``: the dates setting.
+    """
     if s.name == "uuid":
         return f"if({x} rlike {literal(_whole(UUID_PATTERN))}, {x}, null)"
     pattern = {DATE: DATE_PATTERN, TIMESTAMP: TIMESTAMP_PATTERN, TIMESTAMP_NTZ: TIMESTAMP_NTZ_PATTERN}[s]

@@ -1,4 +1,6 @@
-"""The columns of a field as SQL of one column: each value from the column that is nearest to what was sent."""
+"""The columns of a field as SQL of one column: each value from the
+column that is nearest to what was sent.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,17 @@ from driftline.sql.quoting import bind, each, first_of, literal, name, null, var
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """``near``: where a value has no exact place in the wider type, the nearest stands for it, as a view that is only read
-    may have it; otherwise null does."""
+    """``near``: where a value has no exact place in the wider type, the nearest stands for it, as a view that
+    is only read may have it; otherwise null does.
+    """
 
     mark: str = MARK
     near: bool = False
 
     def struct(self, columns: Sequence[tuple[Struct, str]], to: One) -> list[str]:
-        """One expression for each field of ``to``, from records that stand behind a prefix each (``""``, ``"x."``)."""
+        """One expression for each field of ``to``, from records that stand
+        behind a prefix each (``""``, ``"x."``).
+        """
         assert to.fields is not None
         found = [{f.key: f.columns for f in families([struct], self.mark)} for struct, _ in columns]
         return [

@@ -26,14 +26,16 @@ class Folding:
         return [f"{sql} as {name(n)}" for n, sql in self._fields(self.struct, (), "", rest)]
 
     def folds(self) -> str:
-        """An array with one struct for each record that has the field: ``n`` is the site's number, ``lost`` has a boolean
-        for each of its columns, ``sample`` is a value that is lost."""
+        """An array with one struct for each record that has the field: ``n`` is the site's number, ``lost``
+        has a boolean for each of its columns, ``sample`` is a value that is lost.
+        """
         return " || ".join(
             self._gathered(self.struct, site.parent, "", self._fold(i, site))
             for i, site in enumerate(self.resolution.sites)
         )
 
-    # Rows ---------------------------------------------------------------------------------------------------------
+    # Rows
+    # ----------------------------------------------------------------------------------------------
 
     def _fields(
         self, struct: Struct, at: Path, prefix: str, rest: dict[Path, list[str]]
@@ -75,7 +77,8 @@ class Folding:
             return f"if({longs[0]} is null, {x}, null)"
         return x
 
-    # What is lost -------------------------------------------------------------------------------------------------
+    # What is lost
+    # ----------------------------------------------------------------------------------------------
 
     def _fold(self, number: int, site: Site) -> Callable[[str], str]:
         def entry(prefix: str) -> str:
@@ -137,7 +140,9 @@ class Folding:
 
 
 def _lost_value(type_: Type, x: str, one: str, to: One) -> str:
-    """Whether a plain value, or list of such, has anything that ``one`` has not; any other is there whole or not at all."""
+    """Whether a plain value, or list of such, has anything that ``one`` has
+    not; any other is there whole or not at all.
+    """
     dim, inner = peel(type_)
     if to.base is None or not isinstance(inner, Primitive) or dim > to.dim:
         return f"({x} is not null and {one} is null)"

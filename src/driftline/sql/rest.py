@@ -20,7 +20,9 @@ _PLACE = r"\\[[0-9]+\\](?=(?:[^`]*`[^`]*`)*[^`]*$)"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Values that wait at one ``path``, elements of lists as steps of that name; ``sample``: one of them, as JSON text."""
+    """Values that wait at one ``path``, elements of lists as steps of that
+    name; ``sample``: one of them, as JSON text.
+    """
 
     path: str
     values: int

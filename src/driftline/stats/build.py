@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Known:
-    """What there is to put together; None: it was not asked for, or the format does not have it. ``resolved``: keys of
-    fields that somebody has folded: their values are no longer in each column that they fit."""
+    """What there is to put together; None: it was not asked for, or the format does
+    not have it. ``resolved``: keys of fields that somebody has folded: their values
+    are no longer in each column that they fit.
+    """
 
     metadata: TableStatistics | None = None
     history: History | None = None
@@ -85,7 +87,9 @@ Origins = Mapping[int, tuple[Seen | None, Rule | None]]
 
 
 def _number(f: Field, known: Known, origins: Origins, out: dict[int, Numbers], *, rows: bool = True) -> None:
-    """The numbers of a column and of what is inside it. ``rows``: it has one value a row, as it has not in a list."""
+    """The numbers of a column and of what is inside it. ``rows``: it has
+    one value a row, as it has not in a list.
+    """
     inside = children(f.type)
     single = rows and isinstance(f.type, Primitive | Struct)
     for child in inside:
@@ -127,7 +131,8 @@ def _over(inside: Sequence[Numbers], records: int) -> Numbers:
     )  # fmt: skip
 
 
-# Drifted fields -----------------------------------------------------------------------------------------------
+# Drifted fields
+# -----------------------------------------------------------------------------------------------
 
 
 def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], origins: Origins) -> list[Part]:

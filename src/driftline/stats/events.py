@@ -16,7 +16,9 @@ PLAIN = "first-sight"
 
 
 def events(past: History, samples: Mapping[int, str]) -> Iterator[Event]:
-    """The versions of the schema, oldest first. ``samples``: by column id, a value of the batch that brought the column."""
+    """The versions of the schema, oldest first. ``samples``: by column id, a
+    value of the batch that brought the column.
+    """
     for entry in past.entries:
         rules = {rule.path: rule for rule in entry.record.rules}
         plain: list[Step] = []

@@ -1,7 +1,7 @@
 """Counts a table's values with Spark: every column, also in lists and maps, however deep.
 
-One pass for each depth of lists, over as many columns at once as Spark takes well. Lists of one depth are unfolded side by
-side, so that a pass reads each row once.
+One pass for each depth of lists, over as many columns at once as Spark takes well. Lists of one depth are
+unfolded side by side, so that a pass reads each row once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ Roots: TypeAlias = Mapping[Chain, str]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a column's values are: ``chain`` leads through lists to the element, ``steps`` on from there. ``inside``: the
-    id of the innermost list, None for the rows themselves."""
+    """Where a column's values are: ``chain`` leads through lists to the element, ``steps`` on from there.
+    ``inside``: the id of the innermost list, None for the rows themselves.
+    """
 
     path: Path
     id: int
@@ -98,7 +99,8 @@ def exact(
     return Exact(records, numbers, own)
 
 
-# Where columns are --------------------------------------------------------------------------------------------
+# Where columns are
+# --------------------------------------------------------------------------------------------
 
 
 def _inside(
@@ -138,8 +140,9 @@ def _passes(asked: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[li
 
 
 def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) -> tuple[DataFrame, Roots]:
-    """One row for each element of the lists at the end of the chains, all of them side by side, and what they are called.
-    ``paths``: what is asked for, the rest is left out, for it makes Spark slow."""
+    """One row for each element of the lists at the end of the chains, all of them side by side, and what they
+    are called. ``paths``: what is asked for, the rest is left out, for it makes Spark slow.
+    """
     frame = frame.select(*dict.fromkeys(name(path[0]) for path in paths))
     roots: dict[Chain, str] = {(): ""}
     for depth in range(1, len(chains[0]) + 1):
@@ -152,7 +155,8 @@ def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) 
     return frame, roots
 
 
-# What is counted ----------------------------------------------------------------------------------------------
+# What is counted
+# ----------------------------------------------------------------------------------------------
 
 
 def _count(
@@ -208,7 +212,8 @@ def _text(type_: Type, x: str) -> str:
     return f"left(cast({x} as string), {_TEXT})"
 
 
-# The types of drifted fields ----------------------------------------------------------------------------------
+# The types of drifted fields
+# ----------------------------------------------------------------------------------
 
 
 def _divide(
@@ -237,7 +242,9 @@ def _divide(
 
 
 def peek(frames: Sequence[tuple[DataFrame, Siblings, Field]], schema: Schema) -> list[str | None]:
-    """For each: a value of the frame that is the column's own, or None; all in one job that stops at the first."""
+    """For each: a value of the frame that is the column's own, or
+    None; all in one job that stops at the first.
+    """
     from functools import reduce
 
     places = {p.path: p for p in _inside(schema.struct, (), (), (), None)}

@@ -56,9 +56,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The values of a field that came as one type. ``columns``: where they are, more than one where these cannot be told
-    apart. ``records`` None: not known; ``about``: nearly so many; ``at_least``: or more. ``share`` is of the field's values.
-    ``rule`` and ``seen_in``: why the column was made, and the file or offset that caused it."""
+    """The values of a field that came as one type. ``columns``: where they are, more than one where
+    these cannot be told apart. ``records`` None: not known; ``about``: nearly so many;
+    ``at_least``: or more. ``share`` is of the field's values. ``rule`` and ``seen_in``: why the
+    column was made, and the file or offset that caused it.
+    """
 
     columns: tuple[Path, ...]
     types: tuple[Type, ...]
@@ -105,7 +107,9 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of the schema, in words. ``field``: the field of the data, where the column has another name."""
+    """One change of the schema, in words. ``field``: the field of the
+    data, where the column has another name.
+    """
 
     text: str
     action: str
@@ -130,7 +134,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A new version of the schema. ``by``: batch, alter, undo, outside or unknown; ``who``: the batch, or the statement.
+    """A new version of the schema. ``by``: batch, alter, undo, outside or
+    unknown; ``who``: the batch, or the statement.
 
     ``plain``: how many columns came with fields seen for the first time; ``steps``: what is worth a look.
     """
@@ -177,10 +182,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stats(Shown):
-    """A table's statistics. ``at``: of its last commit. ``exact``: counted by a scan; otherwise read from metadata.
+    """A table's statistics. ``at``: of its last commit. ``exact``: counted
+    by a scan; otherwise read from metadata.
 
-    ``leaves``: columns that hold plain values. ``batches``: how many commits added records; ``recent``: the last of them.
-    ``deleted``: rows that delete files hide, which metadata still count. ``whole``: the history begins with the table. ``rest``: what waits there.
+    ``leaves``: columns that hold plain values. ``batches``: how many commits added records; ``recent``: the
+    last of them. ``deleted``: rows that delete files hide, which metadata still count. ``whole``: the history
+    begins with the table. ``rest``: what waits there.
     """
 
     table: str
@@ -203,7 +210,9 @@ class Stats(Shown):
     rest: tuple[Rest, ...] = ()
 
     def only(self, pattern: str) -> Stats:
-        """The same of the columns whose path, or the field that they evolved from, has the pattern (`words.fits`)."""
+        """The same of the columns whose path, or the field that they
+        evolved from, has the pattern (`words.fits`).
+        """
         columns = tuple(
             c for c in self.columns if any(fits(text, pattern) for text in (dotted(c.path), origin(c) or ""))
         )

@@ -15,8 +15,9 @@ from driftline.stats.shares import drifted
 
 
 def stats(table: OfflineTable) -> Stats | None:
-    """What `driftline.stats.stats` tells. None where Spark is needed for it: values are to be looked up as samples,
-    records wait in quarantine, or values in the rest."""
+    """What `driftline.stats.stats` tells. None where Spark is needed for it: values are to be looked up as
+    samples, records wait in quarantine, or values in the rest.
+    """
     state = table.load()
     statistics = table.statistics(state.schema)
     if statistics is None or not table.is_empty(table.name + SUFFIX) or rest_column(state.schema.struct):

@@ -7,7 +7,8 @@ from re import match
 
 
 def fits(text: str, pattern: str) -> bool:
-    """Whether a path has the pattern in it, in any letter case. With ``*``, any text, the whole path must be so.
+    """Whether a path has the pattern in it, in any letter case. With
+    ``*``, any text, the whole path must be so.
 
     >>> fits("who.id", "ID"), fits("who.id", "who.*"), fits("who.id", "id*"), fits("who.id", "")
     (True, True, False, False)

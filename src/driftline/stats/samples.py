@@ -1,4 +1,6 @@
-"""A value of each type of a drifted field: a bound of the batch that brought the type, or else the first that is met there."""
+"""A value of each type of a drifted field: a bound of the batch that brought the
+type, or else the first that is met there.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 def samples(
     table: Table, schema: Schema, fields: Sequence[Siblings], statistics: TableStatistics
 ) -> dict[int, str]:
-    """By column id. Where bounds do not tell, a few values are read: of one batch each, and no more than needed."""
+    """By column id. Where bounds do not tell, a few values are read: of
+    one batch each, and no more than needed.
+    """
     found, missing = by_bounds(fields, statistics)
     readable = {f.id for _, f in table.readable(schema).walk()}
     asked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]
@@ -63,12 +67,13 @@ def _batch(table: Table, statistics: TableStatistics, column: Field) -> DataFram
 
 
 def own_sample(column: Field, narrower: Sequence[Field], bounds: Numbers | None) -> str | None:
-    """The lower or the upper bound, whichever none of the ``narrower`` columns beside it could hold; None if neither is.
+    """The lower or the upper bound, whichever none of the ``narrower`` columns
+    beside it could hold; None if neither is.
 
-        >>> from driftline.core.columns.statistics import Numbers, Value
-    from driftline.core.schema.types import LONG, STRING
-        >>> own_sample(Field("a_string", STRING), [Field("a", LONG)], Numbers(low="12", high="12 EUR"))
-        '12 EUR'
+    >>> from driftline.core.columns.statistics import Numbers
+    >>> from driftline.core.schema.types import LONG, STRING
+    >>> own_sample(Field("a_string", STRING), [Field("a", LONG)], Numbers(low="12", high="12 EUR"))
+    '12 EUR'
     """
     if bounds is None:
         return None

@@ -1,7 +1,7 @@
 """How the values of a drifted field divide by the types in which they came.
 
-A value is in the column of its own type, and in every wider column that was there: so a column's own values are those
-that no narrower column beside it has.
+A value is in the column of its own type, and in every wider column that was there: so a column's own values
+are those that no narrower column beside it has.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Own:
 
 
 def own_values(of: Siblings, values: Mapping[int, int | None]) -> list[Own]:
-    """The own values of each column in files that have the columns ``values``, which counts all values by column id.
+    """The own values of each column in files that have the columns
+    ``values``, which counts all values by column id.
 
     >>> from driftline.core.schema.types import LONG, STRING
     >>> both = Siblings(("a",), (Field("a", LONG, 1), Field("a_string", STRING, 2)))

@@ -1,7 +1,8 @@
-"""Parquet and Avro as plain Python, value by value: a struct is a dict of what is not null, an instant is in UTC.
+"""Parquet and Avro as plain Python, value by value: a struct is a dict
+of what is not null, an instant is in UTC.
 
-What no column of a table holds as it is stands as the rules spell it: a time, and an instant finer than a microsecond, as
-text, a map whose keys are records as a list of entries.
+What no column of a table holds as it is stands as the rules spell it: a time, and an instant finer than a
+microsecond, as text, a map whose keys are records as a list of entries.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
-    """The values of a column; ``fine``: the same, its old timestamps in nanoseconds; ``kinds``: the file's, leaf by leaf."""
+    """The values of a column; ``fine``: the same, its old timestamps in
+    nanoseconds; ``kinds``: the file's, leaf by leaf.
+    """
     import pyarrow as pa
 
     type_ = array.type

@@ -1,8 +1,8 @@
 """Lists without a value that the table has not: whether it had a column for them.
 
-A batch whose field has no list column yet leaves nothing of a list without a value (2.4), later ones store it as it is.
-Nothing tells which batch a record came in, but a file is read from its start, in one batch or in several: where an
-earlier record of it has a list with values at the same path, the column was there.
+A batch whose field has no list column yet leaves nothing of a list without a value (2.4), later ones store it
+as it is. Nothing tells which batch a record came in, but a file is read from its start, in one batch or in
+several: where an earlier record of it has a list with values at the same path, the column was there.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Listless:
         return {d.keys for d in self.differences}
 
     def lost(self, first: Mapping[tuple[str, Path], Place] | None) -> Iterator[Left]:
-        """What of them the table had columns for. ``first``: by file and path, where the first list with a value is;
-        None: a source's columns are the table's."""
+        """What of them the table had columns for. ``first``: by file and path, where the first list with a
+        value is; None: a source's columns are the table's.
+        """
 
         def had_column(place: Place) -> bool:
             if first is None:
@@ -53,7 +54,9 @@ class Listless:
 def lost_lists(
     found: RDD[Listless], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
 ) -> RDD[Left]:
-    """Those of the records whose lists the table had columns for. ``typed``: a source's columns are the table's."""
+    """Those of the records whose lists the table had columns for.
+    ``typed``: a source's columns are the table's.
+    """
     if typed:
         return found.flatMap(lambda x: x.lost(None))
     wanted: dict[str, set[Path]] = {}

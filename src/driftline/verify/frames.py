@@ -22,7 +22,9 @@ _FILE = "\0file"  # no column has such a name
 
 
 def rows(df: DataFrame, names: Sequence[str] | None = None) -> RDD[dict[str, Any]]:
-    """The rows, by the columns' names or by these. The session's time zone must be UTC while this is called."""
+    """The rows, by the columns' names or by these. The session's time
+    zone must be UTC while this is called.
+    """
     from pyspark.sql import functions as F
 
     schema = df.schema

@@ -1,4 +1,6 @@
-"""What Python holds, in files that the check reads: some records in each, with values as `columns` has them of other files."""
+"""What Python holds, in files that the check reads: some records in each, with
+values as `columns` has them of other files.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _ROWS = 20_000  # of one file
 
 
 def write(data: Any, folder: Path) -> dict[str, str]:
-    """Writes the records of a table, or dicts, into files of the folder; their paths, with a name for each."""
+    """Writes the records of a table, or dicts, into files of the
+    folder; their paths, with a name for each.
+    """
     records = map(_record, _records(data))
     names: dict[str, str] = {}
     while some := list(islice(records, _ROWS)):

@@ -1,4 +1,5 @@
-"""The check over all records: both sides meet by key in Spark tasks, what finds no row is looked for in quarantine.
+"""The check over all records: both sides meet by key in Spark tasks, what
+finds no row is looked for in quarantine.
 
 Rows and records stay in the tasks; counts and the few that are reported come to the driver.
 """
@@ -70,13 +71,13 @@ def verify(
     defaults: Mapping[int, Iterable[Any]] | None = None,
     exactly: bool = False,
 ) -> Verdict:
-    """Checks that each record of the files ``sources`` is in ``table`` or in ``quarantine`` as often as there.
+    """Checks that each record of the files ``sources`` is in ``table``
+    or in ``quarantine`` as often as there.
 
-    ``exactly``: and that neither has more than that.
-    ``fmt``: json, csv, parquet, avro or orc. ``properties``: the table's. ``ignore``: excluded key paths, dotted;
-    ``units``: epoch units of such paths. Neither has steps for elements of lists. ``defaults``: what a record without
-    a value may have got, by column id.
-    Errors of reading (a file that is away or broken) are raised as they come.
+    ``exactly``: and that neither has more than that. ``fmt``: json, csv, parquet, avro or orc.
+    ``properties``: the table's. ``ignore``: excluded key paths, dotted; ``units``: epoch units of such paths.
+    Neither has steps for elements of lists. ``defaults``: what a record without a value may have got, by
+    column id. Errors of reading (a file that is away or broken) are raised as they come.
     """
     properties = properties or {}
     # A task has a working directory of its own.
@@ -251,7 +252,9 @@ class _Job:
             yield (key(self.meeting.of_row(row)), _ROW), packed(row)
 
     def compared(self, keyed: Iterable[_Keyed]) -> Iterator[tuple[int, Any]]:
-        """By kind, for each group the records that found no row, and the rows left over; at the end the totals."""
+        """By kind, for each group the records that found no row, and
+        the rows left over; at the end the totals.
+        """
         _allow_depth()
         records, n = 0, Counter[int]()
         for _, group in groupby(keyed, key=lambda x: x[0][0]):
@@ -279,8 +282,9 @@ class _Job:
     def left(
         self, places: dict[bytes, list[Place]], stored: Counter[bytes]
     ) -> Iterator[tuple[int, int, Any]]:
-        """Of the records and rows that met under one key, the records without a row, and the other way round: the kind,
-        how many, and what is left."""
+        """Of the records and rows that met under one key, the records without a row, and the other way
+        round: the kind, how many, and what is left.
+        """
         payloads = list(places)
         records, rows_ = list(map(unpacked, payloads)), list(map(unpacked, stored))
 
@@ -324,7 +328,9 @@ class _Job:
             )
 
     def fingerprint_of(self, record: Any) -> bytes:
-        """The same for a record and its copy in quarantine; JSON stands there as it came, the others may not."""
+        """The same for a record and its copy in quarantine; JSON
+        stands there as it came, the others may not.
+        """
         text = exactly(record) if self.fmt == "json" else "\n".join(loosely(record))
         return text.encode(errors="surrogateescape")
 

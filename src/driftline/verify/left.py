@@ -46,7 +46,9 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """``n`` equal rows, or records in quarantine, that no record is left for, beside ``held`` for which one is."""
+    """``n`` equal rows, or records in quarantine, that no record is
+    left for, beside ``held`` for which one is.
+    """
 
     n: int
     text: str
@@ -93,7 +95,9 @@ def fewest(found: Iterable[list[Difference]]) -> tuple[Difference, ...]:
 def nearest(
     meeting: Meeting, sample: Sequence[Left], reads: RDD[Read], stored: RDD[dict[str, Any]]
 ) -> Iterator[Left]:
-    """The sample, each with its differences from the row that shares most values, if it shares half of them."""
+    """The sample, each with its differences from the row that shares
+    most values, if it shares half of them.
+    """
     records = {
         i: unpacked(x.record) for i, x in enumerate(sample) if x.record and not x.why and not x.differences
     }

@@ -23,9 +23,9 @@ Steps: TypeAlias = "tuple[str | int, ...]"
 class Difference:
     """Where a row and a record part.
 
-    ``steps``: keys, and positions in lists. ``value``: the record's. ``lost``: no column holds it. ``invented``: a
-    column holds what does not come from it. ``unproven``: a list without a value is not there, which is lawful where its
-    column is younger than the row (2.4).
+    ``steps``: keys, and positions in lists. ``value``: the record's. ``lost``: no column holds it.
+    ``invented``: a column holds what does not come from it. ``unproven``: a list without a value is not
+    there, which is lawful where its column is younger than the row (2.4).
     """
 
     steps: Steps
@@ -84,7 +84,8 @@ class Column:
 class Record:
     """A struct's columns by name, each with the exact key that it holds: its mark's, else its name.
 
-    ``lists``: the names of those that hold lists, by key. ``rest``: the name of the column for what has no other.
+    ``lists``: the names of those that hold lists, by key. ``rest``: the
+    name of the column for what has no other.
     """
 
     columns: dict[str, tuple[str, Column]]
@@ -250,7 +251,9 @@ class _Check:
                 self.emptied(deep, below, x, (*at, i))
 
     def nested(self, held: Sequence[_Held], v: dict[Any, Any], at: Steps) -> None:
-        """One record column holds it whole, or the map columns together do, or a record column the keys that no map has."""
+        """One record column holds it whole, or the map columns together do, or
+        a record column the keys that no map has.
+        """
         ways: list[list[Difference]] = []
         maps, strange = [], []
         for column, dim, stored in held:
@@ -279,7 +282,9 @@ class _Check:
             self.invented(column, stored, v, at)
 
     def maps(self, maps: Sequence[tuple[Column, dict[Any, Any]]], v: dict[Any, Any], at: Steps) -> None:
-        """Each key's value is held by some of the maps; a typed map's key must be there even without a value."""
+        """Each key's value is held by some of the maps; a typed map's
+        key must be there even without a value.
+        """
         rest = [dict(x) for _, x in maps]
         for key, x in v.items():
             text = _key_text(key)
@@ -348,7 +353,8 @@ def _unwrapped(stored: Any, dim: int) -> Any:
 
 
 def _aligned(stored: Any, dim: int, v: list[Any]) -> tuple[int, list[Any]] | None:
-    """The list of the column that stands position by position beside ``v``, and the dimension of its elements.
+    """The list of the column that stands position by position beside
+    ``v``, and the dimension of its elements.
 
     A value of a smaller dimension is wrapped whole. Lists of nothing may or may not count as a dimension.
     """

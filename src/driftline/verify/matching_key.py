@@ -1,7 +1,7 @@
 """Keys under which a record and the row that holds it meet, whatever the value was converted to.
 
-A key is made of the *set* of (path, value) of all scalars, lists and wrapping left out, each value collapsed so
-that all its lawful conversions are one text. It is weak on purpose: what meets is compared by `match`.
+A key is made of the *set* of (path, value) of all scalars, lists and wrapping left out, each value collapsed
+so that all its lawful conversions are one text. It is weak on purpose: what meets is compared by `match`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _HUGE = 400  # digits
 class Slot:
     """What all columns of one key path are together.
 
-    ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: numbers, as such or as text, and
-    instants, which seed rule 10 mixes, cannot be told apart by position here, so that they all meet. ``default``: a record without a value
-    may have got one, so that it says nothing here.
+    ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: numbers, as such or as text,
+    and instants, which seed rule 10 mixes, cannot be told apart by position here, so that they all meet.
+    ``default``: a record without a value may have got one, so that it says nothing here.
     """
 
     kinds: set[str] = field(default_factory=set)
@@ -147,8 +147,8 @@ class Meeting:
                 continue
             key, column = record.columns[name]
             at = f"{path}.{key}" if path else key
-            # A long beside an instant is the value, the instant its conversion (seed rule 10), or the other way
-            # round, exactly: the number says it all. So does a text: it is the long's, or the instant's.
+            # A long beside an instant is the value, the instant its conversion (seed rule 10), or the other
+            # way round, exactly: the number says it all. So does a text: it is the long's, or the instant's.
             echo = key in whole and column.type is not None and column.type.name in _INSTANTS
             below = slot.child(key)
             counts = below is not None and not below.default
@@ -182,7 +182,9 @@ def key(scalars: Iterable[str]) -> int:
 
 
 def loosely(v: Any) -> list[str]:
-    """All scalars of a record, collapsed, without their paths: how a quarantined copy in another form is known."""
+    """All scalars of a record, collapsed, without their paths: how a
+    quarantined copy in another form is known.
+    """
     if isinstance(v, dict):
         v = [x for k, x in v.items() if k != ""]
     if isinstance(v, list):

@@ -1,4 +1,6 @@
-"""Dates and timestamps: the texts that are some, strictly (2.2), and the numbers that they become ("Epoch")."""
+"""Dates and timestamps: the texts that are some, strictly (2.2), and
+the numbers that they become ("Epoch").
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What stands in a row's rest, against what the record has there: read from its text, knowing nothing of how it came in."""
+"""What stands in a row's rest, against what the record has there: read from its
+text, knowing nothing of how it came in.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ class Cell(str):
 
 
 class Misquoted(Cell):
-    """A cell whose quotes do not end where it ends: readers may take it as it is ``written``, quotes and all."""
+    """A cell whose quotes do not end where it ends: readers may take
+    it as it is ``written``, quotes and all.
+    """
 
     written: str
 
@@ -49,9 +51,10 @@ class Misquoted(Cell):
 class Reading:
     """The settings of a table that say how its values are read.
 
-    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants. ``units``:
-    epoch units of key paths, dotted, without steps for elements of lists. ``resolved``: fields were folded into a type
-    that somebody chose, so that a text may stand as what it spells, and a number as an instant.
+    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are
+    instants. ``units``: epoch units of key paths, dotted, without steps for elements of lists.
+    ``resolved``: fields were folded into a type that somebody chose, so that a text may stand as
+    what it spells, and a number as an instant.
     """
 
     unit: str | None = None
@@ -257,7 +260,9 @@ _IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
 
 
 def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
-    """Whether ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful conversion."""
+    """Whether ``stored``, read from a column of ``type_``, is the scalar
+    ``v`` exactly, or by a lawful conversion.
+    """
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True

@@ -13,7 +13,8 @@ LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A value, or a whole record (``path`` empty), that is not in the table: where it stands, and why that is said.
+    """A value, or a whole record (``path`` empty), that is not in the
+    table: where it stands, and why that is said.
 
     ``place`` empty: a row or a quarantined record that is one too many.
     """
@@ -28,8 +29,9 @@ class Mismatch:
 class Verdict(Shown):
     """Counts of the source's records, and the first of what is missing, at most `LISTED`.
 
-    ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be
-    there n times. ``extra``: rows, and records in quarantine, that no record is left for; None where nobody asked.
+    ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that
+    occurs n times must be there n times. ``extra``: rows, and records in quarantine, that no
+    record is left for; None where nobody asked.
     """
 
     records: int

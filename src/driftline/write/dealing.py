@@ -1,8 +1,8 @@
 """Rows dealt out to the partitions of a table, and sorted, by way of files between two rounds of tasks.
 
-A task of the first round writes its rows in runs, each in the order of partition and sort keys, and tells of each slice: the
-rows of one partition in one run. The driver makes parts of them, of even size, and a task of the second round reads the
-slices of its parts again.
+A task of the first round writes its rows in runs, each in the order of partition and sort keys, and tells of
+each slice: the rows of one partition in one run. The driver makes parts of them, of even size, and a task of
+the second round reads the slices of its parts again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ SortKey: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows of one partition: the batch of this ``number`` in a file. ``marks``: sort keys of rows at even distances, from
-    the first to the last."""
+    """Rows of one partition: the batch of this ``number`` in a file. ``marks``: sort keys of rows at
+    even distances, from the first to the last.
+    """
 
     path: str
     number: int
@@ -137,7 +138,9 @@ class Dealing:
         return None if (np.diff(codes) >= 0).all() else np.argsort(codes, kind="stable")
 
     def _sort_columns(self, rows: pa.Table | pa.RecordBatch) -> dict[str, pa.Array]:
-        """Columns that sort the rows, the first one first: where nulls are, and the values, ascending or descending."""
+        """Columns that sort the rows, the first one first: where nulls are,
+        and the values, ascending or descending.
+        """
         out: dict[str, pa.Array] = {}
         for number, key in enumerate(self.sort):
             values = key.values(rows)

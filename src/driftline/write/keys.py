@@ -26,8 +26,8 @@ _CALENDAR = {"year": pc.year, "month": pc.month, "day": pc.day, "hour": pc.hour}
 class Key:
     """A column at ``path``, and what becomes of its values.
 
-    ``calendar``: parts of a date are those of the calendar, as DuckLake has them; else they are counted from 1970.
-    ``descending`` and ``nulls_first`` are of a sort key.
+    ``calendar``: parts of a date are those of the calendar, as DuckLake has them; else they are counted from
+    1970. ``descending`` and ``nulls_first`` are of a sort key.
     """
 
     path: Path

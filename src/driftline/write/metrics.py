@@ -1,6 +1,7 @@
 """Metrics of a data file, equal to those of Iceberg's own writer: sizes, counts and bounds by field id.
 
-Columns inside lists and maps have sizes, but neither counts nor bounds; a column of mode ``none`` has nothing.
+Columns inside lists and maps have sizes, but neither counts nor
+bounds; a column of mode ``none`` has nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Metrics:
 
 
 class Leaf(NamedTuple):
-    """A column that holds values itself. ``path``: the fields that lead to it; empty inside a list or a map."""
+    """A column that holds values itself. ``path``: the fields that
+    lead to it; empty inside a list or a map.
+    """
 
     id: int
     type: Primitive
@@ -47,7 +50,8 @@ class Leaf(NamedTuple):
 class MetricsCollector:
     """Gathers, while a file is written, what its footer will not tell.
 
-    ``struct``: the columns, with their ids; ``modes``: by id ``none``, ``counts``, ``truncate(n)`` or ``full``.
+    ``struct``: the columns, with their ids; ``modes``: by id ``none``,
+    ``counts``, ``truncate(n)`` or ``full``.
     """
 
     def __init__(self, struct: Struct, modes: Mapping[int, str]) -> None:

@@ -1,4 +1,6 @@
-"""Iceberg's hash of a column's values (Iceberg spec, appendix B): 32 bits of Murmur3, a whole column at a time."""
+"""Iceberg's hash of a column's values (Iceberg spec, appendix B): 32
+bits of Murmur3, a whole column at a time.
+"""
 
 from __future__ import annotations
 

@@ -48,8 +48,9 @@ class FileSettings:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], memory: int) -> FileSettings | None:
-        """The settings in a table's properties; ``memory``: the most that a row group may take of it. None where Arrow's
-        writer does not know one of them."""
+        """The settings in a table's properties; ``memory``: the most that a row group may take of it. None
+        where Arrow's writer does not know one of them.
+        """
 
         def size(name: str, default: int) -> int:
             return int(properties.get(_PREFIX + name, default))
@@ -80,8 +81,8 @@ def _available(codec: str) -> bool:
 class FilePlan:
     """How tasks write the files of a table.
 
-    ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends; ``dealing``: by what rows
-    are parted and sorted.
+    ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends;
+    ``dealing``: by what rows are parted and sorted.
     """
 
     schema: Schema
@@ -93,8 +94,9 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What a commit needs to know of a file. ``size``: bytes; ``split_offsets``: where its row groups begin; ``partition``:
-    the value of each partition key."""
+    """What a commit needs to know of a file. ``size``: bytes; ``split_offsets``: where its row groups begin;
+    ``partition``: the value of each partition key.
+    """
 
     path: str
     size: int
@@ -107,7 +109,8 @@ class WrittenFile:
 def write_files(
     batches: Iterable[pa.RecordBatch], plan: FilePlan, path_of: Callable[[int], Path]
 ) -> Iterator[WrittenFile]:
-    """Writes rows with the columns of the plan into files of about its target size; none where there are no rows.
+    """Writes rows with the columns of the plan into files of about its
+    target size; none where there are no rows.
 
     ``path_of``: the path of each file by its number, from 1.
     """

@@ -1,5 +1,5 @@
-"""Tasks that make a batch's rows: of its numbered parts, or of the rows of a DataFrame. Each does some work with the rows
-that it makes, and tells what that returned; rows themselves stay in the task.
+"""Tasks that make a batch's rows: of its numbered parts, or of the rows of a DataFrame. Each does some work
+with the rows that it makes, and tells what that returned; rows themselves stay in the task.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class RowMaker(Protocol[Given_contra]):
     """Makes rows of the table, in a task; it is sent there."""
 
     def rows(self, given: Given_contra, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Any]:
-        """The rows; returns what was observed meanwhile. ``set_aside`` takes batches of what is no row of the table's."""
+        """The rows; returns what was observed meanwhile. ``set_aside`` takes
+        batches of what is no row of the table's.
+        """
         ...
 
 
@@ -81,12 +83,15 @@ class RowTasks(Protocol):
         ...
 
     def run(self, work: Work[T], folder: Path) -> list[T]:
-        """Has each task do the ``work`` with its rows; returns what that returned. ``folder``: for files of the batch
-        alone, which all tasks see; raises SetupError where one does not."""
+        """Has each task do the ``work`` with its rows; returns what that returned. ``folder``: for files of
+        the batch alone, which all tasks see; raises SetupError where one does not.
+        """
         ...
 
     def frame(self, struct: Struct) -> DataFrame:
-        """The rows, of ``struct``, handed over to Spark; what is none is passed over, and what is observed not told."""
+        """The rows, of ``struct``, handed over to Spark; what is none is
+        passed over, and what is observed not told.
+        """
         ...
 
 
@@ -144,7 +149,9 @@ class FrameTasks:
 
 
 def is_small(context: SparkContext, size: int) -> bool:
-    """Whether so many bytes are read sooner in this process than by a task, and the files are on this machine."""
+    """Whether so many bytes are read sooner in this process than by a
+    task, and the files are on this machine.
+    """
     return size <= _SMALL and str(context.master).startswith("local")
 
 

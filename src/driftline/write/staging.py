@@ -1,6 +1,7 @@
 """Rows of tasks in Parquet files that Spark reads, and hands to its own writer.
 
-Arrow hands rows over to Java with 64 levels at most; files have no such limit, and their tasks tell what they observed.
+Arrow hands rows over to Java with 64 levels at most; files have no such limit,
+and their tasks tell what they observed.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _GROUP = 32 * 2**20  # bytes of rows that are written at once
 
 @contextmanager
 def folder_of_batch(spark: SparkSession, location: str) -> Iterator[Path | None]:
-    """A folder of one batch alone, for as long as its tasks run: in ``location``, a path or URI, where that is on a disk;
-    elsewhere on this machine, where the tasks run here; else None."""
+    """A folder of one batch alone, for as long as its tasks run: in ``location``, a path or URI, where that
+    is on a disk; elsewhere on this machine, where the tasks run here; else None.
+    """
     if location.startswith(("/", "file:")):
         path = local(location) / uuid4().hex
         path.mkdir(parents=True)
@@ -53,8 +55,9 @@ def local(path: str) -> Path:
 
 
 def staged(spark: SparkSession, tasks: RowTasks, struct: Struct, folder: Path | None) -> DataFrame:
-    """The rows of the tasks, of ``struct``, by way of files in the batch's ``folder``; by way of Arrow where there is none,
-    or files have no such type."""
+    """The rows of the tasks, of ``struct``, by way of files in the batch's ``folder``; by way of Arrow where
+    there is none, or files have no such type.
+    """
     if folder is None or not _has_files(struct):
         return tasks.frame(struct)
     written = tasks.run(partial(_stage, struct, folder), folder)

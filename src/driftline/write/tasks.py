@@ -1,4 +1,6 @@
-"""Tasks that write data files: each writes its rows into a folder apart, out of which the driver takes whole files."""
+"""Tasks that write data files: each writes its rows into a folder apart,
+out of which the driver takes whole files.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ def write_in_tasks(
 ) -> list[WrittenFile]:
     """Runs the tasks; returns the files that they wrote, each in its place in the table.
 
-    ``folder``: of this batch alone, on the table's file system; ``place``: where a file belongs.
-    Attempts that failed, were repeated or are late leave nothing outside of the folder, and after an error there is no file
-    at all. Raises SetupError where a task does not see the folder.
+    ``folder``: of this batch alone, on the table's file system; ``place``: where a file belongs. Attempts
+    that failed, were repeated or are late leave nothing outside of the folder, and after an error there is no
+    file at all. Raises SetupError where a task does not see the folder.
     """
     dealing = plan.dealing
     if not (dealing.partition or dealing.sort):

@@ -1,4 +1,6 @@
-"""What happened to a table's schema, partitioning and sort order: entries out of the versions of its metadata."""
+"""What happened to a table's schema, partitioning and sort order:
+entries out of the versions of its metadata.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ from driftline.core.schema.types import Schema, dotted
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a table: ``at`` in milliseconds, None where that is not known; the snapshot that was current; who made
-    it, if it tells."""
+    """One version of a table: ``at`` in milliseconds, None where that is not known; the snapshot
+    that was current; who made it, if it tells.
+    """
 
     at: int | None
     definition: Definition
@@ -29,8 +32,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What is left of a table's past. ``versions``: one for each change of its definition, oldest first, and the current
-    one; ``schemas``: all that are known, by id; ``whole``: the first version is the table's very first."""
+    """What is left of a table's past. ``versions``: one for each change of its definition,
+    oldest first, and the current one; ``schemas``: all that are known, by id; ``whole``: the
+    first version is the table's very first.
+    """
 
     versions: tuple[Version, ...]
     schemas: dict[int, Schema]
@@ -47,10 +52,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change of a table's definition. ``before`` None: the table was made, or what was before is not known.
+    """One change of a table's definition. ``before`` None: the table
+    was made, or what was before is not known.
 
-    ``by``: batch, alter, resolve, promote, undo; outside, where a change tells nobody; unknown, where nothing is left of it but its
-    columns.
+    ``by``: batch, alter, resolve, promote, undo; outside, where a change tells nobody; unknown,
+    where nothing is left of it but its columns.
     """
 
     at: int | None

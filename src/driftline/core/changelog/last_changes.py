@@ -1,8 +1,8 @@
-"""The last changes of a table's definition, kept as one of its properties: what `history` and `undo` go by where the log
-of metadata versions no longer reaches.
+"""The last changes of a table's definition, kept as one of its properties: what `history` and `undo` go by
+where the log of metadata versions no longer reaches.
 
-Each change tells which schema, partition spec and sort order it led from, and to which: by their ids, which a table keeps.
-Changes that nobody told of show as ids that do not meet.
+Each change tells which schema, partition spec and sort order it led from, and to which: by their ids, which a
+table keeps. Changes that nobody told of show as ids that do not meet.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Ids(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From one definition of a table to the next. ``before`` None: the table was made; ``snapshot``: the one after it;
-    ``sequence``: the first sequence number of files that follow it."""
+    """From one definition of a table to the next. ``before`` None: the table was made; ``snapshot``: the one
+    after it; ``sequence``: the first sequence number of files that follow it.
+    """
 
     before: Ids | None
     after: Ids
@@ -45,8 +46,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``at``: milliseconds, by the clock of who made it. ``was``: what properties that belong to columns or to the sort
-    order held before; None: nothing."""
+    """``at``: milliseconds, by the clock of who made it. ``was``: what properties that belong to columns or
+    to the sort order held before; None: nothing.
+    """
 
     at: int
     step: Step
@@ -62,7 +64,8 @@ class Change:
 def noted(
     told: Mapping[str, str], step: Step, before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
-    """The property that a commit sets in place of the record that ``told`` has; none where it changes no definition.
+    """The property that a commit sets in place of the record that ``told``
+    has; none where it changes no definition.
 
     ``before``, ``after``: the table's properties.
     """
@@ -98,8 +101,9 @@ def who(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
 
 
 def written_with(changes: Sequence[Change], schema: int) -> list[tuple[int, int | None]]:
-    """From which sequence number on files were written with which schema, the oldest first; None where others may have
-    changed it. ``schema``: the current one."""
+    """From which sequence number on files were written with which schema, the oldest first; None where others
+    may have changed it. ``schema``: the current one.
+    """
     then = [None if change.step.before is None else change.step.before.schema for change in changes]
     return [
         (change.step.sequence, after if (after := change.step.after.schema) == next_ else None)
@@ -143,7 +147,9 @@ def _ids(found: Iterable[Any]) -> Ids:
 
 
 def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
-    """The same in about `SHORT` characters: those of its text, or as many of its rules as there is room for."""
+    """The same in about `SHORT` characters: those of its text, or as
+    many of its rules as there is room for.
+    """
     if "text" in entry:
         return {**entry, "text": record.cut(entry["text"], SHORT // 2)}
     rules, left_out = entry.get("rules", []), entry.get("left_out", 0)

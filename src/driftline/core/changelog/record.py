@@ -1,4 +1,5 @@
-"""Who changed a table, as a property tells: of the version that the change made, or among the last changes of the table.
+"""Who changed a table, as a property tells: of the version that the change
+made, or among the last changes of the table.
 
 A version whose record is the one before it was made by somebody else.
 """
@@ -34,7 +35,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """``by``: batch, alter, resolve, promote or undo. ``text``: the statements, or what the undo took back. ``left_out`` rules were too many."""
+    """``by``: batch, alter, resolve, promote or undo. ``text``: the statements, or what the undo
+    took back. ``left_out`` rules were too many.
+    """
 
     by: str
     text: str = ""
@@ -44,7 +47,9 @@ class Record:
 
 
 def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
-    """The property that tells of a batch's changes; none where it made none. Samples are not in it: they are data."""
+    """The property that tells of a batch's changes; none where it made
+    none. Samples are not in it: they are data.
+    """
     rules = [
         Rule(
             dotted(c.path),

@@ -26,8 +26,9 @@ HINTS, RESOLVED = "driftline.hints.", "driftline.resolved."  # settings that `re
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """``after`` is what the table would be. ``hidden`` and ``back``: columns, and for a struct not its fields, by path in
-    the schema now, or then. ``stays``: what cannot be taken back, in words."""
+    """``after`` is what the table would be. ``hidden`` and ``back``: columns, and for a struct not its
+    fields, by path in the schema now, or then. ``stays``: what cannot be taken back, in words.
+    """
 
     before: Definition
     after: Definition
@@ -44,10 +45,11 @@ class Restoration:
 
 
 def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> Restoration:
-    """From ``now`` back to ``then``; ``known`` are all schemas that the table has had, as far as they are known.
+    """From ``now`` back to ``then``; ``known`` are all schemas that the
+    table has had, as far as they are known.
 
-    A type stays as wide as it ever was, for there may be files with wide values, which nothing reads as narrow ones;
-    what was ever optional stays so, for nulls of a required column read as 0.
+    A type stays as wide as it ever was, for there may be files with wide values, which nothing reads as
+    narrow ones; what was ever optional stays so, for nulls of a required column read as 0.
     """
     wide = _Widest(known)
     struct = wide.of(then.schema.struct)
@@ -70,8 +72,9 @@ def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> R
 
 
 def _properties(now: Definition, then: Definition) -> dict[str, str]:
-    """How rows go to writers belongs to the sort order, and the hint of a resolved field to its column; all else stays
-    as it is."""
+    """How rows go to writers belongs to the sort order, and the hint of a resolved
+    field to its column; all else stays as it is.
+    """
     gone = [key for key in now.properties if key.startswith(RESOLVED) and key not in then.properties]
     hints = [HINTS + key.removeprefix(RESOLVED) for key in gone]
     kept = {key: value for key, value in now.properties.items() if key not in (DISTRIBUTION, *gone, *hints)}

@@ -1,11 +1,11 @@
 """Which snapshots a table's metadata can do without: pure, over Iceberg's JSON form of them.
 
-The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days. What the
-table's owner said of branches, tags and ages goes first. A snapshot goes only where driftline appended it and the next
-one appended too: that one has all its files, so none becomes unreachable.
+The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days.
+What the table's owner said of branches, tags and ages goes first. A snapshot goes only where driftline
+appended it and the next one appended too: that one has all its files, so none becomes unreachable.
 
-Thinning leaves gaps: parents that are gone. Snapshots tell no more than their parent, so what is behind the first gap is
-kept in a property, in the order of the branch.
+Thinning leaves gaps: parents that are gone. Snapshots tell no more than their parent, so what is behind the
+first gap is kept in a property, in the order of the branch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def main(metadata: Mapping[str, Any]) -> list[Snapshot]:
 
 
 def first_gap(branch: Sequence[Snapshot]) -> int:
-    """The place of the snapshot whose parent is gone, though older ones are left; of the last one, where there is none."""
+    """The place of the snapshot whose parent is gone, though older ones are
+    left; of the last one, where there is none.
+    """
     for place, (child, s) in enumerate(pairwise(branch)):
         if child.get("parent-snapshot-id") != s["snapshot-id"]:
             return place
@@ -102,7 +104,9 @@ def _of_main(metadata: Mapping[str, Any]) -> tuple[int, int | None]:
 
 
 def _of_branch(metadata: Mapping[str, Any], ref: Mapping[str, Any], now: int) -> set[int]:
-    """What Iceberg's own expiry keeps for a branch. That itself is not driftline's to drop, however old it is."""
+    """What Iceberg's own expiry keeps for a branch. That itself is not
+    driftline's to drop, however old it is.
+    """
     properties = metadata.get("properties", {})
     branch = _ancestors(metadata, ref["snapshot-id"])
     longest = ref.get("max-ref-age-ms", properties.get(MAX_REF_AGE))
@@ -118,7 +122,9 @@ def _younger(branch: Sequence[Snapshot], since: int) -> set[int]:
 
 
 def _thinned(branch: Sequence[Snapshot], least: int, now: int, schemas: int) -> set[int]:
-    """The last of each ten minutes, of those behind the first ``least``; no more once they need too many schemas."""
+    """The last of each ten minutes, of those behind the first ``least``;
+    no more once they need too many schemas.
+    """
     slots = {s["timestamp-ms"] // SLOT for s in branch[:least]}
     needed = {s.get("schema-id") for s in branch[:least]}
     most, kept = len(needed) + schemas, set()
@@ -133,7 +139,9 @@ def _thinned(branch: Sequence[Snapshot], least: int, now: int, schemas: int) -> 
 
 
 def _held(metadata: Mapping[str, Any], branch: Sequence[Snapshot]) -> set[int]:
-    """What branches and tags name, what snapshots beside the main branch were made from, what has statistics."""
+    """What branches and tags name, what snapshots beside the main
+    branch were made from, what has statistics.
+    """
     ids = {s["snapshot-id"] for s in branch}
     named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}
     beside = {

@@ -21,8 +21,8 @@ class BatchIsInError(Exception):
 class Token:
     """Micro-batch ``epoch`` of the stream that its checkpoint knows as ``stream``, in the capture ``name``.
 
-    ``table``: the uuid of the table that the capture writes into, None as long as there was none. ``tried``: an earlier
-    try may have left rejects behind.
+    ``table``: the uuid of the table that the capture writes into, None as long as there was none. ``tried``:
+    an earlier try may have left rejects behind.
     """
 
     name: str
@@ -52,8 +52,9 @@ class Token:
         return stream == self.stream and int(epoch) >= self.epoch
 
     def check(self, name: str, uuid: str | None, properties: Mapping[str, str]) -> None:
-        """Raises BatchIsInError where the table has the batch; DataError where it is not the capture's table, or
-        has what another checkpoint brought. ``uuid`` None: there is no such table now."""
+        """Raises BatchIsInError where the table has the batch; DataError where it is not the capture's table,
+        or has what another checkpoint brought. ``uuid`` None: there is no such table now.
+        """
         if self.table not in (None, uuid):
             what = "was dropped" if uuid is None else "is another one than at the last batch"
             raise DataError(

@@ -1,5 +1,6 @@
-"""Changes to a table, as values: the planner and `alter` make them, formats apply a list of them in one commit,
-`diff` finds them between two versions."""
+"""Changes to a table, as values: the planner and `alter` make them, formats apply a list of them in one
+commit, `diff` finds them between two versions.
+"""
 
 from driftline.core.changes.apply import apply, fresh
 from driftline.core.changes.diff import diff, stages

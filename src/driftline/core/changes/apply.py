@@ -61,8 +61,9 @@ def fresh(column: Field, last: int) -> Field:
 
 @dataclass(slots=True)
 class Draft:
-    """A schema while it is changed. ``last`` is the highest id given so far, ``renamed`` are the ids of columns that
-    got their name here: while two columns have one name, as in a swap, the name means the other."""
+    """A schema while it is changed. ``last`` is the highest id given so far, ``renamed`` are the ids of
+    columns that got their name here: while two columns have one name, as in a swap, the name means the other.
+    """
 
     schema: Schema
     last: int
@@ -160,7 +161,9 @@ class Draft:
 
 
 def renamed(column: Field, name: str, prefix: str = MARK) -> Field:
-    """The column under another name, marked with the key that fills it; without a mark where that is its name again."""
+    """The column under another name, marked with the key that fills it;
+    without a mark where that is its name again.
+    """
     if is_metadata(column.doc):  # known by its doc, whatever its name
         return replace(column, name=name)
     key, text = data_key(column, prefix), unmarked(column.doc, prefix)

@@ -1,4 +1,6 @@
-"""Whether a change of a column can be made: what is refused here has a reason and a way out, and nothing is committed."""
+"""Whether a change of a column can be made: what is refused here has a reason
+and a way out, and nothing is committed.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,8 @@ class Checker:
             case RewriteColumn(path):
                 raise DataError(f"{dotted(path)}: a rewrite is the widen policy's, with allow_rewrite")
 
-    # One kind each --------------------------------------------------------------------------------------------
+    # One kind each
+    # --------------------------------------------------------------------------------------------
 
     def add(self, change: AddColumn) -> AddColumn | None:
         parent = self.at(change.parent) if change.parent else Field("", self.draft.schema.struct)
@@ -169,7 +172,8 @@ class Checker:
         if why:
             raise DataError(f"{dotted(path)} cannot be an identifier field: it {why}")
 
-    # What they share ------------------------------------------------------------------------------------------
+    # What they share
+    # ------------------------------------------------------------------------------------------
 
     def at(self, path: Path) -> Field:
         """The field at a path that may be changed. Raises UsageError with the nearest name."""

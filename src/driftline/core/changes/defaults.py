@@ -1,4 +1,6 @@
-"""Defaults of columns: a literal of a person's as Iceberg's JSON writes a value of the column's type, exactly or not at all."""
+"""Defaults of columns: a literal of a person's as Iceberg's JSON writes a value of
+the column's type, exactly or not at all.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def literal_of(type_: Type, default: Default) -> Literal:
 
 
 def defaults_of(schemas: Iterable[Schema]) -> dict[int, frozenset[Literal]]:
-    """The defaults of each column that has any, by its id, over several schemas; a float's as it is in 4 bytes.
+    """The defaults of each column that has any, by its id, over
+    several schemas; a float's as it is in 4 bytes.
 
     >>> from driftline.core.schema.types import INT, Field, Struct
     >>> old, new = (Schema(Struct((Field("a", INT, 1, write_default=n),))) for n in (5, 7))
@@ -135,7 +138,9 @@ def _whole(value: Literal, bits: int) -> int | None:
 
 
 def _floating(value: Literal, exact: int) -> float | None:
-    """A number with a fraction or an exponent is the nearest there is; a whole number is itself, up to ``exact``."""
+    """A number with a fraction or an exponent is the nearest there is; a
+    whole number is itself, up to ``exact``.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     if isinstance(value, int) and abs(value) > exact:

@@ -27,8 +27,9 @@ from driftline.core.schema.types import Field, Map, Path, Primitive, Schema, Str
 def diff(before: Schema, after: Schema) -> tuple[ColumnChange, ...]:
     """The changes that lead from ``before`` to ``after``, as few as there can be.
 
-    They are meant at once, as one update of Iceberg's: paths name columns as they are in ``before``, and new ones by
-    their own name; identifiers are named as in ``after``. A rename is nothing but that: a mark is a change of the doc.
+    They are meant at once, as one update of Iceberg's: paths name columns as they are in
+    ``before``, and new ones by their own name; identifiers are named as in ``after``. A rename is
+    nothing but that: a mark is a change of the doc.
 
     >>> from driftline.core.schema.types import LONG
     >>> one, two = Field("a", LONG, 1), Field("b", LONG, 2)

@@ -1,4 +1,6 @@
-"""`evolve`: a table's definition after changes that a person asked for, each checked before anything is done."""
+"""`evolve`: a table's definition after changes that a person asked
+for, each checked before anything is done.
+"""
 
 from __future__ import annotations
 
@@ -73,11 +75,12 @@ def evolved(
     nulls_of: NullsOf | None = None,
     parts_of: PartsOf | None = None,
 ) -> tuple[Definition, tuple[TableChange, ...]]:
-    """The definition after all changes, one after the other, and the single changes that they came to, with names as the
-    table has them. Names may meet on the way, so long as they are apart at the end: two columns can be swapped.
+    """The definition after all changes, one after the other, and the single changes that they
+    came to, with names as the table has them. Names may meet on the way, so long as they are
+    apart at the end: two columns can be swapped.
 
-    ``upgrade``: to format v3. ``nulls_of``: what statistics tell of a column of the table. ``parts_of``: reads sort
-    expressions; None where the table's format has none. Raises Refused.
+    ``upgrade``: to format v3. ``nulls_of``: what statistics tell of a column of the table. ``parts_of``:
+    reads sort expressions; None where the table's format has none. Raises Refused.
     """
     evolution = _Evolution(before, mark, upgrade, nulls_of, parts_of)
     for step, change in enumerate(changes):
@@ -180,7 +183,8 @@ class _Evolution:
     def path_before(self, column: int) -> tuple[str, ...]:
         return self.now.path_of(column) or ()
 
-    # Layout ---------------------------------------------------------------------------------------------------
+    # Layout
+    # ---------------------------------------------------------------------------------------------------
 
     def partitioned(self, change: TableChange) -> tuple[PartitionField, ...]:
         fields = self.now.partition
@@ -256,7 +260,8 @@ class _Evolution:
             or (f"there are {', '.join(names)}" if names else "the table is not partitioned"),
         )
 
-    # Properties -----------------------------------------------------------------------------------------------
+    # Properties
+    # -----------------------------------------------------------------------------------------------
 
     def set(self, change: SetProperties) -> None:
         given = dict(change.properties)

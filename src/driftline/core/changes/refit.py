@@ -8,8 +8,9 @@ from driftline.core.schema.types import Field, Path, Primitive, Schema
 def refits(written: Schema, now: Schema) -> bool:
     """Whether files of the schema ``written`` read, under ``now``, as if they were written for it.
 
-    A column that has its path in both has one id; one that the files lack reads as a new row would have it. Columns that
-    are gone or have another name, and wider types, are the plan's to judge: they are right where no value goes there.
+    A column that has its path in both has one id; one that the files lack reads as a new row would
+    have it. Columns that are gone or have another name, and wider types, are the plan's to judge:
+    they are right where no value goes there.
     """
     if written.identifiers != now.identifiers:
         return False
@@ -41,8 +42,9 @@ def _still(old: Field, column: Field) -> bool:
 
 
 def extends(written: Schema, now: Schema) -> bool:
-    """Whether ``now`` has every column of ``written`` by its name, id and type, and beside them only columns that old rows
-    read as null."""
+    """Whether ``now`` has every column of ``written`` by its name, id and type, and beside them
+    only columns that old rows read as null.
+    """
     before = dict(written.walk())
     after = dict(now.walk())
     return all(

@@ -14,8 +14,8 @@ WAY_OUT = "add a column that is NOT NULL with a DEFAULT"
 
 @dataclass(frozen=True, slots=True)
 class NullCount:
-    """In how many rows a column is null, as statistics tell; in ``unknown`` rows they do not. Rows that are deleted, and
-    still in files, count too.
+    """In how many rows a column is null, as statistics tell; in ``unknown`` rows they do not. Rows that
+    are deleted, and still in files, count too.
 
     >>> NullCount(1, 2) + NullCount(3)
     NullCount(nulls=4, unknown=2)

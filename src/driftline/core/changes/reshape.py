@@ -1,4 +1,6 @@
-"""A whole nested type in place of another, as changes of what is inside it: by name, so that ids and values stay."""
+"""A whole nested type in place of another, as changes of what is inside
+it: by name, so that ids and values stay.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ from driftline.errors import DataError
 
 
 def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
-    """What makes the type at ``path`` the new one, as DuckDB does: fields of the same name stay in their places and get
-    the wider type, new ones come at the end, and those that the new type lacks are dropped.
+    """What makes the type at ``path`` the new one, as DuckDB does: fields of the same name stay in their
+    places and get the wider type, new ones come at the end, and those that the new type lacks are dropped.
 
-    ``old`` is the type that is there. Raises UsageError for a name that is ambiguous, DataError for another map key.
+    ``old`` is the type that is there. Raises UsageError for a name that is
+    ambiguous, DataError for another map key.
     """
     match old, new:
         case Struct(fields), Struct(wanted):
@@ -75,8 +78,9 @@ def replaced(struct: Struct, wanted: tuple[Field, ...]) -> Iterator[ColumnChange
 
 
 def paired(fields: tuple[Field, ...], wanted: tuple[Field, ...], within: Path) -> dict[str, Field]:
-    """The field that is there for each of the wanted ones, by the wanted name: one of the same spelling, else of the
-    same name in another letter case that no other wants."""
+    """The field that is there for each of the wanted ones, by the wanted name: one of the same spelling, else
+    of the same name in another letter case that no other wants.
+    """
     free = {f.name: f for f in fields}
     found = {f.name: free.pop(f.name) for f in wanted if f.name in free}
     for f in wanted:

@@ -18,8 +18,8 @@ PartsOf: TypeAlias = Callable[[str, Schema], tuple[str | int, ...]]
 def sort_key(
     of: SortTerm, schema: Schema, source_of: Callable[[Term], int], parts_of: PartsOf | None
 ) -> SortKey:
-    """The key; with expressions, a transform is the function of that name. ``source_of``: the id of a term's column.
-    ``parts_of``: None where the format has no expressions.
+    """The key; with expressions, a transform is the function of that name. ``source_of``: the id of a term's
+    column. ``parts_of``: None where the format has no expressions.
 
     Raises DataError, UsageError for what the table cannot be sorted by.
     """

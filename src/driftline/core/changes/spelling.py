@@ -1,4 +1,6 @@
-"""Names of columns in a person's spelling: letter case is free where it is not ambiguous, as in Spark and DuckDB."""
+"""Names of columns in a person's spelling: letter case is free where it
+is not ambiguous, as in Spark and DuckDB.
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,9 @@ def in_words(change: TableChange) -> str:
 
 
 def told(changes: Iterable[ColumnChange]) -> list[ColumnChange]:
-    """The changes that are worth telling: where a new column stands is not, nor the mark that a rename leaves."""
+    """The changes that are worth telling: where a new column stands is
+    not, nor the mark that a rename leaves.
+    """
     changes = list(changes)
     new = {c.path for c in changes if isinstance(c, AddColumn)}
     renamed = {c.path for c in changes if isinstance(c, RenameColumn)}

@@ -1,7 +1,8 @@
 """What can be changed about a table, each as a frozen value.
 
-The planner makes the first four, `alter` parses SQL into any of them, `diff` finds them between two versions.
-Paths name columns as they are when the change's turn comes; steps into lists and maps are ``element`` and ``value``.
+The planner makes the first four, `alter` parses SQL into any of them, `diff` finds them
+between two versions. Paths name columns as they are when the change's turn comes; steps into
+lists and maps are ``element`` and ``value``.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """Adds ``column`` to the struct at ``parent``, at the end or ``to`` a position. ``within`` a struct that is itself
-    new: it comes with that struct's type, and is listed to be seen. ``if_absent``: only where none has its name."""
+    """Adds ``column`` to the struct at ``parent``, at the end or ``to`` a position. ``within`` a
+    struct that is itself new: it comes with that struct's type, and is listed to be seen.
+    ``if_absent``: only where none has its name.
+    """
 
     parent: Path
     column: Field
@@ -87,8 +90,9 @@ class RelaxColumn:
 
 @dataclass(frozen=True, slots=True)
 class RewriteColumn:
-    """Gives the column at ``path`` a type that only rewritten data can have: a column of the same name, in the same
-    place, with an id of its own."""
+    """Gives the column at ``path`` a type that only rewritten data can have: a column of the same name,
+    in the same place, with an id of its own.
+    """
 
     path: Path
     type: Type
@@ -138,8 +142,9 @@ class RequireColumn:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceColumns:
-    """Makes exactly these the table's columns, in this order. Those that are there by name stay, with their ids and so
-    their values, in the type given; the others are dropped."""
+    """Makes exactly these the table's columns, in this order. Those that are there by name stay, with their
+    ids and so their values, in the type given; the others are dropped.
+    """
 
     columns: tuple[Field, ...]
 
@@ -255,7 +260,9 @@ class SetSortOrder:
 
 @dataclass(frozen=True, slots=True)
 class SetDistribution:
-    """How rows are handed to the writing tasks: ``none``, ``hash`` (by partition) or ``range`` (by the sort order)."""
+    """How rows are handed to the writing tasks: ``none``, ``hash`` (by
+    partition) or ``range`` (by the sort order).
+    """
 
     mode: str
 
@@ -279,7 +286,9 @@ class UnsetProperties:
 
 @dataclass(frozen=True, slots=True)
 class RenameTable:
-    """Another name in the catalog, ``table`` or ``namespace.table``. It stands alone: it is no change of the table."""
+    """Another name in the catalog, ``table`` or ``namespace.table``. It
+    stands alone: it is no change of the table.
+    """
 
     name: str
 

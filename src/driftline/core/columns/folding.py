@@ -1,4 +1,6 @@
-"""What becomes of a field's columns when they are folded into one: which of them, under which name, what stays beside it."""
+"""What becomes of a field's columns when they are folded into one: which of
+them, under which name, what stays beside it.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,9 @@ TEMPORARY = "__driftline_resolved"  # the name of a column until those are gone 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One struct that has the field. ``parent``: its path in the schema; ``folded``: the field's columns that become
-    ``one``; ``beside``: those that cannot, and stay as they are."""
+    """One struct that has the field. ``parent``: its path in the schema; ``folded``: the field's columns that
+    become ``one``; ``beside``: those that cannot, and stay as they are.
+    """
 
     parent: Path
     family: Family
@@ -42,8 +45,9 @@ class Site:
     struct: Struct
 
     def new(self, rest: Sequence[str], to: Type, prefix: str) -> list[Field]:
-        """The columns to be made, with names for the time being: the resolved one, and one for each in ``rest``, which
-        names columns that keep what does not convert."""
+        """The columns to be made, with names for the time being: the resolved one, and one for each in
+        ``rest``, which names columns that keep what does not convert.
+        """
         doc = mark(self.family.key, prefix)
         made = [Field(TEMPORARY, to, doc=doc)]
         return made + [
@@ -90,7 +94,9 @@ class Resolution:
     mark: str = MARK
 
     def before(self, schema: Schema, rest: Mapping[Path, Sequence[str]]) -> list[tuple[Path, Field]]:
-        """The columns to be made, each with its parent's path. ``rest``: by site, names of columns that keep a rest."""
+        """The columns to be made, each with its parent's path. ``rest``: by
+        site, names of columns that keep a rest.
+        """
         return [
             (site.parent, column)
             for site in self.sites
@@ -136,7 +142,9 @@ def _one(to: Type, types: Sequence[Type], prefix: str) -> One:
 
 
 def _value(to: Type, types: Sequence[Type], prefix: str) -> One:
-    """The values of a map. Records have all fields that there are. ``types``: of the values that there are."""
+    """The values of a map. Records have all fields that there are.
+    ``types``: of the values that there are.
+    """
     inner = peel(to)[1]
     if isinstance(inner, Primitive):
         return _one(to, types, prefix)

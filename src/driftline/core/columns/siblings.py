@@ -26,8 +26,9 @@ from driftline.core.schema.types import (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A field's columns in one struct, or in several of one field. ``key``: the field's, exactly. ``apart``: it has other
-    columns for other keys of its objects."""
+    """A field's columns in one struct, or in several of one field. ``key``: the field's, exactly. ``apart``:
+    it has other columns for other keys of its objects.
+    """
 
     key: str
     columns: tuple[Field, ...]
@@ -67,10 +68,11 @@ def named(found: Sequence[Family]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of ``key`` to
-    ``value``. ``text``: its columns have no type in common, and stand there as text, what is nested as JSON. ``asked``:
-    a person chose the type, so that no column need hold every value. ``unit``: the field's epoch unit, if it was set.
-    ``as_is``: only columns of its own kind go there; ``no_structs``: nor do structs into a map, whose keys are words.
+    """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of
+    ``key`` to ``value``. ``text``: its columns have no type in common, and stand there as text, what is
+    nested as JSON. ``asked``: a person chose the type, so that no column need hold every value. ``unit``: the
+    field's epoch unit, if it was set. ``as_is``: only columns of its own kind go there; ``no_structs``: nor
+    do structs into a map, whose keys are words.
     """
 
     dim: int
@@ -115,8 +117,9 @@ class Drifted:
 
 @dataclass(slots=True)
 class Settling:
-    """Finds what fields are as one column. ``wanted``: types by path of the data, whose ``element`` steps may be left out;
-    those that are met are in ``met``. ``contract``: what was said of paths."""
+    """Finds what fields are as one column. ``wanted``: types by path of the data, whose ``element`` steps may
+    be left out; those that are met are in ``met``. ``contract``: what was said of paths.
+    """
 
     mark: str = MARK
     contract: Contract = field(default_factory=Contract)
@@ -217,8 +220,9 @@ def contract_at(contract: Contract, path: Path) -> Contract:
 
 
 def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
-    """The columns, those first whose values are nearest to what was sent: the wanted type, then the narrowest. Of a map,
-    structs come last: where it stands beside one, it has all keys."""
+    """The columns, those first whose values are nearest to what was sent: the wanted type, then the
+    narrowest. Of a map, structs come last: where it stands beside one, it has all keys.
+    """
     types = [peel(c.type)[1] for c in columns]
 
     def rank(column: Field) -> tuple[bool, bool, int, int]:

@@ -1,4 +1,6 @@
-"""What a table's metadata tell of its columns, whatever the format: counts, bounds, and the batches that brought them."""
+"""What a table's metadata tell of its columns, whatever the format: counts,
+bounds, and the batches that brought them.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,9 @@ class Seen:
 class Numbers:
     """What is known of one column; None: not known.
 
-    ``values``: rows with a value, in lists: elements; ``at_least``: that, or more. ``of``: out of so many records or
-    elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: only the beginning of them. ``distinct``: estimated.
-    ``trend``: the share of records with a value, for each of the last batches.
+    ``values``: rows with a value, in lists: elements; ``at_least``: that, or more. ``of``: out of so many
+    records or elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: only the beginning of
+    them. ``distinct``: estimated. ``trend``: the share of records with a value, for each of the last batches.
     """
 
     values: int | None = None
@@ -71,8 +73,9 @@ RECORDS = 0  # stands for a column id: the records of the files themselves
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A commit that is still known. ``born``: its files hold nothing but records that it added; ``slot``: its number
-    among the last batches, None for others."""
+    """A commit that is still known. ``born``: its files hold nothing but records that it added; ``slot``: its
+    number among the last batches, None for others.
+    """
 
     id: int
     schema: int | None
@@ -83,8 +86,10 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Count:
-    """Of one column in the files of one schema. ``first``, ``last``: places of commits whose files have values;
-    ``last_born``: of those that only added; ``foreign``: values in files that others wrote anew, or of expired commits."""
+    """Of one column in the files of one schema. ``first``, ``last``: places of commits whose
+    files have values; ``last_born``: of those that only added; ``foreign``: values in files that
+    others wrote anew, or of expired commits.
+    """
 
     values: int = 0
     files: int = 0
@@ -97,9 +102,11 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """``snapshots``: oldest first; a place is an index in them. ``of``: counts by column id, then by the schema that the
-    files were written with, None where that is not known. ``ids``: the columns of each schema. ``defaulted``: columns
-    that have a value in files older than themselves; ``expired``: how many batches are not among the snapshots any more."""
+    """``snapshots``: oldest first; a place is an index in them. ``of``: counts by column id, then by the
+    schema that the files were written with, None where that is not known. ``ids``: the columns of each
+    schema. ``defaulted``: columns that have a value in files older than themselves; ``expired``: how many
+    batches are not among the snapshots any more.
+    """
 
     snapshots: tuple[Snapshot, ...]
     of: Mapping[int, Mapping[int | None, Count]]
@@ -177,8 +184,8 @@ class Counts:
 class TableStatistics:
     """What a table's metadata say of its columns. ``at``: milliseconds; ``bytes``: of all data files.
 
-    ``bounds``: by column id, over all files; ``firsts``: by column id, of a file of the batch that brought its first value.
-    ``deleted``: rows that delete files hide, and metrics still count.
+    ``bounds``: by column id, over all files; ``firsts``: by column id, of a file of the batch that brought
+    its first value. ``deleted``: rows that delete files hide, and metrics still count.
     """
 
     at: int

@@ -17,7 +17,9 @@ from driftline.core.schema.types import Path, Schema
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Accepts a record if every one of the ``schemas`` takes it as it is: by the policies, and without a change."""
+    """Accepts a record if every one of the ``schemas`` takes it as it
+    is: by the policies, and without a change.
+    """
 
     schemas: Sequence[Schema]
     settings: Settings
@@ -40,7 +42,9 @@ class Judge:
         return None
 
     def _settings(self, schema: Schema) -> Settings:
-        """The settings for a table that gets no more columns: what has none goes to the rest, where such is kept."""
+        """The settings for a table that gets no more columns: what has
+        none goes to the rest, where such is kept.
+        """
         if self.settings.beyond != "rest":
             return self.settings
         return replace(self.settings, max_columns=min(self.settings.max_columns, leaf_columns(schema.struct)))

@@ -1,4 +1,6 @@
-"""What a person has said of paths: policies, hints, epoch units, what is left out. One tree, walked along with the data."""
+"""What a person has said of paths: policies, hints, epoch units, what is left
+out. One tree, walked along with the data.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 class Contract:
     """What holds for the field at one path, and in ``fields`` for those below it.
 
-    ``policy`` is the field's own; ``inner`` that of what is below it, unless said otherwise there. ``hint``: the
-    declared type; ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: whether
-    objects whose keys are data become maps: "auto", "hint" (they are only named) or "off". ``new_fields``: whether fields that
-    the table does not have get columns: "add" or "hold".
+    ``policy`` is the field's own; ``inner`` that of what is below it, unless said otherwise there. ``hint``:
+    the declared type; ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None.
+    ``maps``: whether objects whose keys are data become maps: "auto", "hint" (they are only named) or "off".
+    ``new_fields``: whether fields that the table does not have get columns: "add" or "hold".
     """
 
     policy: str = "preserve"
@@ -107,7 +109,8 @@ def contract(
     new_fields: str = "add",
     new_fields_of: Mapping[Path, str] | None = None,
 ) -> Contract:
-    """The tree of what was said. A path that ends in ``*`` speaks of all that is below; the longest path counts.
+    """The tree of what was said. A path that ends in ``*`` speaks of
+    all that is below; the longest path counts.
 
     >>> tree = contract(policies={("payload", "*"): "strict"})
     >>> tree.of("payload").policy, tree.of("payload").of("a").policy, tree.of("other").policy

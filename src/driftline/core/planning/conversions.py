@@ -86,8 +86,8 @@ def widens_in_place(t: Primitive, u: Primitive) -> bool:
     """Whether a column of ``t`` becomes one of ``u`` in metadata, within one family.
 
     >>> from driftline.core.schema.types import INT
-    >>> widens_in_place(INT, LONG), widens_in_place(decimal(5, 2), decimal(9, 2)), widens_in_place(LONG, DOUBLE)
-    (True, True, False)
+    >>> [widens_in_place(*pair) for pair in ((INT, LONG), (decimal(5, 2), decimal(9, 2)), (LONG, DOUBLE))]
+    [True, True, False]
     """
     if t.name == u.name == "decimal":
         return t.args[1] == u.args[1] and t.args[0] < u.args[0]

@@ -11,8 +11,9 @@ from functools import lru_cache
 
 
 class Look(Enum):
-    """What a key looks like. ``sure``: data, by itself; ``code``: data, where there are more of its kind; ``neutral``:
-    neither for nor against; ``word``: the name of a field."""
+    """What a key looks like. ``sure``: data, by itself; ``code``: data, where there are more of its kind;
+    ``neutral``: neither for nor against; ``word``: the name of a field.
+    """
 
     sure = "sure"
     data = "data"

@@ -1,4 +1,6 @@
-"""What a planner holds of a record while it settles it: the places for values, the columns to be made, their names."""
+"""What a planner holds of a record while it settles it: the places for
+values, the columns to be made, their names.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Slot:
     no_room: frozenset[Facet] = frozenset()
 
     def hold(self) -> None:
-        """Sends a field that the table does not have to the rest, where new fields wait; what a hint declares does not."""
+        """Sends a field that the table does not have to the rest, where new
+        fields wait; what a hint declares does not.
+        """
         contract = self.contract
         if contract.new_fields != "hold" or self.policy != "preserve" or contract.hint is not None:
             return
@@ -113,7 +117,9 @@ def declared(key: str, columns: Sequence[Field], contract: Contract, keys: Path)
 
 
 def name_drafts(struct: Struct, drafts: list[Draft], prefix: str) -> None:
-    """Gives the new columns of a struct their names: natural ones first, in code point order (seed rules 4, 5)."""
+    """Gives the new columns of a struct their names: natural ones
+    first, in code point order (seed rules 4, 5).
+    """
     names = Names.of(struct)
     evolved = []
     for draft in sorted(drafts, key=lambda d: d.key):

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_search() -> Iterator[None]:
-    """No search for cycles meanwhile, as a context or a decorator: each goes through all that a table of ten thousand
-    columns has, and takes as long as the work itself. For what takes seconds at most, and waits for nothing."""
+    """No search for cycles meanwhile, as a context or a decorator: each goes through all
+    that a table of ten thousand columns has, and takes as long as the work itself. For what
+    takes seconds at most, and waits for nothing.
+    """
     searched = gc.isenabled()
     gc.disable()
     try:

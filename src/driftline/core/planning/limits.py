@@ -29,7 +29,9 @@ def leaf_columns(struct: Struct) -> int:
 
 
 def without_column(route: ColumnRoute) -> frozenset[Facet]:
-    """The types whose values go to the rest because a column of this route is not made: all that is in it does."""
+    """The types whose values go to the rest because a column of this
+    route is not made: all that is in it does.
+    """
     inside = (route.record is not None and route.record.has_rest) or (
         route.value is not None and route.value.has_rest
     )

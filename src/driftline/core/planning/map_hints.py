@@ -15,11 +15,13 @@ _ALIKE = 3  # paths that differ in one step, from which on they are told in one 
 
 
 def notes_of_maps(maps: Mapping[Path, Verdict]) -> list[str]:
-    """A setting for each object that became a map, which would keep it a struct, and why it is one; the outermost first.
+    """A setting for each object that became a map, which would keep it a
+    struct, and why it is one; the outermost first.
 
     One for paths that differ in their last but one step.
 
-    >>> notes_of_maps({("h", name, "values"): Verdict("its keys look like data", ("0", "1")) for name in "abc"})
+    >>> verdict = Verdict("its keys look like data", ("0", "1"))
+    >>> notes_of_maps({("h", name, "values"): verdict for name in "abc"})
     ['maps.h = "off"  # keeps structs: h.*.values are maps (3 paths), its keys look like data: 0, 1']
     """
     groups: dict[tuple[Path, str], list[Path]] = {}

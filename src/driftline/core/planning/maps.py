@@ -36,7 +36,9 @@ Kind = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is under one key of an object: ``kinds`` of its values with their dimensions, and the ``fields`` of records."""
+    """What is under one key of an object: ``kinds`` of its values with their
+    dimensions, and the ``fields`` of records.
+    """
 
     kinds: frozenset[Kind] = frozenset()
     fields: frozenset[str] = frozenset()
@@ -47,7 +49,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why an object is a map. ``keys``: some that decided; ``apart``: its words stay a struct, the other keys are a map."""
+    """Why an object is a map. ``keys``: some that decided; ``apart``: its words
+    stay a struct, the other keys are a map.
+    """
 
     why: str
     keys: tuple[str, ...] = field(default=())
@@ -136,7 +140,9 @@ def _all_data(looks: Mapping[str, Look], data: Sequence[str]) -> bool:
 
 
 def _one_kind(entries: Iterable[Entry]) -> bool:
-    """Whether all values that are some are records, or lists of records, or scalars of one kind at one dimension."""
+    """Whether all values that are some are records, or lists of records,
+    or scalars of one kind at one dimension.
+    """
     kinds = {kind for entry in entries for kind in entry.kinds}
     return len(kinds) == 1
 

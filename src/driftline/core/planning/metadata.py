@@ -1,4 +1,6 @@
-"""Columns that a source fills by itself, beside those of the records: known by their doc, met by no key of the data."""
+"""Columns that a source fills by itself, beside those of the records: known
+by their doc, met by no key of the data.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from driftline.core.schema.types import STRING, Primitive
 
 
 def settled(seen: FieldShape, columns: Sequence[Facet], policy: str) -> FieldShape:
-    """The shape with what depends on the field's columns decided: dates, numbers as text, objects of nothing."""
+    """The shape with what depends on the field's columns decided:
+    dates, numbers as text, objects of nothing.
+    """
     facets = preserve.dates_settled(seen.facets, columns)
     out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing, seen.absent)
     for facet, kept in facets.items():

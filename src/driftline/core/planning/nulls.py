@@ -39,9 +39,11 @@ class Nulls:
         way: tuple[Slot, FieldRoute, ColumnRoute] | None,
         contract: Contract,
     ) -> Field:
-        """The column, made optional if it is required and some record has neither a value for it nor its default.
+        """The column, made optional if it is required and some record
+        has neither a value for it nor its default.
 
-        Not so where the policy forbids it, nor identifier fields and what they are in: such records are refused.
+        Not so where the policy forbids it, nor identifier fields and
+        what they are in: such records are refused.
         """
         if not column.required or self.always(column, way):
             return column
@@ -79,7 +81,9 @@ class Nulls:
         )
 
     def opened(self, type_: Type, path: Path, place: Place) -> Type:
-        """A list or map column with elements or values that may be null: the data's own, and what does not fit."""
+        """A list or map column with elements or values that may be
+        null: the data's own, and what does not fit.
+        """
         if not isinstance(type_, List | Map):
             return type_
         child = children(type_)[-1]

@@ -26,8 +26,9 @@ def plan(
 ) -> Plan:
     """What must change in ``schema`` for a batch of ``shape``, and how each field is routed.
 
-    ``not_rewritten``: columns that are not rewritten, though the settings allow it. What a policy refuses is among the plan's ``conflicts``. Fields that would give the table more than
-    ``max_columns``, or a struct more than ``max_fields``, are refused, too, or go to the rest.
+    ``not_rewritten``: columns that are not rewritten, though the settings allow it. What a policy refuses is
+    among the plan's ``conflicts``. Fields that would give the table more than ``max_columns``, or a struct
+    more than ``max_fields``, are refused, too, or go to the rest.
 
     >>> from driftline.core.planning.shape import Facet, FieldShape, Seen
     >>> from driftline.core.schema.place import Place
@@ -64,8 +65,9 @@ def _planned(planner: Planner, shape: RecordShape) -> Plan:
 
 
 def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:
-    """The changes with rewrites of list elements and map values as rewrites of the columns that they are in; a column
-    that is rewritten is optional from then on."""
+    """The changes with rewrites of list elements and map values as rewrites of the columns that they are in;
+    a column that is rewritten is optional from then on.
+    """
     planned = Schema(after)
     rewritten = {_column(change.path, before) for change in changes if isinstance(change, RewriteColumn)}
     for change in changes:

@@ -1,6 +1,7 @@
 """The planner: one batch's shape against a schema, level by level.
 
-A record's fields are settled together (they share names), and the records inside them by the same function again.
+A record's fields are settled together (they share names), and the
+records inside them by the same function again.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ class Record:
 
 @dataclass(slots=True)
 class Planner:
-    """``refused``: types of fields that get no new column, and why; ``not_rewritten``: columns that are not rewritten. What it finds is in
-    the lists; ``last``: the type of each field that was seen last, of those not refused."""
+    """``refused``: types of fields that get no new column, and why; ``not_rewritten``: columns
+    that are not rewritten. What it finds is in the lists; ``last``: the type of each field
+    that was seen last, of those not refused.
+    """
 
     settings: Settings
     schema: Schema
@@ -86,7 +89,8 @@ class Planner:
     ) -> Record:
         """One record, level by level: decide each field, name the new columns, then go into each.
 
-        ``at`` is the path in the schema, ``keys`` the path in the data; ``within`` a struct that is itself new.
+        ``at`` is the path in the schema, ``keys`` the path in the
+        data; ``within`` a struct that is itself new.
         """
         here = len(self.changes)
         known = by_key(struct.fields, self.settings.mark)
@@ -150,7 +154,9 @@ class Planner:
         within: bool,
         waits: bool = False,
     ) -> Slot:
-        """What one field needs: ``types`` are its columns', at ``paths``; ``waits``: it does where new fields are held."""
+        """What one field needs: ``types`` are its columns', at ``paths``;
+        ``waits``: it does where new fields are held.
+        """
         columns = [facet_of(t) for t in types]
         # What is frozen inside a struct that is itself new is frozen as its first batch makes it.
         policy = "preserve" if within and contract.policy == "strict" else contract.policy

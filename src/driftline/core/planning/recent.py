@@ -9,8 +9,8 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values by keys that need only compare; of the keys that were not asked for lately, nothing stays. A key that is nested
-    too deeply to compare has no value.
+    """Values by keys that need only compare; of the keys that were not asked for lately, nothing stays. A key
+    that is nested too deeply to compare has no value.
 
     >>> recent = Recent[str, int](most=2)
     >>> for number, key in enumerate("abac"):

@@ -1,4 +1,6 @@
-"""The rest: a column of exact JSON text for what is beyond the table's limits, and for fields that wait (section 10)."""
+"""The rest: a column of exact JSON text for what is beyond the table's
+limits, and for fields that wait (section 10).
+"""
 
 from __future__ import annotations
 

@@ -19,10 +19,11 @@ from driftline.errors import DataError
 class Settings:
     """What a table's settings say to the planner and the observer.
 
-    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc. ``max_columns``: leaf
-    columns a table may have; ``max_fields``: fields of one struct, None for any number. ``beyond``: what becomes of values
-    that would pass these: "rest", "quarantine" or "fail". ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write
-    columns anew. ``max_record_bytes``: of a record's text. ``contract``: what was said of paths.
+    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc.
+    ``max_columns``: leaf columns a table may have; ``max_fields``: fields of one struct, None for any number.
+    ``beyond``: what becomes of values that would pass these: "rest", "quarantine" or "fail". ``on_conflict``:
+    "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write columns anew.
+    ``max_record_bytes``: of a record's text. ``contract``: what was said of paths.
     """
 
     dates: str = "on"
@@ -59,9 +60,9 @@ class ColumnRoute:
 class FieldRoute:
     """A field of the data, what was seen of it, and the columns it goes to.
 
-    ``elsewhere``: a map beside the struct that the field is in holds all its values, those too that no column here takes.
-    Of the values of a map, ``left_out`` are the keys that are excluded; ``no_words``: words are in a struct beside it.
-    ``beyond``: types whose values go to the rest where no column here takes them.
+    ``elsewhere``: a map beside the struct that the field is in holds all its values, those too that no column
+    here takes. Of the values of a map, ``left_out`` are the keys that are excluded; ``no_words``: words are
+    in a struct beside it. ``beyond``: types whose values go to the rest where no column here takes them.
     """
 
     key: str
@@ -127,8 +128,8 @@ class Conversion:
 class Conflict:
     """What the policy of a path refuses: values of ``facet`` at ``path``, a path of the data.
 
-    ``inexact``: only those that are not exact in this column, by the epoch ``unit``. ``facet`` None: records without a
-    value there. ``limit``: the table has no room for them.
+    ``inexact``: only those that are not exact in this column, by the epoch ``unit``. ``facet`` None: records
+    without a value there. ``limit``: the table has no room for them.
     """
 
     path: Path
@@ -153,8 +154,8 @@ class Conflict:
 class Plan:
     """What a batch does to a table: ``changes`` lead from ``before`` to ``schema``; ``route`` fills it.
 
-    ``conflicts``: what is not accepted; a plan that has any cannot be carried out, but tells by its ``schema`` which
-    records can be.
+    ``conflicts``: what is not accepted; a plan that has any cannot be carried out, but
+    tells by its ``schema`` which records can be.
     """
 
     before: Schema
@@ -204,7 +205,9 @@ def _into(column: str, old: Type, new: Type) -> ColumnRoute:
 
 
 def lean(route: RecordRoute) -> RecordRoute:
-    """The route without what was seen below each facet, which is told by the routes below: small enough to be sent."""
+    """The route without what was seen below each facet, which is told by
+    the routes below: small enough to be sent.
+    """
     return RecordRoute(tuple(_lean_field(f) for f in route.fields))
 
 
@@ -222,8 +225,9 @@ def _lean_field(field: FieldRoute) -> FieldRoute:
 
 
 def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:
-    """Whether, into the same columns, the ``guess`` makes the same rows of what ``route`` was planned for: it may provide
-    for more."""
+    """Whether, into the same columns, the ``guess`` makes the same rows of what ``route``
+    was planned for: it may provide for more.
+    """
     guessed = {f.key: f for f in guess.fields}
     return all(f.key in guessed and _same_field(f, guessed[f.key]) for f in route.fields)
 

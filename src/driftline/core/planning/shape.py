@@ -66,9 +66,10 @@ class Seen:
     """What is known of a facet beyond its type.
 
     ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
-    outside 1970..2199. ``ragged``: a list that mixes depths. ``digits``: text of a
-    number that no number type holds, or of a declared type's value that is too fine or too long for it. ``typed``: declared by the source, not read from JSON. ``lossy``: a typed number
-    that is not exact in the table's float column, or bytes that are not UTF-8 where the table has a string column.
+    outside 1970..2199. ``ragged``: a list that mixes depths. ``digits``: text of a number that no number type
+    holds, or of a declared type's value that is too fine or too long for it. ``typed``: declared by the
+    source, not read from JSON. ``lossy``: a typed number that is not exact in the table's float column, or
+    bytes that are not UTF-8 where the table has a string column.
     """
 
     place: Place

@@ -13,7 +13,8 @@ DISTRIBUTION = "write.distribution-mode"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What needs a column. ``why``: the end of a sentence that refuses something; ``way_out``: what frees the column.
+    """What needs a column. ``why``: the end of a sentence that refuses
+    something; ``way_out``: what frees the column.
 
     >>> Use("the sort order is made of it", "WRITE UNORDERED").why
     'the sort order is made of it'

@@ -58,8 +58,8 @@ class Transform:
     def field_name(self, column: str) -> str:
         """How Iceberg names the partition field of a column.
 
-        >>> Transform("bucket", 8).field_name("id"), Transform("day").field_name("at"), Transform().field_name("c")
-        ('id_bucket_8', 'at_day', 'c')
+        >>> Transform("bucket", 8).field_name("id"), Transform("day").field_name("at")
+        ('id_bucket_8', 'at_day')
         """
         match self.name:
             case "identity":
@@ -137,7 +137,9 @@ SortKey: TypeAlias = SortField | SortExpression
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """Data files that follow one partition spec, in numbers; ``bytes``: their size. ``current``: new files join."""
+    """Data files that follow one partition spec, in numbers; ``bytes``:
+    their size. ``current``: new files join.
+    """
 
     spec: int
     fields: tuple[PartitionField, ...]

@@ -69,8 +69,8 @@ TYPES: dict[str, Primitive] = {
 def parse_type(text: str) -> Type:
     """The type that a text names; fields inside have no ids yet.
 
-    ``timestamp`` is an instant, as in Spark; ``record`` is a struct whose fields the data brings. Raises ValueError
-    that says what is wrong.
+    ``timestamp`` is an instant, as in Spark; ``record`` is a struct whose fields the data brings.
+    Raises ValueError that says what is wrong.
 
     >>> str(parse_type("map<string, array<decimal(18,2)>>"))
     'map<string, list<decimal(18, 2)>>'

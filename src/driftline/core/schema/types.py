@@ -73,8 +73,8 @@ class Expression:
 class Field:
     """A column, or a field of a struct. Id 0 means: not yet given by the table.
 
-    ``initial_default`` is what rows older than the column read, ``write_default`` what a record without a value gets:
-    both as Iceberg's JSON writes them, or an expression.
+    ``initial_default`` is what rows older than the column read, ``write_default`` what a record without a
+    value gets: both as Iceberg's JSON writes them, or an expression.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """Dates and timestamps in JSON strings (rule 2.2), and the other types that are text in JSON.
 
-The patterns match whole strings, mean the same in Python and in Java, and are exact: what they match is a date.
+The patterns match whole strings, mean the same in Python and in Java,
+and are exact: what they match is a date.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _DECLARED_MATCHES = [(base, re.compile(pattern).fullmatch) for base, pattern in 
 
 
 def string_base(text: str, mode: str) -> Primitive:
-    """The type of a JSON string (rule 2.2): DATE, TIMESTAMP, TIMESTAMP_NTZ or STRING. ``mode``: "on", "off", "instant".
+    """The type of a JSON string (rule 2.2): DATE, TIMESTAMP, TIMESTAMP_NTZ or
+    STRING. ``mode``: "on", "off", "instant".
 
     >>> [str(string_base(t, "on")) for t in ("2024-02-29", "2023-02-29", "2024-01-01T00:00:00Z")]
     ['date', 'string', 'timestamp']
@@ -57,8 +59,9 @@ def string_base(text: str, mode: str) -> Primitive:
 
 
 def declared_string_base(text: str, declared: Collection[Primitive], mode: str) -> Primitive:
-    """The type of a JSON string in a field with columns of these types: a uuid or a time in canonical form is one
-    where there is such a column (section 3 of the rules)."""
+    """The type of a JSON string in a field with columns of these types: a uuid or a time in canonical form is
+    one where there is such a column (section 3 of the rules).
+    """
     for base, match in _DECLARED_MATCHES:
         if base in declared and match(text):
             return base
@@ -78,15 +81,18 @@ def fraction(text: str) -> int:
 
 
 def far(text: str) -> bool:
-    """Whether the year of a date or timestamp is outside 1970..2199; a year less at both ends with an offset, which
-    may lead into the next year."""
+    """Whether the year of a date or timestamp is outside 1970..2199; a year less at both ends with an
+    offset, which may lead into the next year.
+    """
     if len(text) > 19 and text[-6] in "+-" and not text.endswith("+00:00"):
         return not "1971" <= text[:4] <= "2198"
     return not "1970" <= text[:4] <= "2199"
 
 
 def known_pattern(base: Primitive, digits: int, beyond: bool, mode: str) -> str:
-    """The strings of ``base`` whose `fraction` is at most ``digits``, and that are not `far` unless ``beyond``."""
+    """The strings of ``base`` whose `fraction` is at most ``digits``,
+    and that are not `far` unless ``beyond``.
+    """
     if base in DECLARED:
         return DECLARED[base]
     day = DATE_PATTERN if beyond else f"(?:{_NEAR}-{_DAY}|{_NEAR_LEAP}-02-29)"

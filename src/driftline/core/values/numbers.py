@@ -38,8 +38,8 @@ def base_of(text: str) -> Primitive:
 
 
 def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
-    """The type of a JSON number in a field with columns of these types: `base_of`, if among them; else the narrowest
-    of them that reads back as the written number; else `base_of` (section 3 of the rules).
+    """The type of a JSON number in a field with columns of these types: `base_of`, if among them; else the
+    narrowest of them that reads back as the written number; else `base_of` (section 3 of the rules).
 
     >>> from driftline.core.schema.types import decimal
     >>> [str(declared_base(n, {decimal(18, 2)})) for n in ("19.99", "20", "0.125")]
@@ -104,7 +104,9 @@ def decimal_of(text: str, t: Primitive) -> Decimal | None:
 
 
 def _is_single(value: float, digits: str, power: int, *, exact: bool | None = None) -> bool:
-    """Whether a float column has the number: six digits are always its own, more if float and double are the same."""
+    """Whether a float column has the number: six digits are always its
+    own, more if float and double are the same.
+    """
     if not digits or (_float(value) == value if exact is None else exact):
         return True
     return 1e-37 <= abs(value) <= 3e38 and _rounds_to(_float(value), digits, power, 6)
@@ -118,7 +120,9 @@ def _narrow(declared: frozenset[Primitive]) -> tuple[bool, bool, tuple[Primitive
 
 
 def simple_fractions(declared: Collection[Primitive]) -> tuple[Primitive, str]:
-    """The type of the simplest fractions in a field with columns of these types, and a pattern of texts that are it."""
+    """The type of the simplest fractions in a field with columns of these
+    types, and a pattern of texts that are it.
+    """
     _, single, decimals = _narrow(frozenset(declared))
     if DOUBLE in declared or not (single or decimals):
         return DOUBLE, r"-?[0-9]{1,8}\.[0-9]{1,7}\Z"
@@ -147,8 +151,9 @@ def _written(text: str) -> tuple[str, int]:
 
 
 def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:
-    """Whether ``value`` printed at as many digits as were written, ``most`` at most, is the written number; half way
-    between two, it may be either: printers differ."""
+    """Whether ``value`` printed at as many digits as were written, ``most`` at most, is the written number;
+    half way between two, it may be either: printers differ.
+    """
     if len(digits) > most or not math.isfinite(value) or value == 0:
         return False
     above, below = abs(value).as_integer_ratio()

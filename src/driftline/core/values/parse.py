@@ -33,7 +33,9 @@ class Number(str):
 
 
 class Cut(bytes):
-    """How a text begins that is longer than a record may be, and an ellipsis: so it is no JSON. ``longest``: bytes."""
+    """How a text begins that is longer than a record may be, and an
+    ellipsis: so it is no JSON. ``longest``: bytes.
+    """
 
     longest: int
 

@@ -1,5 +1,6 @@
 """DuckLake tables, written and read by Spark; their catalog through DuckDB.
 
-A batch is one DuckLake snapshot: executors write Parquet files with field ids, unseen; then the schema, the files
-with their statistics, the quarantine and the batch's token enter the catalog in one transaction of its database.
+A batch is one DuckLake snapshot: executors write Parquet files with field ids, unseen; then
+the schema, the files with their statistics, the quarantine and the batch's token enter the
+catalog in one transaction of its database.
 """

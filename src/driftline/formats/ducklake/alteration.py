@@ -41,8 +41,9 @@ class DuckLakeAlteration:
         self.before = definition(state, found)
 
     def nulls(self, path: Path, column: Field) -> NullCount:
-        """In how many rows of the table, as it was loaded, the column is null: the commit fails where others have
-        written since. Raises DataError for a field that is nested."""
+        """In how many rows of the table, as it was loaded, the column is null: the commit fails where others
+        have written since. Raises DataError for a field that is nested.
+        """
         if len(path) > 1:
             raise DataError(
                 f"{self.table.name}: {dotted(path)} is nested, and DuckLake requires no nested field"
@@ -118,7 +119,8 @@ def definition(state: LakeState, found: Layout) -> Definition:
 
 
 def _same_inside(before: Definition, after: Definition, key: SortExpression, table: str) -> None:
-    """That fields inside a key's columns have their names still: it names them in ways that only DuckDB reads.
+    """That fields inside a key's columns have their names still: it
+    names them in ways that only DuckDB reads.
 
     Raises DataError."""
     columns = {before.path_of(column) for column in key.columns}

@@ -1,7 +1,8 @@
-"""The catalog database of a DuckLake: a DuckDB file, SQLite or PostgreSQL, each through DuckDB's own extension.
+"""The catalog database of a DuckLake: a DuckDB file, SQLite or
+PostgreSQL, each through DuckDB's own extension.
 
-A connection is held for the time of one load or one commit, never while Spark works: other processes get their
-turn, and what finds the catalog locked tries again.
+A connection is held for the time of one load or one commit, never while Spark works: other processes get
+their turn, and what finds the catalog locked tries again.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Where a DuckLake's catalog is. ``kind``: duckdb, sqlite or postgres; ``target``: a path or libpq's text.
+    """Where a DuckLake's catalog is. ``kind``: duckdb, sqlite or
+    postgres; ``target``: a path or libpq's text.
 
     ``data``: the folder of the files, for a lake that is yet to be made.
     """

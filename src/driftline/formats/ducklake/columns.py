@@ -1,4 +1,6 @@
-"""Rows of DuckLake's column table as a schema, and a changed schema as rows: every field is a row, found by its id."""
+"""Rows of DuckLake's column table as a schema, and a changed schema as
+rows: every field is a row, found by its id.
+"""
 
 from __future__ import annotations
 

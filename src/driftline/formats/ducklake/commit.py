@@ -1,8 +1,8 @@
 """One snapshot: what several transactions want, as rows of the catalog, in one transaction of its database.
 
-The rows are those that DuckLake's specification asks for. `add_data_files`, DuckDB's own way to register files,
-maps columns by name, has no tags for nested fields and no place for an ALTER that DuckDB's parser refuses; a
-snapshot that is written here has the field ids, the docs, the quarantine and the token in one.
+The rows are those that DuckLake's specification asks for. `add_data_files`, DuckDB's own way to register
+files, maps columns by name, has no tags for nested fields and no place for an ALTER that DuckDB's parser
+refuses; a snapshot that is written here has the field ids, the docs, the quarantine and the token in one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def commit(connection: Connection, wanted: Sequence[Wanted], message: Message) -> int:
-    """Writes the snapshot; returns its id. Raises CommitConflict where a table is no longer as it was planned for."""
+    """Writes the snapshot; returns its id. Raises CommitConflict where a
+    table is no longer as it was planned for.
+    """
     head = _next(connection)
     states = [_checked(connection, w) for w in wanted]
     changed = [

@@ -48,7 +48,8 @@ def _started() -> Any:
 
 
 def extension_path(name: str) -> str:
-    """The extension out of its wheel; else its name, which DuckDB finds if it was installed into DuckDB itself.
+    """The extension out of its wheel; else its name, which DuckDB
+    finds if it was installed into DuckDB itself.
 
     Raises SetupError where neither is there.
     """

@@ -1,4 +1,6 @@
-"""Defaults that are expressions: computed by DuckDB, once for all rows of a batch, or put in Spark's words."""
+"""Defaults that are expressions: computed by DuckDB, once for all rows
+of a batch, or put in Spark's words.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ _EACH_ROW = {"uuid()": "uuid()", "gen_random_uuid()": "uuid()", "uuidv4()": "uui
 
 
 def values_of(schema: Schema, zone: str) -> dict[int, Default]:
-    """The values of the defaults that are expressions, by column id; without those that have no value that all rows
-    share, nor an expression in Spark. ``zone``: whose day it is."""
+    """The values of the defaults that are expressions, by column id; without those that have no value that
+    all rows share, nor an expression in Spark. ``zone``: whose day it is.
+    """
     import duckdb
 
     asked = [f for _, f in schema.walk() if isinstance(f.write_default, Expression)]
@@ -69,7 +72,9 @@ def _values(connection: duckdb.DuckDBPyConnection, field: Field, zone: str) -> l
 
 
 def with_values(schema: Schema, values: dict[int, Default]) -> Schema:
-    """The schema with these defaults in place of expressions, which are of columns, never of fields in them."""
+    """The schema with these defaults in place of expressions, which
+    are of columns, never of fields in them.
+    """
     if not values:
         return schema
     fields = (replace(f, write_default=values[f.id]) if f.id in values else f for f in schema.struct.fields)

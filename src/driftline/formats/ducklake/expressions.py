@@ -1,4 +1,6 @@
-"""Expressions of a DuckLake table's columns: from the names and types of its files to those that it has now."""
+"""Expressions of a DuckLake table's columns: from the names and types
+of its files to those that it has now.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Expressions of columns. ``defaults``: DuckLake's text of what files without the column read as, by id."""
+    """Expressions of columns. ``defaults``: DuckLake's text of what
+    files without the column read as, by id.
+    """
 
     table: str
     defaults: Mapping[int, str | None]
@@ -82,8 +86,9 @@ class Columns:
         where: str,
         has: set[int] | None = None,
     ) -> str:
-        """A value built anew, field by field. ``names``: those in the file, where it has no ids; ``has``: the ids
-        that are there at all."""
+        """A value built anew, field by field. ``names``: those in the file, where it has no
+        ids; ``has``: the ids that are there at all.
+        """
 
         def child(f: Field, x: str) -> str:
             there = (

@@ -63,8 +63,8 @@ def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
     return out
 
 
-# Types whose bounds order as DuckDB orders them, and print as it prints them. Not floats: the footer does not say
-# whether there is a NaN; not binary: it is no text.
+# Types whose bounds order as DuckDB orders them, and print as it prints them. Not floats: the footer does not
+# say whether there is a NaN; not binary: it is no text.
 BOUNDED = ("boolean", "int", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
 
 
@@ -203,7 +203,8 @@ def local(path: str) -> Path | None:
 
 
 def unchanged(paths: Mapping[str, int], table: str) -> None:
-    """That the registered files are there in the size in which they were registered, where that can be seen cheaply.
+    """That the registered files are there in the size in which they were
+    registered, where that can be seen cheaply.
 
     Raises DataError, which names the file.
     """

@@ -20,7 +20,8 @@ _NULLS = ("null", "__hive_default_partition__")
 def hive_values(paths: Mapping[str, str], columns: Mapping[str, ColumnRow], zone: str, table: str) -> Any:
     """An Arrow table: the second name of each path as ``path``, and its values as columns ``__h`` and the id.
 
-    ``columns`` by key; ``zone``: of instants that name none. Raises DataError for a value that the type has not.
+    ``columns`` by key; ``zone``: of instants that name none. Raises
+    DataError for a value that the type has not.
     """
     import duckdb
     import pyarrow as pa

@@ -1,7 +1,7 @@
 """Rows that DuckDB keeps in the catalog itself, as they are too few for a file.
 
-They stand in a table of their own for each form that the DuckLake table has had; a database that lacks a type of
-DuckDB's holds it as text.
+They stand in a table of their own for each form that the DuckLake table has had; a database that
+lacks a type of DuckDB's holds it as text.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ _WIDEST = {"duckdb": 100_000, "sqlite": 1900, "postgres": 1500}  # columns
 
 @dataclass(frozen=True, slots=True)
 class InlinedRows:
-    """Rows as an Arrow table, each column and field named ``__f`` and its id; ``columns``: those of their form."""
+    """Rows as an Arrow table, each column and field named ``__f`` and
+    its id; ``columns``: those of their form.
+    """
 
     columns: tuple[ColumnRow, ...]
     rows: Any
@@ -160,8 +162,8 @@ def renew_inlined_table(
 ) -> None:
     """Gives DuckDB's few rows a place in the table's new form, and takes those away that hold none.
 
-    DuckDB does the same with its own changes. Without it, it would write into the place of an earlier form, or make
-    one whose form it does not find again.
+    DuckDB does the same with its own changes. Without it, it would write into the place of an earlier form,
+    or make one whose form it does not find again.
     """
     for name, old in connection.rows(
         "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
@@ -187,7 +189,9 @@ def renew_inlined_table(
 
 
 def _wanted(connection: Connection, table: int, schema: int) -> bool:
-    """Whether rows are kept in the catalog at all: what is set for the table counts, else for its namespace, else for all."""
+    """Whether rows are kept in the catalog at all: what is set for the table
+    counts, else for its namespace, else for all.
+    """
     limits = {
         scope: int(value)
         for scope, value in connection.rows(

@@ -25,7 +25,9 @@ class DuckLakeLocation:
 
     @classmethod
     def of(cls, text: str, folder: Path) -> DuckLakeLocation:
-        """``text``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``. Raises UsageError for any other."""
+        """``text``: ``duckdb``, ``sqlite``, either with ``:PATH``, or
+        ``postgres:…``. Raises UsageError for any other.
+        """
         return cls(Catalog.of(text, folder))
 
     @property
@@ -93,5 +95,7 @@ class DuckLake:
         return [".".join(parts) for parts in tables(self.catalog)]
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Deletes the files that no snapshot has, last touched more than ``older_than`` seconds ago; returns them."""
+        """Deletes the files that no snapshot has, last touched more than
+        ``older_than`` seconds ago; returns them.
+        """
         return (orphans if dry_run else clean)(self.spark, self.catalog, older_than)

@@ -1,7 +1,8 @@
 """Partition and sort keys of a table, as the catalog has them and as Spark writes by them.
 
-DuckLake 1.0 has the transforms identity, year, month, day, hour and bucket; the parts of a date are those of the
-calendar. A sort key is an expression of DuckDB's; Spark sorts by the columns that come before the first other one.
+DuckLake 1.0 has the transforms identity, year, month, day, hour and bucket; the parts of a
+date are those of the calendar. A sort key is an expression of DuckDB's; Spark sorts by the
+columns that come before the first other one.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _BUCKET = re.compile(r"bucket\((\d+)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``expressions``: the sort keys as the catalog has them. ``partition_id``: the catalog's, None where the table is not
-    partitioned."""
+    """``expressions``: the sort keys as the catalog has them. ``partition_id``: the catalog's,
+    None where the table is not partitioned.
+    """
 
     partition: tuple[PartitionField, ...] = ()
     sort: tuple[SortKey, ...] = ()
@@ -66,8 +68,9 @@ def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layou
 
 
 def laid(connection: Connection, table: int, at: int, schema: Schema) -> list[Laid]:
-    """The table's data files by partition spec; spec 0: not partitioned. Specs without files are left out, but for the
-    current one. Rows that are in the catalog itself are in no file."""
+    """The table's data files by partition spec; spec 0: not partitioned. Specs without files are left out,
+    but for the current one. Rows that are in the catalog itself are in no file.
+    """
     specs: dict[int, tuple[PartitionField, ...]] = {0: (), **_specs(connection, table, schema)}
     current = layout(connection, table, at, schema).partition_id or 0
     counts = {

@@ -1,8 +1,8 @@
 """Name mappings: how the columns of a file that is not DuckDB's find their ids.
 
 Spark writes no field ids for the elements of lists and the keys and values of maps, and DuckDB's reader fails
-without them. Files of a schema that has any are therefore registered with a mapping, as DuckLake has it for files
-that came from elsewhere; files of a flat one need none.
+without them. Files of a schema that has any are therefore registered with a mapping, as DuckLake has it for
+files that came from elsewhere; files of a flat one need none.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ def _of(path: str) -> str:
 
 
 def _registered(connection: Connection) -> list[str]:
-    """The paths of all files that the catalog knows, of all snapshots, and of those that wait for deletion."""
+    """The paths of all files that the catalog knows, of all snapshots,
+    and of those that wait for deletion.
+    """
     base = data_path(connection)
     folders = {
         int(table): (path if not relative else (schema if not of_lake else base + schema) + path)

@@ -30,7 +30,9 @@ _KEYED = re.compile(rf"{_HELPER}(\d+)=([^/]*)/")
 def partitioned(
     frame: DataFrame, columns: Sequence[Column], schema: Schema, keys: Layout, table: str
 ) -> tuple[DataFrame, list[str]]:
-    """The columns of the frame, and behind them a text column for each partition key; rows in the order of the sort keys."""
+    """The columns of the frame, and behind them a text column for each partition
+    key; rows in the order of the sort keys.
+    """
     from pyspark.sql import functions as F
 
     helpers = [f"{_HELPER}{i}" for i, _ in enumerate(keys.partition)]
@@ -100,7 +102,9 @@ def with_partition(file: DataFile, keys: Layout) -> DataFile:
 
 
 def duckdb_folder(values: Sequence[str | None], schema: Schema, keys: Layout) -> str | None:
-    """Where DuckDB puts a file of these partition values, below the table; None where the path would be too long."""
+    """Where DuckDB puts a file of these partition values, below the
+    table; None where the path would be too long.
+    """
     names = {f.id: f.name for f in schema.struct.fields}
     used: set[str] = set()
     parts = []

@@ -25,10 +25,11 @@ _NAMES = ("UnresolvedRelation", "UnresolvedTableOrView", "UnresolvedTable")
 
 
 def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
-    """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot, or ``TIMESTAMP
-    AS OF`` a time, if asked.
+    """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot,
+    or ``TIMESTAMP AS OF`` a time, if asked.
 
-    Raises UsageError for one that does more than read, DataError for views and macros, which are DuckDB's to run.
+    Raises UsageError for one that does more than read, DataError for
+    views and macros, which are DuckDB's to run.
     """
     must_read(spark, text, "DuckDB runs it")
     session: Any = spark._jsparkSession
@@ -62,7 +63,9 @@ def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
 
 
 def _like(name: str, pattern: str) -> bool:
-    """Whether the name is one of the pattern's, as Spark has them: ``*`` is anything, ``|`` stands between several."""
+    """Whether the name is one of the pattern's, as Spark has them: ``*``
+    is anything, ``|`` stands between several.
+    """
     parts = (".*".join(map(re.escape, part.strip().split("*"))) for part in pattern.split("|"))
     return re.fullmatch("|".join(parts), name, re.IGNORECASE) is not None
 
@@ -129,7 +132,9 @@ def tables(catalog: Catalog) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """A table's name in the text; ``travel``: where its VERSION or TIMESTAMP AS OF stands, for ``snapshot`` or ``time``."""
+    """A table's name in the text; ``travel``: where its VERSION or TIMESTAMP AS
+    OF stands, for ``snapshot`` or ``time``.
+    """
 
     parts: tuple[str, ...]
     start: int

@@ -1,7 +1,8 @@
 """A DuckLake table as a DataFrame: by field id, whatever names and types the files have.
 
-Spark's own reader by field id answers wrong where names were swapped, and where a filter or a nested selection meets
-them. So the files are read under names that nobody has, ``__f`` and the id, and get their names by a cast.
+Spark's own reader by field id answers wrong where names were swapped, and where a filter or
+a nested selection meets them. So the files are read under names that nobody has, ``__f``
+and the id, and get their names by a cast.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def _of_mapped(
 def _with_hive(
     spark: SparkSession, frame: DataFrame, scan: Scan, keys: Mapping[int, str], paths: list[str], table: str
 ) -> DataFrame:
-    """The frame with what stands in the paths of its files: a column ``__h`` and its id for each of ``keys``."""
+    """The frame with what stands in the paths of its files: a column
+    ``__h`` and its id for each of ``keys``.
+    """
     from pyspark.sql import functions as F
 
     said = _as_spark_says(spark)
@@ -108,7 +111,8 @@ def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns:
     from pyspark.sql import functions as F
 
     has = {row.id for row in rows.columns}
-    # Spark computes all columns of rows that it holds itself, before it knows which are asked for: also one that fails.
+    # Spark computes all columns of rows that it holds itself, before it knows
+    # which are asked for: also one that fails.
     frame = spark.createDataFrame(rows.rows).coalesce(1)
     missing = frozenset(i for i in columns.defaults if i not in has)
     made = []

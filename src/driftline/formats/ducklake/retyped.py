@@ -1,7 +1,8 @@
 """Files that hold a column in an earlier type, which Spark does not read as the later one.
 
-Spark widens what it reads within a family by itself. Other promotions, of DuckDB's most of them, it reads as what
-the file has, and casts. Only the files know what they have: DuckDB compacts old ones without changing their types.
+Spark widens what it reads within a family by itself. Other promotions, of DuckDB's most of
+them, it reads as what the file has, and casts. Only the files know what they have: DuckDB
+compacts old ones without changing their types.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def earlier_types(
 ) -> dict[int, frozenset[tuple[int, str]]]:
     """By file: the columns that it has in another type than the table has now, and in which.
 
-    ``files``: path, size and first snapshot by id. Empty, and no file is opened, where Spark reads all that there can be.
-    Raises DataError where a file is not as it was registered.
+    ``files``: path, size and first snapshot by id. Empty, and no file is opened, where Spark reads all that
+    there can be. Raises DataError where a file is not as it was registered.
     """
     assert state.table is not None
     now = {row.id: _known(row.type) for row in state.columns if row.type.lower() not in _NESTED}

@@ -34,8 +34,9 @@ class Message:
 class Wanted:
     """What one transaction wants of its table. ``base`` None: it is to be made, with its files in ``folder``.
 
-    ``pinned``: only if nobody has changed the table since. ``keys``: what the files are laid out by. ``dropped``: files that are to go; ``replaces``: all are.
-    ``written``: the schema by which the files name their columns. ``removed``: properties that are to go; ``layout``: before and after.
+    ``pinned``: only if nobody has changed the table since. ``keys``: what the files are laid out by.
+    ``dropped``: files that are to go; ``replaces``: all are. ``written``: the schema by which the files name
+    their columns. ``removed``: properties that are to go; ``layout``: before and after.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""What there is to read of a table at a snapshot: files, deletes, rows in the catalog, and what each file lacks."""
+"""What there is to read of a table at a snapshot: files, deletes, rows
+in the catalog, and what each file lacks.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MapRow:
-    """Of a name mapping: the column ``name`` of the file has the id ``id``. ``hive``: its value is in the path."""
+    """Of a name mapping: the column ``name`` of the file has the id
+    ``id``. ``hive``: its value is in the path.
+    """
 
     number: int
     name: str
@@ -33,8 +37,8 @@ class MapRow:
 class Shelf:
     """Files that are read the same way. ``missing``: ids of columns that they lack, which have a default.
 
-    ``mapping``: None where the files have field ids. ``partial``: only rows up to the snapshot count. ``types``: ids of
-    columns that they have in an earlier type, each with DuckLake's name of it.
+    ``mapping``: None where the files have field ids. ``partial``: only rows up to the snapshot count.
+    ``types``: ids of columns that they have in an earlier type, each with DuckLake's name of it.
     """
 
     mapping: int | None
@@ -46,7 +50,9 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Paths are whole; ``files``: path to size. ``deletes``: data file to delete file; ``deleted``: rows of it."""
+    """Paths are whole; ``files``: path to size. ``deletes``: data file
+    to delete file; ``deleted``: rows of it.
+    """
 
     state: LakeState
     shelves: Mapping[Shelf, list[str]]
@@ -129,7 +135,8 @@ def _lacking(
     files: Mapping[int, tuple[str, int, int]],
     mappings: Mapping[int, int | None],
 ) -> dict[int, frozenset[int]]:
-    """For each file the columns with a default that it does not have. By file: path, size, first snapshot; mapping.
+    """For each file the columns with a default that it does not have. By
+    file: path, size, first snapshot; mapping.
 
     When a file was written does not tell: DuckDB rewrites old ones without the columns that came later.
     """

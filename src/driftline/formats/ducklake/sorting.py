@@ -1,4 +1,6 @@
-"""A table's sort keys: expressions of DuckDB's, kept by the ids of the columns that they name, and so through renames."""
+"""A table's sort keys: expressions of DuckDB's, kept by the ids of the
+columns that they name, and so through renames.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _REFUSED = {
 
 
 def key_of(expression: str, descending: bool, nulls_first: bool, schema: Schema) -> SortKey:
-    """A sort key of the catalog's. What of it is no column of the schema, or not for DuckDB to read, stays as it is."""
+    """A sort key of the catalog's. What of it is no column of the schema,
+    or not for DuckDB to read, stays as it is.
+    """
     tree = _parsed(expression)
     selected = _selected(tree)
     parts = _parts(expression, tree, schema) if selected else (expression,)
@@ -99,7 +103,9 @@ def column_of(schema: Schema, name: str) -> Field | None:
 
 
 def top_column(schema: Schema, column: int, table: str) -> Field:
-    """The column of this id. Raises DataError where it is a nested one, by which DuckLake lays out nothing."""
+    """The column of this id. Raises DataError where it is a nested
+    one, by which DuckLake lays out nothing.
+    """
     for path, field in schema.walk():
         if field.id == column:
             if len(path) > 1:
@@ -124,8 +130,9 @@ def _parsed(expression: str) -> Any:
 
 
 def _parts(expression: str, tree: Any, schema: Schema) -> tuple[str | int, ...]:
-    """The expression in DuckDB's spelling, with ids in place of the names of columns: these become names that nothing else
-    in it can be."""
+    """The expression in DuckDB's spelling, with ids in place of the names of columns: these
+    become names that nothing else in it can be.
+    """
     mark = "$"
     while f'"{mark}' in expression:
         mark += "$"

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a column's values in all files. ``low`` and ``high`` None: there are none but nulls."""
+    """What is known of a column's values in all files. ``low`` and
+    ``high`` None: there are none but nulls.
+    """
 
     nulls: bool
     low: str | None

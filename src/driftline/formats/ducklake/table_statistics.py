@@ -1,6 +1,8 @@
-"""Reads what a DuckLake's catalog says of a table's columns: files' statistics, and the snapshots that added them.
+"""Reads what a DuckLake's catalog says of a table's columns: files'
+statistics, and the snapshots that added them.
 
-No data are read. Rows that the catalog keeps itself have no statistics: where there are any, values are not known.
+No data are read. Rows that the catalog keeps itself have no statistics:
+where there are any, values are not known.
 """
 
 from __future__ import annotations
@@ -179,8 +181,9 @@ def _deleted(connection: Connection, table: int, at: int) -> int:
 def _bounds(
     connection: Connection, table: int, at: int, plain: Mapping[int, Primitive], counts: Counts
 ) -> dict[int, Numbers]:
-    """Of whole columns: those that the catalog keeps, rows of its own among them; of columns that came later it keeps
-    none, and all files tell."""
+    """Of whole columns: those that the catalog keeps, rows of its own among them; of columns that came
+    later it keeps none, and all files tell.
+    """
     kept = connection.rows(
         "SELECT column_id, min_value, max_value FROM meta.ducklake_table_column_stats WHERE table_id = ? "
         "AND min_value IS NOT NULL AND max_value IS NOT NULL",

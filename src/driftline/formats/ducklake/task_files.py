@@ -1,4 +1,6 @@
-"""Data files that tasks write for a DuckLake table: whether they may, and what the catalog is told of them."""
+"""Data files that tasks write for a DuckLake table: whether they may,
+and what the catalog is told of them.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,11 @@ _TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 def write_tasks(
     spark: SparkSession, tasks: RowTasks, schema: Schema, keys: Layout, table: str, folder: Path, name: str
 ) -> list[DataFile] | None:
-    """Has the tasks write files into the folder ``table``, which ends with a slash, by way of the batch's ``folder``;
-    returns what lies there.
+    """Has the tasks write files into the folder ``table``, which ends with a slash, by way of the
+    batch's ``folder``; returns what lies there.
 
-    None where Spark's own writer has to, and nothing was written: for types and keys that tasks do not know, and folders
-    that are not on this machine. Raises DataError where a required column has no value.
+    None where Spark's own writer has to, and nothing was written: for types and keys that tasks do not know,
+    and folders that are not on this machine. Raises DataError where a required column has no value.
     """
     root, dealing = local(table), _dealing(schema, keys, name)
     if root is None or not convertible(schema.struct) or not _known(dealing):

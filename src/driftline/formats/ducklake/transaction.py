@@ -1,4 +1,6 @@
-"""One batch's changes to a DuckLake table: files first, unseen, then one snapshot with all that belongs to them."""
+"""One batch's changes to a DuckLake table: files first, unseen, then
+one snapshot with all that belongs to them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ AUTHOR = "driftline"
 
 
 class DuckLakeTransaction:
-    """Changes of one batch, visible together when committed; with those of the transactions that it includes."""
+    """Changes of one batch, visible together when committed; with
+    those of the transactions that it includes.
+    """
 
     def __init__(
         self,
@@ -78,7 +82,9 @@ class DuckLakeTransaction:
         return self.schema.struct
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
-        """Applies the changes; new columns get ids beyond ``after``. Raises DataError where DuckLake has no such column."""
+        """Applies the changes; new columns get ids beyond ``after``. Raises
+        DataError where DuckLake has no such column.
+        """
         base, now = self.base, self._wanted.schema
         self._after = after
         draft = Draft(now, max(after, base.last_id if base is not None else now.highest_id()))
@@ -122,8 +128,9 @@ class DuckLakeTransaction:
         return self._wanted.folder
 
     def write(self, tasks: RowTasks, folder: Path | None, summary: Mapping[str, str]) -> int:
-        """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants that; returns how many
-        rows were written."""
+        """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants
+        that; returns how many rows were written.
+        """
         spark, wanted, files = self.table.spark, self._wanted, None
         if folder is not None:
             files = write_tasks(
@@ -162,7 +169,9 @@ class DuckLakeTransaction:
             part.committed, part.snapshot = True, snapshot
 
     def _landed(self, error: UnknownError) -> int | None:
-        """The snapshot of a commit that ended in an error. Raises SetupError where there is none, or that is unknown."""
+        """The snapshot of a commit that ended in an error. Raises SetupError
+        where there is none, or that is unknown.
+        """
         try:
             now = self.table.load()
             paths = tuple(file.path for file in self._wanted.files)
@@ -182,7 +191,8 @@ class DuckLakeTransaction:
         ) from error
 
     def again(self, now: State) -> None:
-        """After a conflict: takes the same changes and files to the table as it is ``now``, for which the same was planned.
+        """After a conflict: takes the same changes and files to the table as it is
+        ``now``, for which the same was planned.
 
         Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
         """
@@ -218,7 +228,9 @@ class DuckLakeTransaction:
         """Nothing: a batch of long past is a few rows of the catalog."""
 
     def undo(self) -> bool:
-        """Takes the files of a committed transaction out of the table again; False where they are no longer there."""
+        """Takes the files of a committed transaction out of the table
+        again; False where they are no longer there.
+        """
         now = self.table.load()
         if not now.exists:
             return True

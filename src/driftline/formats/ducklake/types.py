@@ -1,4 +1,6 @@
-"""DuckLake's types and ours: mapped exactly, or not at all. The tables are literal; docs/ducklake.md prints them."""
+"""DuckLake's types and ours: mapped exactly, or not at all. The tables
+are literal; docs/ducklake.md prints them.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ OTHER = {
     name: f"duckdb_{name}" for name in ("uuid", "time", "variant", "timestamp_ns", "geometry", "unknown")
 }
 
-# Read only: what Spark holds all of their values in. Ours have nothing of the kind, so that no value of a batch
-# goes there: it gets a column beside.
+# Read only: what Spark holds all of their values in. Ours have nothing of the kind, so that no value of a
+# batch goes there: it gets a column beside.
 READ: dict[str, str] = {
     "int8": "tinyint",
     "int16": "smallint",
@@ -132,7 +134,9 @@ def write_type(type_: Primitive, where: str) -> str:
 
 
 def spark_name(type_: Primitive, where: str) -> str:
-    """The Spark type, as DDL, that holds DuckLake's values of this type. Raises DataError where there is none."""
+    """The Spark type, as DDL, that holds DuckLake's values of this
+    type. Raises DataError where there is none.
+    """
     if type_.name == "decimal":
         return f"decimal({type_.args[0]},{type_.args[1]})"
     if type_ in _NAMES:
@@ -147,7 +151,8 @@ def spark_name(type_: Primitive, where: str) -> str:
 
 
 def written_as(type_: Primitive) -> str:
-    """The Spark type, as DDL, in which a batch writes the column: text, which DuckDB casts, for what Spark cannot read.
+    """The Spark type, as DDL, in which a batch writes the column: text, which
+    DuckDB casts, for what Spark cannot read.
 
     Nothing but null and the column's default goes there.
 
@@ -162,7 +167,8 @@ def readable(schema: Schema) -> Schema:
 
     >>> from driftline.core.schema.types import Field
     >>> text, time = Field("a", STRING, 1), Field("b", read_type("time"), 2)
-    >>> str(readable(Schema(Struct((text, time, Field("c", List(time.type), 3), Field("d", Struct((text, time)), 4))))).struct)
+    >>> columns = (text, time, Field("c", List(time.type), 3), Field("d", Struct((text, time)), 4))
+    >>> str(readable(Schema(Struct(columns))).struct)
     'struct<a: string, d: struct<a: string>>'
     """
 

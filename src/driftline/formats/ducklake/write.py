@@ -76,9 +76,11 @@ def _fitting(frame: DataFrame, target: StructType) -> list[Column]:
 
 
 def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) -> DataFrame:
-    """The frame's columns as ``target`` has them, with its field ids; ``helpers``, which are text, behind them.
+    """The frame's columns as ``target`` has them, with its field ids;
+    ``helpers``, which are text, behind them.
 
-    As metadata of columns the ids would not survive Spark's optimizer. So the rows go on under a schema of their own.
+    As metadata of columns the ids would not survive Spark's optimizer. So
+    the rows go on under a schema of their own.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StringType, StructField, StructType
@@ -113,7 +115,9 @@ def check_required(files: Sequence[DataFile], schema: Schema, name: str) -> None
 
 
 def spark_struct(struct: Struct, where: str) -> StructType:
-    """The struct as Spark has it, with the field ids. All is nullable: `check_required` looks after the rest."""
+    """The struct as Spark has it, with the field ids. All is nullable:
+    `check_required` looks after the rest.
+    """
     from pyspark.sql.types import StructType
 
     return StructType([_field(f, where) for f in struct.fields])

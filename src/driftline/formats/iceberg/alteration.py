@@ -49,11 +49,14 @@ class Alteration:
         self.before: Definition = definition(self._jvm, java.operations().current())
 
     def nulls(self, _: Path, column: Field) -> NullCount:
-        """In how many rows of the table, as it was loaded, the column is null: the commit fails where it has changed."""
+        """In how many rows of the table, as it was loaded, the column is
+        null: the commit fails where it has changed.
+        """
         return nulls(self.table, self._java, column)
 
     def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
-        """The table as ``after`` says, in one metadata version that tells of ``record`` among its last changes.
+        """The table as ``after`` says, in one metadata version that
+        tells of ``record`` among its last changes.
 
         Raises DataError where Iceberg refuses.
         """
@@ -63,7 +66,9 @@ class Alteration:
         return self._draft(after, record, self._update_schema)
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> Draft:
-        """The same, with the very schema of ``after``: columns that were dropped have their old ids, and so their values."""
+        """The same, with the very schema of ``after``: columns that were dropped
+        have their old ids, and so their values.
+        """
         return self._draft(after, record, self._replace_schema)
 
     def _draft(
@@ -99,7 +104,9 @@ class Alteration:
         operations.commit(base, builder.build())
 
     def _show_variants(self, transaction: Any, schema: Schema) -> None:
-        """Adds an empty snapshot where the last one knows nothing of a variant column: Spark would not read the table."""
+        """Adds an empty snapshot where the last one knows nothing of a
+        variant column: Spark would not read the table.
+        """
         java = transaction.table()
         last = java.currentSnapshot()
         variants = {f.id for f in schema.struct.fields if f.type == VARIANT}
@@ -153,8 +160,8 @@ class Draft:
     def commit(self) -> None:
         """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
         try:
-            # Not commitTransaction: after a conflict it makes some of the changes anew by itself, and forgets a schema
-            # that was put in place of another.
+            # Not commitTransaction: after a conflict it makes some of the changes anew by itself, and forgets
+            # a schema that was put in place of another.
             self._base.commit(self._from, self._draft.current())
         except Py4JJavaError as error:
             raise failure(error, self.table.name) from error

@@ -1,7 +1,7 @@
 """The bounds that data files' metrics have of columns, as values.
 
-Bounds are bytes. They are compared by hex digits that sort as the values do, so that Spark finds the lowest and the highest
-of all files in one pass, however many columns there are.
+Bounds are bytes. They are compared by hex digits that sort as the values do, so that Spark finds the lowest
+and the highest of all files in one pass, however many columns there are.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _inverted(digits: str) -> str:
     return f"translate({digits}, '{_DIGITS}', '{_DIGITS[::-1]}')"
 
 
-# Of columns ``kind``, ``low`` and ``high``. A column that was widened has bounds of both widths, which do not compare.
+# Of columns ``kind``, ``low`` and ``high``. A column that was widened has
+# bounds of both widths, which do not compare.
 WIDTH = "if(kind in ('whole', 'fraction'), coalesce(length(low), 0), 0) as width"
 LOWEST = f"min_by(low, {_sorting('low')}) as low"
 HIGHEST = f"max_by(high, {_sorting('high')}) as high"
@@ -103,8 +104,10 @@ def _value(raw: bytes | None, type_: Primitive) -> Any:
     """A bound's value; None where there is none, or none that Python has.
 
     >>> from driftline.core.schema.types import DATE, DOUBLE, LONG
-    >>> _value(b"\\xfe\\xff\\xff\\xff", LONG), _value(b"\\x00\\x00\\xc0\\x3f", DOUBLE), _value(b"\\x01\\x00\\x00\\x00", DATE)
-    (-2, 1.5, '1970-01-02')
+    >>> _value(b"\\xfe\\xff\\xff\\xff", LONG), _value(b"\\x00\\x00\\xc0\\x3f", DOUBLE)
+    (-2, 1.5)
+    >>> _value(b"\\x01\\x00\\x00\\x00", DATE)
+    '1970-01-02'
     """
     if raw is None:
         return None

@@ -54,7 +54,9 @@ class IcebergCatalog:
         return IcebergTable(self.spark, self.name, name)
 
     def sql(self, query: str) -> DataFrame:
-        """Runs any statement of Spark's SQL. Raises DataError where a table has a column that Spark cannot read."""
+        """Runs any statement of Spark's SQL. Raises DataError where a
+        table has a column that Spark cannot read.
+        """
         from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
         try:
@@ -63,8 +65,9 @@ class IcebergCatalog:
             raise self._unreadable(query) or error from error
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Deletes the files that driftline's tasks wrote and no snapshot has, last changed more than ``older_than`` seconds
-        ago; returns them."""
+        """Deletes the files that driftline's tasks wrote and no snapshot has, last changed more than
+        ``older_than`` seconds ago; returns them.
+        """
         return clean(self, older_than, dry_run=dry_run)
 
     def tables(self) -> list[str]:

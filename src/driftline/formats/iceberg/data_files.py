@@ -14,8 +14,9 @@ from driftline.write import Key, WrittenFile
 
 
 def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), sort_order: int = 0) -> Any:
-    """Java's data file of a written one. ``spec``: the table's partition spec, as Java has it; ``keys``: its fields;
-    ``sort_order``: the id of the order in which the file's rows are."""
+    """Java's data file of a written one. ``spec``: the table's partition spec, as Java has it; ``keys``: its
+    fields; ``sort_order``: the id of the order in which the file's rows are.
+    """
     parser = java_type(jvm, "org.apache.iceberg.ContentFileParser")
     specs = jvm.java.util.HashMap()
     specs.put(spec.specId(), spec)
@@ -28,7 +29,9 @@ def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), 
 
 
 def modes_of(jvm: Any, table: Any, schema: Schema) -> dict[int, str]:
-    """Which metrics the table wants of each leaf column, by its id: ``none``, ``counts``, ``truncate(n)`` or ``full``."""
+    """Which metrics the table wants of each leaf column, by its id: ``none``,
+    ``counts``, ``truncate(n)`` or ``full``.
+    """
     config = java_type(jvm, "org.apache.iceberg.MetricsConfig").forTable(table)
     out: dict[int, str] = {}
 

@@ -60,8 +60,9 @@ def _of_id(found: list[dict[str, Any]], key: str, wanted: int) -> dict[str, Any]
 
 
 def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ...]:
-    """The fields of a partition spec in Iceberg's JSON form. Those that a table of format v1 no longer has stand in its
-    specs as void ones, and are left out."""
+    """The fields of a partition spec in Iceberg's JSON form. Those that a table of format v1 no longer has
+    stand in its specs as void ones, and are left out.
+    """
     fields = (
         PartitionField(f["name"], int(f["source-id"]), Transform.read(f["transform"])) for f in spec["fields"]
     )

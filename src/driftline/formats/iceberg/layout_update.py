@@ -10,8 +10,9 @@ from driftline.core.schema.types import dotted
 
 
 def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:
-    """Makes the layout of ``after`` inside a Java transaction whose table is as ``now`` says, as far as the columns are
-    there; returns what the table is then. The rest waits until they are."""
+    """Makes the layout of ``after`` inside a Java transaction whose table is as ``now`` says, as far as the
+    columns are there; returns what the table is then. The rest waits until they are.
+    """
     there = {f.id for _, f in now.schema.walk()}
     spec = _update_spec(jvm, transaction, now, after, there)
     sort = now.sort

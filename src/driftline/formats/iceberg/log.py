@@ -14,11 +14,12 @@ _At: TypeAlias = Callable[[int], Metadata | None]
 
 
 def changes_in_log(current: Metadata, read: Callable[[str], Metadata | None]) -> list[Metadata]:
-    """The oldest metadata that are there, those right before and right after each change, and the ``current`` ones.
+    """The oldest metadata that are there, those right before and right
+    after each change, and the ``current`` ones.
 
-    A table that is fed every minute has a log of a hundred files, and few changes. What others changed and then changed
-    back shows only by a new schema, partition spec or sort order. ``read`` gives the JSON form of a file; None, where it
-    is gone: then what is older is gone, too.
+    A table that is fed every minute has a log of a hundred files, and few changes. What others changed and
+    then changed back shows only by a new schema, partition spec or sort order. ``read`` gives the JSON form
+    of a file; None, where it is gone: then what is older is gone, too.
     """
     files = [entry["metadata-file"] for entry in current.get("metadata-log", ())]
     last = len(files)

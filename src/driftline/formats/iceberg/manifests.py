@@ -1,4 +1,6 @@
-"""What the metrics of a table's files add up to, out of its manifests, without Spark: the same that `metadata` asks Spark for."""
+"""What the metrics of a table's files add up to, out of its manifests, without Spark:
+the same that `metadata` asks Spark for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Metrics of wide tables: Iceberg writes those of a table's first 100 columns by default, driftline those of all."""
+"""Metrics of wide tables: Iceberg writes those of a table's first 100
+columns by default, driftline those of all.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ _ALL = "1000000"
 
 
 def metrics_of_all(schema: Schema, properties: Mapping[str, str]) -> dict[str, str]:
-    """The property with which files have metrics of all columns of ``schema``; none where Iceberg's default does, or where
-    ``properties`` of the table say anything of metrics."""
+    """The property with which files have metrics of all columns of ``schema``; none where Iceberg's default
+    does, or where ``properties`` of the table say anything of metrics.
+    """
     owner_decides = any(key.startswith(PREFIX) for key in properties)
     wide = sum(1 for _ in schema.walk()) > _BY_DEFAULT  # with what is nested, as Iceberg counts
     return {LIMIT: _ALL} if wide and not owner_decides else {}

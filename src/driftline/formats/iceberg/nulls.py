@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def nulls(table: IcebergTable, java: Any, column: Field) -> NullCount:
-    """Of a column of the loaded table, over main and every other branch: all are read with the table's schema."""
+    """Of a column of the loaded table, over main and every other
+    branch: all are read with the table's schema.
+    """
     jvm: Any = table.spark._jvm
     metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
     heads = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values() if ref["type"] == "branch"}

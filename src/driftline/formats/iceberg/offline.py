@@ -1,4 +1,6 @@
-"""A table of the embedded lake as its metadata files tell, without Java: for commands that only look at it."""
+"""A table of the embedded lake as its metadata files tell, without
+Java: for commands that only look at it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class OfflineTable:
 
     @classmethod
     def of(cls, lake: Path, catalog: str, name: str) -> OfflineTable | None:
-        """A table by ``namespace.table``; None where it is not to be had so: there is none, or not on this machine."""
+        """A table by ``namespace.table``; None where it is not to be had
+        so: there is none, or not on this machine.
+        """
         try:
             location = _located(lake, catalog, name)
         except sqlite3.Error:
@@ -71,7 +75,9 @@ class OfflineTable:
         return past(self._metadata, _read)
 
     def statistics(self, schema: Schema) -> TableStatistics | None:
-        """What the metadata of files tell of the columns; None where the manifests are too many, or not to be read."""
+        """What the metadata of files tell of the columns; None where the
+        manifests are too many, or not to be read.
+        """
         entries = self.entries()
         if entries is None:
             return None
@@ -80,7 +86,9 @@ class OfflineTable:
         return summed(metadata, schema, per_column)
 
     def entries(self) -> list[Entry] | None:
-        """The files of the current snapshot, deletes too; None where the manifests are too many, or not to be read."""
+        """The files of the current snapshot, deletes too; None where the
+        manifests are too many, or not to be read.
+        """
         current = self._metadata.get("current-snapshot-id")
         found = next((s for s in self._metadata.get("snapshots", ()) if s["snapshot-id"] == current), None)
         try:
@@ -89,7 +97,9 @@ class OfflineTable:
             return None
 
     def is_empty(self, name: str) -> bool:
-        """Whether another table of this lake has no records, or is not there; False also where that is not to be told."""
+        """Whether another table of this lake has no records, or is not there;
+        False also where that is not to be told.
+        """
         try:
             if _located(*self._lake, name) is None:
                 return True
@@ -141,7 +151,9 @@ def _path(location: str) -> Path:
 
 
 def _read(location: str) -> Any:
-    """A metadata file; None where it is gone, or not of this machine, or of a form older than the table's schemas have."""
+    """A metadata file; None where it is gone, or not of this machine, or of a
+    form older than the table's schemas have.
+    """
     try:
         path = _path(location)
         text = path.read_bytes()

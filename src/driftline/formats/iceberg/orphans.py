@@ -1,6 +1,8 @@
-"""Files that driftline's tasks wrote for batches that died before their commit: no table of the catalog has them.
+"""Files that driftline's tasks wrote for batches that died before their
+commit: no table of the catalog has them.
 
-What Spark's own writer left is for Iceberg's `remove_orphan_files`, which knows no batches: any file may be another's.
+What Spark's own writer left is for Iceberg's `remove_orphan_files`, which
+knows no batches: any file may be another's.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.
 
 
 def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[Orphan]:
-    """Deletes the files that no snapshot has, last changed more than ``older_than`` seconds ago; returns them.
+    """Deletes the files that no snapshot has, last changed more than
+    ``older_than`` seconds ago; returns them.
 
     Folders of tables that cannot be read are left as they are.
     """

@@ -147,7 +147,9 @@ class IcebergTable:
         self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
 
     def alteration(self) -> Alteration:
-        """A change of the table's definition, from what it is now. Raises UsageError where there is no table."""
+        """A change of the table's definition, from what it is now.
+        Raises UsageError where there is no table.
+        """
         return Alteration(self)
 
     def versions(self) -> Versions:
@@ -159,7 +161,9 @@ class IcebergTable:
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """What the metadata of files tell of the columns of ``schema``. Raises UsageError where there is no table."""
+        """What the metadata of files tell of the columns of ``schema``.
+        Raises UsageError where there is no table.
+        """
         return table_statistics(self, schema)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
@@ -230,8 +234,8 @@ class IcebergTable:
     def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
         """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
 
-        Raises CommitConflict where the table is no longer as ``state`` says, UsageError where nobody would see
-        what is written.
+        Raises CommitConflict where the table is no longer as ``state`` says,
+        UsageError where nobody would see what is written.
         """
         self._must_be_seen()
         if state.exists:

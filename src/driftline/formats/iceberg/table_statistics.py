@@ -1,7 +1,8 @@
-"""Reads what an Iceberg table's metadata say of its columns: data files' metrics, and the batches that added them.
+"""Reads what an Iceberg table's metadata say of its columns: data files'
+metrics, and the batches that added them.
 
-No data are read. Iceberg keeps no metrics of lists and maps, nor of what is in them, and those of a table's first 100
-columns only where no property says otherwise: the rest is not known here.
+No data are read. Iceberg keeps no metrics of lists and maps, nor of what is in them, and those of a table's
+first 100 columns only where no property says otherwise: the rest is not known here.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def plain(schema: Schema) -> dict[int, Primitive]:
 
 
 def summed(told: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> TableStatistics:
-    """What a table's metadata file and its files' metrics, added up by column, schema, slot and width, tell."""
+    """What a table's metadata file and its files' metrics, added up by
+    column, schema, slot and width, tell.
+    """
     counts = Counts(
         tuple(snapshots(told)),
         _counts(rows),
@@ -108,8 +111,9 @@ def snapshots(told: Mapping[str, Any]) -> Iterator[Snapshot]:
 
 
 def forgotten(told: Mapping[str, Any]) -> list[tuple[int, int | None]]:
-    """The schemas of files whose commit is no longer known, by the changes that the table remembers: from which sequence
-    number on, the latest first."""
+    """The schemas of files whose commit is no longer known, by the changes that the table remembers: from
+    which sequence number on, the latest first.
+    """
     changes = last_changes.read(told.get("properties", {}))
     return list(reversed(last_changes.written_with(changes, told["current-schema-id"])))
 

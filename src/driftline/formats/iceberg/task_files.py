@@ -34,8 +34,8 @@ _UNKNOWN = ("encryption.", "write.wap.enabled")
 def write_tasks(
     spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks, folder: Path
 ) -> list[Any] | None:
-    """Has the tasks write files of a Java ``table`` that has this ``schema``, in the batch's ``folder`` first; returns them
-    as Java has them.
+    """Has the tasks write files of a Java ``table`` that has this ``schema``, in the batch's
+    ``folder`` first; returns them as Java has them.
 
     None where Spark's own writer has to, and nothing was written.
     """
@@ -57,12 +57,16 @@ def write_tasks(
 
 
 def location_of(table: Any) -> str:
-    """Where the data files of a Java ``table`` lie: a layout for object stores may put something before their names."""
+    """Where the data files of a Java ``table`` lie: a layout for object
+    stores may put something before their names.
+    """
     return str(table.locationProvider().newDataLocation("f")).rpartition("/")[0]
 
 
 def snapshot_properties(spark: SparkSession, summary: Mapping[str, str]) -> dict[str, str]:
-    """What a snapshot says of itself: the ``summary``, and what Iceberg's own writer would add in this session."""
+    """What a snapshot says of itself: the ``summary``, and what
+    Iceberg's own writer would add in this session.
+    """
     commit = java_type(spark._jvm, "org.apache.iceberg.spark.CommitMetadata").commitProperties()
     of_session = {
         key.removeprefix(_OF_SNAPSHOTS): value

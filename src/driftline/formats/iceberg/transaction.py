@@ -43,8 +43,8 @@ Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and opt
 
 
 class Transaction:
-    """Changes of one batch, visible together when committed. ``base``: the table that they start from, None for
-    one that is made.
+    """Changes of one batch, visible together when committed. ``base``: the table that
+    they start from, None for one that is made.
 
     ``pinned``: nobody may have changed the table since. Otherwise Iceberg applies what only appends and sets
     properties to whatever the table has become.
@@ -107,7 +107,9 @@ class Transaction:
         return self._write(frame, summary, append)
 
     def _append_beside(self, frame: DataFrame, summary: Mapping[str, str], command: Command) -> int:
-        """Appends files that Spark wrote for a table without the columns that it does not know: the ids are the same."""
+        """Appends files that Spark wrote for a table without the columns
+        that it does not know: the ids are the same.
+        """
         check_left_out(self.table.name, self.schema)
         java = None if self.base is None else self.table.java()
         if java is None:
@@ -144,8 +146,9 @@ class Transaction:
         return location_of(self._java.table())
 
     def write(self, tasks: RowTasks, folder: Path | None, summary: Mapping[str, str]) -> int:
-        """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants that; returns how many
-        rows were written."""
+        """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants
+        that; returns how many rows were written.
+        """
         spark, written = self.table.spark, None
         if folder is not None and self.row == self.schema.struct:
             written = write_tasks(spark, self._java.table(), self.schema, tasks, folder)
@@ -158,8 +161,9 @@ class Transaction:
         return sum(int(file.recordCount()) for file in written)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Writes the frame's rows in place of all that the table holds; returns how many were written. The transaction
-        must be pinned. Raises DataError where values would be lost that Spark cannot write."""
+        """Writes the frame's rows in place of all that the table holds; returns how many were written. The
+        transaction must be pinned. Raises DataError where values would be lost that Spark cannot write.
+        """
         if lost := left_out(self.schema):
             raise DataError(
                 f"{self.table.name}: its rows cannot be written anew: Spark has no values of {lost[0]}"
@@ -234,8 +238,8 @@ class Transaction:
         self.committed = True
 
     def again(self, now: State) -> None:
-        """After a conflict: takes the same changes, with the files that are written, to the table as it is ``now``, for
-        which the same was planned.
+        """After a conflict: takes the same changes, with the files that are written, to the table as it is
+        ``now``, for which the same was planned.
 
         Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
         """
@@ -276,11 +280,15 @@ class Transaction:
         return self.table.read_appended(before, self.snapshot)
 
     def upkeep(self) -> None:
-        """Once it is committed: lets go of what the table's metadata keep of batches long past. Never fails."""
+        """Once it is committed: lets go of what the table's metadata
+        keep of batches long past. Never fails.
+        """
         upkeep(self.table, self._java.table().operations().current())
 
     def undo(self) -> bool:
-        """Takes the files of a committed transaction out of the table again; False where they are no longer there."""
+        """Takes the files of a committed transaction out of the table
+        again; False where they are no longer there.
+        """
         table = self.table.java()
         if table is None:
             return True
@@ -298,7 +306,8 @@ class Transaction:
     def _landed(self, error: Py4JJavaError, snapshot: int | None) -> bool:
         """Whether a commit that ended in an error is in the table all the same.
 
-        Raises SetupError where that cannot be told: the files must then stay, and whoever has a token tries again.
+        Raises SetupError where that cannot be told: the files must then
+        stay, and whoever has a token tries again.
         """
         gateway: Any = self.table.spark.sparkContext._gateway
         if is_instance_of(

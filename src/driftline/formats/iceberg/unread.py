@@ -104,7 +104,9 @@ def check_left_out(table: str, schema: Schema) -> None:
 
 
 def with_schema(jvm: Any, java: Any, schema: Schema) -> Any:
-    """A Java transaction on the table whose schema is this one, with the same ids. It is never to be committed."""
+    """A Java transaction on the table whose schema is this one, with
+    the same ids. It is never to be committed.
+    """
     transaction = java.newTransaction()
     operations = transaction.table().operations()
     base = operations.current()
@@ -131,7 +133,9 @@ def frame_of(spark: SparkSession, java: Any) -> DataFrame:
 
 
 def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata: str = "") -> DataFrame:
-    """The rows of the table, or of one of its ``metadata`` tables, without the columns that Spark cannot read."""
+    """The rows of the table, or of one of its ``metadata`` tables,
+    without the columns that Spark cannot read.
+    """
     jvm: Any = spark._jvm
     operations = with_schema(jvm, java, readable(schema)).table().operations()
     view = jvm.org.apache.iceberg.BaseTable(operations, name)

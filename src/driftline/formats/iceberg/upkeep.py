@@ -1,7 +1,9 @@
-"""What a table's metadata need no longer: the snapshots of batches long past, and schemas that nothing refers to.
+"""What a table's metadata need no longer: the snapshots of batches long
+past, and schemas that nothing refers to.
 
-Each commit writes all of a table's metadata anew, so a table that is fed every minute would become slower with each batch.
-Which snapshots go is `core/changelog/retention.py`'s to say; no data file becomes unreachable by it, and none is ever deleted here.
+Each commit writes all of a table's metadata anew, so a table that is fed every minute would become slower
+with each batch. Which snapshots go is `core/changelog/retention.py`'s to say; no data file becomes
+unreachable by it, and none is ever deleted here.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ class Dispensable:
 
 
 def upkeep(table: IcebergTable, current: Any) -> None:
-    """Lets go of them, where there are so many that it is worth a commit. ``current``: Java's metadata of the table, as a
-    commit left them.
+    """Lets go of them, where there are so many that it is worth a commit. ``current``: Java's
+    metadata of the table, as a commit left them.
 
     Never fails: what one commit cannot do, for others commit at the same time, a later one does.
     """
@@ -83,7 +85,9 @@ def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ..
 
 
 def _with_widest(needed: Iterable[int | None], columns: Mapping[int, set[int]]) -> set[int]:
-    """The schemas, and for each of their columns the last that has it: an undo goes by the widest type there was."""
+    """The schemas, and for each of their columns the last that has it:
+    an undo goes by the widest type there was.
+    """
     last = {column: schema for schema in sorted(columns) for column in columns[schema]}
     kept: set[int] = set()
     more = columns.keys() & needed
@@ -125,7 +129,9 @@ def _let_go(table: IcebergTable) -> None:
 
 
 def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
-    """What tells of the snapshots that are gone: how many batches are no longer in one line, and what is behind gaps."""
+    """What tells of the snapshots that are gone: how many batches are no
+    longer in one line, and what is behind gaps.
+    """
     branch = retention.main(metadata)
     left = [s for s in branch if s["snapshot-id"] not in gone]
     batches = [sum(map(retention.appends, line[: retention.first_gap(line) + 1])) for line in (branch, left)]
@@ -135,8 +141,9 @@ def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str,
 
 
 def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:
-    """Snapshots of the main branch that share no manifest with one that is gone unless a nearer one has it too: each
-    snapshot has manifests of the one before it, and new ones."""
+    """Snapshots of the main branch that share no manifest with one that is gone unless a nearer one has it
+    too: each snapshot has manifests of the one before it, and new ones.
+    """
     ids = [s["snapshot-id"] for s in retention.main(metadata)]
     at_rim = [
         id_ in gone or any(near in gone for near in ids[max(0, i - 1) : i + 2]) for i, id_ in enumerate(ids)
@@ -145,7 +152,9 @@ def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:
 
 
 def _delete_manifests(jvm: Any, operations: Any, gone: list[Any], far: Collection[int]) -> None:
-    """Deletes the manifest lists of snapshots that are gone, and the manifests that none of the others has."""
+    """Deletes the manifest lists of snapshots that are gone, and the
+    manifests that none of the others has.
+    """
     io = operations.io()
     manifests = java_type(jvm, "java.util.HashSet")()
     for snapshot in gone:

@@ -1,5 +1,6 @@
-"""The versions of an Iceberg table, read back along its log of metadata files, and where that ends, by the changes that the
-table remembers."""
+"""The versions of an Iceberg table, read back along its log of metadata files, and where that ends,
+by the changes that the table remembers.
+"""
 
 from __future__ import annotations
 
@@ -95,8 +96,10 @@ class _Parts:
 
 
 def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
-    """The versions up to the oldest one that the log has, by the changes that it remembers; and whether the first of them
-    is the table's very first. Where two changes do not meet, others have changed the table in between."""
+    """The versions up to the oldest one that the log has, by the changes that it remembers;
+    and whether the first of them is the table's very first. Where two changes do not meet,
+    others have changed the table in between.
+    """
     out: list[Version] = []
     ids, properties = ids_of_json(oldest), _properties(oldest)
 

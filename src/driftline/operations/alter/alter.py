@@ -49,8 +49,8 @@ def local_name(name: str, catalog: str) -> str:
 
 
 def alter(table: Table, request: Request, *, catalog: str = "", upgrade: bool = False) -> Altered:
-    """Makes the changes in one commit, or none of them. ``upgrade``: to format v3 too, which does not go back.
-    ``catalog``: what may stand before a new name of the table.
+    """Makes the changes in one commit, or none of them. ``upgrade``: to format v3 too, which does not go
+    back. ``catalog``: what may stand before a new name of the table.
 
     Raises UsageError, DataError; the table is then as it was.
     """

@@ -82,7 +82,9 @@ class LayoutReader(Reader):
         return self.directed(self.term("; a DuckLake is sorted by other expressions with SET SORTED BY (…)"))
 
     def sort_expression(self) -> SortTerm:
-        """A sort term in brackets: what is no column nor a transform of one is an expression of DuckDB's, as it stands."""
+        """A sort term in brackets: what is no column nor a transform of one is
+        an expression of DuckDB's, as it stands.
+        """
         begin = self.at
         with suppress(UsageError):
             term = self.term()

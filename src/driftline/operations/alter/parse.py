@@ -1,6 +1,7 @@
 """ALTER TABLE statements, in Spark's and Iceberg's words or in DuckDB's and DuckLake's, as changes.
 
-One small grammar for both: general SQL parsers know less than half of these clauses, and none of the others' places.
+One small grammar for both: general SQL parsers know less than half of these
+clauses, and none of the others' places.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One ALTER TABLE. ``text`` is as it was written, but for the values of properties, which may be secrets."""
+    """One ALTER TABLE. ``text`` is as it was written, but for the
+    values of properties, which may be secrets.
+    """
 
     table: str
     clauses: tuple[Clause, ...]
@@ -153,7 +156,8 @@ class _Parser(ColumnReader, LayoutReader):
                 CLAUSES,
             )
 
-    # Properties -----------------------------------------------------------------------------------------------
+    # Properties
+    # -----------------------------------------------------------------------------------------------
 
     def property(self) -> tuple[str, str]:
         key = self.key()

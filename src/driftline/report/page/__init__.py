@@ -1,7 +1,7 @@
 """A table's statistics as one page for a browser: one file, which asks the network for nothing.
 
-What is data is escaped by the template, or put into the document as text by the script; and the page's own policy lets no
-script run but that one.
+What is data is escaped by the template, or put into the document as text by the script; and the page's
+own policy lets no script run but that one.
 """
 
 from __future__ import annotations

@@ -140,7 +140,9 @@ def short(batch: str | None) -> str:
 
 
 def place(text: str | None) -> str:
-    """A file's own name and the line, or a topic's partition and offset: what stands behind the last slash."""
+    """A file's own name and the line, or a topic's partition and
+    offset: what stands behind the last slash.
+    """
     return clean((text or "").rpartition("/")[2])
 
 

@@ -41,8 +41,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``columns``: a `Retyped` for each column that there was, None where it stays; ``original``: the new one that takes
-    the field's own name."""
+    """``columns``: a `Retyped` for each column that there was, None where it stays; ``original``: the
+    new one that takes the field's own name.
+    """
 
     columns: Sequence[Retyped | None]
     new: Sequence[New] = ()

@@ -58,7 +58,9 @@ def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
 
 
 def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
-    """Whether values of the facet are routed to the column (seed rule 8): its type, at its dimension or larger."""
+    """Whether values of the facet are routed to the column (seed rule
+    8): its type, at its dimension or larger.
+    """
     if column.base == VARIANT:
         return not column.dim or facet.dim <= column.dim
     if facet.dim > column.dim:
@@ -105,7 +107,9 @@ def collapse(facets: Facets) -> dict[Facet, Seen]:
 
 
 def first_sight(facets: Facets) -> tuple[list[New], Facet]:
-    """The columns of a field that has none yet, and the one that takes the original name (seed rules 1, 4, 9)."""
+    """The columns of a field that has none yet, and the one that takes
+    the original name (seed rules 1, 4, 9).
+    """
     facets = drop_longs(collapse(facets))
     new = [New(facet, "first-sight", "first seen", seen) for facet, seen in facets.items()]
     common = common_denominator(facets)
@@ -165,7 +169,9 @@ def original(columns: Sequence[Facet]) -> Facet:
 
 
 def dates_settled(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]:
-    """Dates and timestamps as strings, where the field has no such column and not all its strings are (2.2)."""
+    """Dates and timestamps as strings, where the field has no such
+    column and not all its strings are (2.2).
+    """
     known = any(c.base in DATELIKE for c in columns)
     if known or not any(f.base == STRING for f in facets):
         return dict(facets)

@@ -1,6 +1,8 @@
-"""The `widen` policy: one column a field, which grows by the matrix of stream captures ("Widening Column Types").
+"""The `widen` policy: one column a field, which grows by the matrix of
+stream captures ("Widening Column Types").
 
-What the matrix marks X, and what is not in it, is refused; so is a value that is not exact in the cell's type.
+What the matrix marks X, and what is not in it, is refused; so is a
+value that is not exact in the cell's type.
 """
 
 from __future__ import annotations
@@ -46,9 +48,10 @@ def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
 def decide(
     columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, *, rewrite: bool, kept: bool = False
 ) -> Decision:
-    """The columns that a field gets. ``pinned``: columns that never change; ``rewrite``: a cell may be one that the
-    format reaches only by writing the column anew, unless it is ``kept`` as it is. At first sight the facet that comes
-    first is the column's."""
+    """The columns that a field gets. ``pinned``: columns that never change; ``rewrite``: a cell may be one
+    that the format reaches only by writing the column anew, unless it is ``kept`` as it is. At first sight
+    the facet that comes first is the column's.
+    """
     now = list(columns)
     fixed = list(pinned)
     changed: list[Retyped | None] = [None] * len(columns)
@@ -105,8 +108,9 @@ def _in_place(column: Facet, wider: Facet) -> bool:
 
 
 def _json_text(column: Facet, facet: Facet, seen: Seen) -> bool:
-    """JSON has one kind of text and one of number: what looks like a date, or is too large for a long, is no type of
-    its own to a column of text."""
+    """JSON has one kind of text and one of number: what looks like a date, or is too large for a long,
+    is no type of its own to a column of text.
+    """
     if seen.typed:
         return False
     if facet.base in (BIG_INTEGER, BIG_DECIMAL):
