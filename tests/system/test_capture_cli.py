@@ -49,7 +49,7 @@ def full(here) -> Done:
 
 CAPTURE = ["capture", "in", "--into", "shop.orders", "--name", "orders"]
 COMMANDS = {
-    "all": [*CAPTURE, "--max-files", "1"],
+    "all": [*CAPTURE, "--max-files", "1", "--metrics-file", "orders.prom"],
     "nothing new": CAPTURE,
     "json": ["capture", "in", "--into", "shop.json", "--name", "orders", "--json"],
     "other source": ["capture", "big", "--into", "shop.orders", "--name", "orders"],
@@ -89,6 +89,16 @@ def test_each_batch_is_reported_and_then_all(done):
     assert lines[-1] == "orders  2 batches, 4 records, 1 in quarantine, 3 changes, nothing left"
     assert done["nothing new"].out == "orders  0 batches, 0 records, 0 in quarantine, 0 changes\n"
     assert json.loads(done["in all"].out) == {"n": 3, "ids": 3}
+
+
+def test_metrics_are_written_after_each_batch(here, done):
+    assert done["all"].code == 0
+    lines = (here / "orders.prom").read_text().splitlines()
+    own = 'capture="orders",table="shop.orders"'
+    assert f"driftline_batches_total{{{own}}} 2.0" in lines
+    assert 'driftline_records_total{capture="orders",outcome="quarantined",table="shop.orders"} 1.0' in lines
+    assert 'driftline_changes_total{capture="orders",kind="sibling",table="shop.orders"} 1.0' in lines
+    assert f"driftline_lag{{{own}}} 0.0" in lines
 
 
 def test_json_is_one_object_a_batch(done):

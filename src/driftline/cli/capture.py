@@ -24,6 +24,7 @@ from driftline.cli.options import (
     Sets,
     Strings,
     table_settings,
+    writable,
 )
 from driftline.cli.scope import Scope
 from driftline.errors import UsageError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.lake import Lake
+    from driftline.report.metrics import Metrics
 
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TICK = 0.1  # seconds
@@ -80,6 +82,16 @@ def capture(
     strings: Strings = False,
     json: Json = False,
     on_change: OnChange = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Serve metrics for Prometheus at this port.", show_default=False),
+    ] = None,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write them after each batch, for a node exporter.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Take what is new in a source into a table, each record once.
 
@@ -90,9 +102,10 @@ def capture(
     scope: Scope = context.obj
     pause = None if every is None else seconds(every)
     settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude)
+    metrics = _metrics(into, name, metrics_port, metrics_file)
     with Progress() as progress:
         lake = scope.open(progress)
-    shown = _Shown(lake, name, json=json)
+    shown = _Shown(lake, name, metrics, json=json)
     query = lake.table(into).capture(
         source,
         name=name,
@@ -115,6 +128,17 @@ def capture(
         raise typer.Exit(interrupt.EXIT_CODE)
 
 
+def _metrics(table: str, name: str, port: int | None, file: Path | None) -> Metrics | None:
+    """Metrics of the capture, if anybody is to see them: from its start, so that one that waits is seen as well."""
+    if port is None and file is None:
+        return None
+    from driftline.report.metrics import Metrics
+
+    if file is not None:
+        writable(file)
+    return Metrics(table, name, port=port, file=file)
+
+
 def seconds(text: str) -> float:
     """A time as a number of seconds.
 
@@ -133,6 +157,7 @@ class _Shown:
 
     lake: Lake
     name: str
+    metrics: Metrics | None
     json: bool
     batches: queue.Queue[Batch] = field(default_factory=queue.Queue)
     counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
@@ -188,6 +213,8 @@ class _Shown:
         self.counts = [a + b for a, b in zip(self.counts, more, strict=True)]
         self.lag = batch.lag
         self._phase = self._wait = ""
+        if self.metrics is not None:
+            self.metrics.count(batch)
         if self.json:
             put(batch.to_dict())
         else:
