@@ -105,7 +105,7 @@ def capture(
     metrics = _metrics(into, name, metrics_port, metrics_file)
     with Progress() as progress:
         lake = scope.open(progress)
-    shown = _Shown(lake, name, metrics, json=json)
+    shown = _Shown(lake, name, json=json, metrics=metrics)
     query = lake.table(into).capture(
         source,
         name=name,
@@ -157,8 +157,8 @@ class _Shown:
 
     lake: Lake
     name: str
-    metrics: Metrics | None
     json: bool
+    metrics: Metrics | None = None
     batches: queue.Queue[Batch] = field(default_factory=queue.Queue)
     counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     lag: int | None = None
