@@ -129,7 +129,7 @@ def capture(
 
 
 def _metrics(table: str, name: str, port: int | None, file: Path | None) -> Metrics | None:
-    """Metrics of the capture, if anybody is to see them: from its start, so that one that waits is seen as well."""
+    """Metrics of the capture, from its start, so that one that waits is seen too; None: for nobody."""
     if port is None and file is None:
         return None
     from driftline.report.metrics import Metrics

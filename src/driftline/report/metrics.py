@@ -1,4 +1,4 @@
-"""Metrics of a capture for Prometheus, served at a port or written to a file. Counters begin with the process."""
+"""Metrics of a capture for Prometheus, at a port or in a file. Counters begin with the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Metrics:
-    """Counts of one capture. Raises SetupError where prometheus-client is not installed or the port is taken."""
+    """Counts of one capture. Raises SetupError without prometheus-client, or where the port is taken."""
 
     def __init__(
         self, table: str, capture: str, *, port: int | None = None, file: Path | None = None
