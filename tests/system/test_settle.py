@@ -12,6 +12,7 @@ from system.test_cli import SEVERAL, Done, call
 DAY_1 = '{"id": 1, "price": 19.9, "items": [{"qty": 1}]}\n{"id": 2, "price": 20, "items": [{"qty": 2}]}\n'
 DAY_2 = '{"id": 3, "price": "19,90 EUR", "items": [{"qty": "3"}]}\n{"id": 4, "price": "7.5", "items": []}\n'
 STRICT = '{"id": 5, "price": 1.5}\n{"id": 6, "price": "free"}\n{"id": 7, "pri\n'
+HELD = '{"id": 8, "who": "Ann"}\n{"id": 9, "basket": {"n": 1.5}, "who": "Bob"}\n'
 T = "shop.orders"
 
 COMMANDS = {
@@ -40,6 +41,14 @@ COMMANDS = {
     "replay again": ["quarantine", "shop.strict", "--replay", "--json"],
     "left": ["quarantine", "shop.strict"],
     "both": ["quarantine", "shop.strict", "--replay", "--export", "x"],
+    "held": ["ingest", "1.jsonl", "--into", "shop.held", "--set", "new_fields=hold"],
+    "held more": ["ingest", "4.jsonl", "--into", "shop.held"],
+    "held stats": ["stats", "shop.held"],
+    "promote dry": ["promote", "shop.held", "--all", "--dry-run", "--json"],
+    "promote": ["promote", "shop.held", "basket"],
+    "promoted": ["query", "select basket.n, _rest from shop.held where id = 9", "--json"],
+    "held history": ["history", "shop.held"],
+    "promote what": ["promote", "shop.held"],
     "no type": ["resolve", T, "price", "--as", "lung"],
     "no pair": ["view", T, "--as", "price"],
     "no field": ["resolve", T, "nothing", "--as", "long"],
@@ -50,7 +59,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("here")
-    for name, text in (("1", DAY_1), ("2", DAY_2), ("3", STRICT)):
+    for name, text in (("1", DAY_1), ("2", DAY_2), ("3", STRICT), ("4", HELD)):
         (folder / f"{name}.jsonl").write_text(text)
     return folder
 
@@ -67,7 +76,7 @@ def lines(done: Done) -> list[dict]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_exit_codes(done: dict[str, Done], name: str) -> None:
-    wrong = name in ("both", "no type", "no pair", "no field", "no table")
+    wrong = name in ("both", "promote what", "no type", "no pair", "no field", "no table")
     assert done[name].code == (2 if wrong else 0), done[name]
     assert ("error: " in done[name].err) == wrong
     assert "Traceback" not in done[name].err
@@ -83,6 +92,16 @@ def test_a_notice_is_told_and_a_failing_one_is_said(done: dict[str, Done], here:
     )
     assert json.loads(done["3"].out)["rows_written"] == 2
     assert done["3"].err == "on-change: echo: ended with 4; the batch is in\n"
+
+
+def test_what_waits_is_promoted(done: dict[str, Done]) -> None:
+    assert "held" in done["held more"].out
+    assert "who × 2, basket × 1: new fields wait in the rest" in done["held more"].out
+    assert "rest  2 × who" in done["held stats"].out
+    assert json.loads(done["promote dry"].out)["values"] == {"basket": 1, "who": 2}
+    assert "new basket struct<n: double>" in done["promote"].out
+    assert lines(done["promoted"]) == [{"n": 1.5, "_rest": {"who": '"Bob"'}}]
+    assert "promote basket" in done["held history"].out
 
 
 def test_view(done: dict[str, Done]) -> None:
