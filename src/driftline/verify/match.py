@@ -63,6 +63,12 @@ class Column:
     value: Column | None = None
     defaults: tuple[Any, ...] = ()
 
+    def has_map(self) -> bool:
+        """Whether it is a map, or has one at any depth."""
+        if self.record is not None:
+            return any(column.has_map() for _, column in self.record.columns.values())
+        return self.value is not None
+
     @property
     def variant(self) -> bool:
         return self.type is not None and self.type.name == "variant"
@@ -181,10 +187,14 @@ class _Check:
 
     def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         """One value of the record, against all columns of its field."""
-        if is_nothing(v, in_map=any(column.value is not None for column, _, _ in held)):
+        if is_nothing(v) and (
+            is_nothing(v, in_map=True) or not any(column.has_map() for column, _, _ in held)
+        ):
             self.nothing(held, v, at)
             return
-        held = [h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2])]
+        held = [
+            h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2], in_map=True)
+        ]
         variants = [h for h in held if h[0].variant and not (h[1] and isinstance(v, list))]
         if variants:
             self.variants(held, variants, v, at)
