@@ -21,7 +21,8 @@ from driftline.core.schema.types import STRING, Map, Schema, Struct, Type, peel
 from driftline.core.values.parse import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.source.json_rows import JsonRows
+from driftline.observe.observation import merge_observations
+from driftline.source.json_rows import JsonRows, LineRows, Run
 from driftline.verify.files import parse as parse_apart
 from driftline.verify.match import Record, differences
 from driftline.verify.values import Reading
@@ -154,7 +155,7 @@ WHOLE = st.recursive(
         st.fixed_dictionaries({}, optional={"m": WHOLE, "n": WHOLE, "plain": SCALARS}), min_size=1, max_size=6
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_maps_come_as_whole_columns_like_one_by_one(records: list[dict[str, Any]]) -> None:
     """Into a table that has the columns, and into one that gets them."""
     lines = [json.dumps(record).encode() for record in records]
@@ -165,8 +166,9 @@ def test_maps_come_as_whole_columns_like_one_by_one(records: list[dict[str, Any]
         known = expect(before, AUTO)
         observer = JsonObserver(known, AUTO)
         observer.feed(lines, "batch", 1)
-        planned = plan(before, observer.result().shape, AUTO)
-        rows = JsonRows.of(planned, planned.schema.struct, known, AUTO, None)
+        seen = observer.result()
+        planned = plan(before, seen.shape, AUTO)
+        rows = JsonRows.of(planned, planned.schema.struct, known, seen, AUTO, None)
         watching = rows.observer()
         watching.feed(lines, "batch", 1)
         looked = watching.feed(lines, "batch", 1 + len(lines))  # what is usual is known now
@@ -192,7 +194,7 @@ def test_usual_maps_are_not_looked_at_one_by_one() -> None:
     watching = JsonObserver(known, AUTO)
     watching.feed(lines, "batch", 1)
     planned = plan(schema, watching.result().shape, AUTO)
-    rows = JsonRows.of(planned, schema.struct, known, AUTO, None)
+    rows = JsonRows.of(planned, schema.struct, known, watching.result(), AUTO, None)
     again = rows.observer()
     looked = again.feed(lines, "batch", 1)
     assert len(looked) < 100
@@ -257,3 +259,24 @@ def in_order(type_: Type) -> Type:
             return Struct(tuple(named))
         case _:
             return type_
+
+
+@pytest.mark.parametrize("words", [{}, {"name": "x"}])
+def test_parts_of_a_batch_with_few_keys_of_a_map_are_as_expected(words: dict[str, str]) -> None:
+    """One part of the batch has forgotten its many keys, another has too few to tell that there is a map."""
+    many = [json.dumps({"m": {**words, f"{n}/x": n}}).encode() for n in range(2_000)]
+    few = [json.dumps({"m": {**words, f"{n}/y": n}}).encode() for n in range(9)]
+    parts = []
+    for name, lines in (("a", many), ("b", few)):
+        observer = JsonObserver(expect(Schema(), AUTO), AUTO)
+        observer.feed(lines, name, 1)
+        parts.append(observer.result())
+    seen = merge_observations(parts)
+    planned = plan(Schema(), seen.shape, AUTO)
+    rows = JsonRows.of(planned, planned.schema.struct, expect(Schema(), AUTO), seen, AUTO, None)
+    for lines in (many[:500], few):
+        in_task = LineRows(rows, lambda _: None)
+        made = list(in_task.rows(Run(lines, "a", 1, 0, lambda place, why: pytest.fail(str(why)))))
+        assert sum(batch.num_rows for batch, _ in made) == len(lines)
+        again = plan(Schema(), in_task.observed().shape, AUTO).schema.struct
+        assert again == planned.schema.struct

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.maps import is_word
-from driftline.core.planning.objects import words_apart
+from driftline.core.planning.objects import MAP, words_apart
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, RecordShape, Seen
 from driftline.core.schema.naming import by_key
@@ -141,3 +141,24 @@ def steady(known: Expect) -> RecordShape:
             record = steady(below) if below.sole.base == RECORD else None
             shape.fields[key] = FieldShape(place, {below.sole: Seen(place, record=record)})
     return shape
+
+
+def foreseen(known: Expect, shape: RecordShape) -> Expect:
+    """What a table has, and the maps whose many keys were forgotten in observing a batch of this ``shape``."""
+    fields = {key: _foreseen(known.fields.get(key, UNKNOWN), field) for key, field in shape.fields.items()}
+    more = {key: below for key, below in fields.items() if below is not known.fields.get(key, UNKNOWN)}
+    return replace(known, fields={**known.fields, **more}) if more else known
+
+
+def _foreseen(known: Expect, field: FieldShape) -> Expect:
+    for seen in field.facets.values():
+        if seen.record is not None and not seen.typed:
+            known = foreseen(known, seen.record)
+    for facet, seen in field.facets.items():
+        if facet.base == MAP and seen.value is not None and not seen.typed:
+            value = _foreseen(known.value or UNKNOWN, seen.value)
+            if known.value is None and Facet(facet.dim, RECORD) in field.facets:
+                known = replace(known, beside=Beside())
+            if value is not known.value:
+                known = replace(known, value=value)
+    return known

@@ -76,12 +76,12 @@ class JsonFiles:
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
         """Tasks that make the rows, and observe all once more."""
-        make = JsonRows.of(plan, struct, self.known, settings, self.judge)
+        make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge)
         last = set({split.path: i for i, split in enumerate(self.splits)}.values())
         shares = self._shares()
         sizes = [sum(split.length for _, split in share) for share in shares]
         shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
-        self.begun = PartTasks(self.spark, sizes, SplitRows(shares, make, self.seen))
+        self.begun = PartTasks(self.spark, sizes, SplitRows(shares, make))
         return self.begun
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:

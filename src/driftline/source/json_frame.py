@@ -91,8 +91,8 @@ class JsonFrame:
         return whole
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        make = JsonRows.of(plan, struct, self.known, settings, self.judge)
-        self.begun = FrameTasks([(self.frame, _TextRows(self.texts, make, self.seen))])
+        make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge)
+        self.begun = FrameTasks([(self.frame, _TextRows(self.texts, make))])
         return self.begun
 
     def set_aside(self) -> Rejects | None:
@@ -120,16 +120,15 @@ class JsonFrame:
 
 @dataclass(frozen=True, slots=True)
 class _TextRows:
-    """Makes rows of the table from the texts of a frame. ``expected``: what the plan was made for."""
+    """Makes rows of the table from the texts of a frame."""
 
     texts: Texts
     make: JsonRows
-    expected: Observation
 
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, _Seen]:
-        lines, nulls = LineRows(self.make, self.expected, set_aside), 0
+        lines, nulls = LineRows(self.make, set_aside), 0
         for batch in given:
             nulls += batch.column(0).null_count
             for run in self.texts.runs(batch):

@@ -16,11 +16,12 @@ from driftline.convert import Converter, arrow_schema
 from driftline.convert.map_text import map_text
 from driftline.convert.usual import has_map, limited, usual_struct
 from driftline.core.planning.admission import Judge
+from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
-from driftline.observe.expect import Expect
+from driftline.observe.expect import Expect, foreseen
 from driftline.observe.json_lines import JsonObserver, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.source.rejects import Reject, reject_batch
@@ -37,23 +38,32 @@ Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the plac
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """How lines become rows. ``usual``: what Arrow parses the fields as; ``known``: what the table has;
-    ``judge``: says which records are refused.
+    """How lines become rows. ``usual``: what Arrow parses the fields as; ``known``: what the table has, or is
+    to have; ``expected``: what the plan was made for; ``judge``: says which records are refused.
     """
 
     converter: Converter
     usual: Struct
     known: Expect
+    expected: RecordShape
     settings: Settings
     judge: Judge | None = None
 
     @classmethod
     def of(
-        cls, plan: Plan, struct: Struct, known: Expect, settings: Settings, judge: Judge | None
+        cls,
+        plan: Plan,
+        struct: Struct,
+        known: Expect,
+        seen: Observation,
+        settings: Settings,
+        judge: Judge | None,
     ) -> JsonRows:
-        """By a plan, for the columns of ``struct``."""
-        route = lean(plan.route)
-        return cls(Converter(struct, route, settings), usual_struct(route), known, settings, judge)
+        """By a plan that was made for what was ``seen``, for the columns of ``struct``."""
+        route, expected = lean(plan.route), folded(seen.shape)
+        # A part of the batch may have too few keys of a map to tell that it is one.
+        known = known if judge is not None else foreseen(known, expected)
+        return cls(Converter(struct, route, settings), usual_struct(route), known, expected, settings, judge)
 
     def observer(self) -> JsonObserver:
         """A new observer, which tells the lines that are not of the usual types."""
@@ -109,11 +119,11 @@ class Run(NamedTuple):
 class LineRows:
     """In a task: observes lines of JSON, makes rows of the records, and sets aside what is none.
 
-    ``expected``: what the plan was made for; once a line brings more, no more rows are made.
+    Once a line brings more than the plan was made for, no more rows are made.
     """
 
-    def __init__(self, make: JsonRows, expected: Observation, set_aside: SetAside) -> None:
-        self._make, self._expected, self._set_aside = make, expected, set_aside
+    def __init__(self, make: JsonRows, set_aside: SetAside) -> None:
+        self._make, self._set_aside = make, set_aside
         self._observer = make.observer()
         self._as_expected, self._learnt = True, -1
 
@@ -124,7 +134,7 @@ class LineRows:
         if rejects := [run.reject(place, why) for place, why in rejected_of(run.lines, looked)]:
             self._set_aside(reject_batch(rejects))
         if self._as_expected and observer.learnt != self._learnt:
-            self._as_expected = self._expected.shape.covers(observer.result().shape)
+            self._as_expected = self._make.expected.covers(observer.result().shape)
             self._learnt = observer.learnt
         if self._as_expected:
             yield from self._make.of_lines(run.lines, looked)

@@ -25,12 +25,11 @@ Share = Sequence[tuple[int, Split]]  # splits for one task, each with its number
 class SplitRows:
     """Makes rows of the table from files of JSON.
 
-    ``shares``: the splits of each task; ``expected``: what the plan was made for.
+    ``shares``: the splits of each task.
     """
 
     shares: Sequence[Share]
     make: JsonRows
-    expected: Observation
 
     def rows(
         self, given: int, set_aside: SetAside
@@ -40,7 +39,7 @@ class SplitRows:
         """
         seen: dict[int, Observation] = {}
         for number, split in self.shares[given]:
-            lines_of = LineRows(self.make, self.expected, partial(_of_part, set_aside, number))
+            lines_of = LineRows(self.make, partial(_of_part, set_aside, number))
             line = 1
             for lines in blocks(split, self.make.settings.max_record_bytes):
                 run = Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))

@@ -91,6 +91,32 @@ def objects_of(
     return Objects(out, verdict, closed)
 
 
+def folded(shape: RecordShape) -> RecordShape:
+    """The shape with all of an object in its map, but for words apart, where a part of a batch has forgotten its keys."""
+    return RecordShape({key: _folded(field) for key, field in shape.fields.items()})
+
+
+def _folded(field: FieldShape) -> FieldShape:
+    out = replace(field, facets={})
+    for facet, seen in field.facets.items():
+        record = None if seen.record is None else folded(seen.record)
+        out.add(
+            facet, replace(seen, record=record, value=None if seen.value is None else _folded(seen.value))
+        )
+    maps = {f: s for f, s in out.facets.items() if f.base == MAP and not s.typed}
+    records = {f: s for f, s in out.facets.items() if maps and _is_object(f, s)}
+    apart = _of_folded(maps.values(), records.values()).apart
+    for facet, seen in records.items():
+        assert seen.record is not None
+        del out.facets[facet]
+        in_map = seen.record.having(lambda key: not (apart and is_word(key)))
+        if in_map.fields:
+            out.add(Facet(facet.dim, MAP), replace(seen, record=None, value=values_of(in_map, seen.place)))
+        if apart:
+            out.add(facet, replace(seen, record=seen.record.having(is_word)))
+    return out
+
+
 def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
     """Whether a field with columns of these types has its words in a struct, and the other keys in a map beside it: words
     are of another kind than what made the map. Else the struct is one that turned out to be a map, which has all keys."""
