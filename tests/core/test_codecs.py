@@ -94,6 +94,20 @@ def test_by_its_bytes_whatever_its_name(tmp_path: Path, ending: str, text: bytes
     assert read(tmp_path / "two") == text * 2 == unpacked(data + data, "two")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_other_encodings_with_a_byte_order_mark(
+    tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driftline.observe.codecs._BLOCK", 1_001)
+    path, text = tmp_path / "a.csv", "a;é\n" + "1;\U0001f600\n" * 999
+    data = (text if encoding in ("utf-16", "utf-32") else "\ufeff" + text).encode(encoding)
+    path.write_bytes(data)
+    assert packed(str(path)) and read(path).decode() == text == unpacked(data, path.name).decode()
+    path.write_bytes(data[:-1])
+    with pytest.raises(DataError, match=r"a\.csv: broken UTF-(16|32): "):
+        read(path)
+
+
 @pytest.mark.parametrize("ending", HADOOP)
 def test_blocks_of_hadoop(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.json.{ending}"
@@ -154,7 +168,6 @@ def test_bytes_that_are_not_what_the_name_says(ending: str) -> None:
         (b"Obj\x01\x04", b"", "Avro"),
         (b"PK\x03\x04", b"", "a zip"),
         (b"\x89PNG\r\n", b"", "a picture"),
-        (b"\xff\xfe{\0", b"", "UTF-16 text"),
     ],
 )
 def test_what_is_no_text_is_refused_by_name(head: bytes, tail: bytes, kind: str) -> None:

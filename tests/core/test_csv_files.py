@@ -55,6 +55,12 @@ def csv(folder: Path, text: str | bytes, name: str = "in.csv") -> Path:
         pytest.param("b\nx\n\ny\n", [("x",), (None,), ("y",)], id="a blank line of one column"),
         pytest.param("a,b\n", [], id="no row"),
         pytest.param("", [], id="nothing"),
+        pytest.param('a;b\n1;"x;\n""y"\n2;2,5\n', [(1, 'x;\n"y'), (2, "2,5")], id="semicolons"),
+        pytest.param("a\tb\n1\tx, y\n", [(1, "x, y")], id="tabs"),
+        pytest.param('a|b|c\n1|5" pipe|x\n', [(1, '5" pipe', "x")], id="bars"),
+        pytest.param('"a;b",c\n1,x\n', [(1, "x")], id="a semicolon in a quoted name"),
+        pytest.param("note\nx;y\nz;w\n", [("x;y",), ("z;w",)], id="semicolons in texts"),
+        pytest.param("a,b\n1,x;y\n2,z;w\n", [(1, "x;y"), (2, "z;w")], id="semicolons beside commas"),
     ],
 )  # fmt: skip
 def test_records_as_they_are_written(tmp_path: Path, text: str, rows: list[tuple[object, ...]]) -> None:
@@ -146,3 +152,21 @@ def test_a_record_that_is_too_long_is_told_with_its_line(
     for text, line in (("a\n1\n" + "2" * 3000, 3), ("a" * 3000, 1)):
         with pytest.raises(DataError, match=rf"in\.csv:{line}: a record of more than 128 MiB"):
             read(csv(tmp_path, text))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_a_row_that_lacks_a_cell_tells_no_other_delimiter(tmp_path: Path, delimiter: str) -> None:
+    types, rows, rejects = read(csv(tmp_path, "a;b\n1;x\n2\n3;y\n".replace(";", delimiter)))
+    assert (types, rows) == ({"a": "long", "b": "string"}, [(1, "x"), (3, "y")])
+    assert rejects == [("2", 3, NOT_AS_WIDE)]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_stretches_have_the_delimiter_of_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delimiter: str
+) -> None:
+    text = "a;b\n" + "".join(f'{i};"x;{i}"\n' for i in range(1000))
+    monkeypatch.setattr(csv_source, "_STRETCH", (100, 100))
+    types, rows, rejects = read(csv(tmp_path, text.replace(";", delimiter)))
+    assert types == {"a": "long", "b": "string"} and rejects == []
+    assert rows == [(i, f"x{delimiter}{i}") for i in range(1000)]

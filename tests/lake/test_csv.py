@@ -12,7 +12,7 @@ from driftline.errors import DataError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from driftline.source import csv as csv_source
-from driftline.write import tasks
+from driftline.write import run
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_files_without_rows(table: Table, tmp_path: Path) -> None:
 def test_a_file_in_many_stretches(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is read by a task that knows nothing of what stands before."""
     monkeypatch.setattr(csv_source, "_STRETCH", (1000, 1000))
-    monkeypatch.setattr(tasks, "_SMALL", 0)
+    monkeypatch.setattr(run, "_SMALL", 0)
     lines = ["id,text", *(f'{i},"with, comma"' for i in range(500)), "short"]
     file = csv(tmp_path, "\n".join(lines))
     result = table.ingest(file)
@@ -187,8 +187,8 @@ def test_a_file_in_many_stretches(table: Table, tmp_path: Path, monkeypatch: pyt
 def test_what_cannot_be_read_is_one_sentence(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for small in (tasks._SMALL, 0):  # where the driver is, and in a task
-        monkeypatch.setattr(tasks, "_SMALL", small)
+    for small in (run._SMALL, 0):  # where the driver is, and in a task
+        monkeypatch.setattr(run, "_SMALL", small)
         (tmp_path / "in.csv.gz").write_bytes(
             gzip.compress(b"a\n" + os.urandom(3 * 2**20).hex().encode())[:-20]
         )
@@ -197,3 +197,12 @@ def test_what_cannot_be_read_is_one_sentence(
         (tmp_path / "latin.csv").write_bytes("a\n\nü\n".encode("latin-1"))
         with pytest.raises(DataError, match=r"^\S+/latin\.csv:3: byte 0xfc is not UTF-8"):
             table.ingest(tmp_path / "latin.csv")
+
+
+def test_semicolons(table: Table, tmp_path: Path) -> None:
+    file = csv(tmp_path, 'id;name;price\n1;"a;b";1,5\n2;c\n3;d, e;2\n')
+    result = table.ingest(file)
+    assert (result.rows_written, result.rows_quarantined) == (2, 1)
+    assert types(table) == {"id": "long", "name": "string", "price": "string"}
+    assert {r.name for r in table.read().collect()} == {"a;b", "d, e"}
+    proven(table, file)

@@ -1,8 +1,9 @@
-"""Packed text: which codec its first bytes tell, and what it holds."""
+"""Text that is packed, or in another encoding than UTF-8: which codec its first bytes tell, what it holds."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import zlib
@@ -22,6 +23,10 @@ HEAD = 16  # bytes that tell a codec
 _BLOCK = 4 * 2**20
 
 _BEGINNINGS = {
+    codecs.BOM_UTF32_LE: "UTF-32",  # which begins as UTF-16 does
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\0": "xz",
@@ -37,8 +42,6 @@ _OTHERS = {
     b"\x89PNG": ("a picture", None),
     b"SQLite format 3\0": ("a SQLite database", None),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it first"),
-    b"\xff\xfe": ("UTF-16 text", "convert the file to UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "convert the file to UTF-8"),
 }
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # pyarrow's are among these
 _DAMAGED = "the file is cut off or damaged: copy it again"
@@ -134,12 +137,21 @@ def _by_arrow(codec: str, file: IO[bytes]) -> Readable:
     return stream
 
 
+def _as_utf8(encoding: str, file: IO[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    while data := file.read(_BLOCK):
+        yield decoder.decode(data).encode()
+    yield decoder.decode(b"", final=True).encode()
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "gzip": lambda file: gzip.GzipFile(fileobj=file),
     "zstd": partial(_by_arrow, "zstd"),
     "lz4": partial(_by_arrow, "lz4"),
     "bzip2": bz2.BZ2File,
     "xz": lzma.LZMAFile,
+    "UTF-16": lambda file: _Joined(_as_utf8("utf-16", file)),
+    "UTF-32": lambda file: _Joined(_as_utf8("utf-32", file)),
     "snappy": lambda file: _Joined(snappy.frames(file)),
     "hadoop snappy": lambda file: _Joined(snappy.blocks(file, "snappy")),
     "hadoop lz4": lambda file: _Joined(snappy.blocks(file, "lz4_raw")),

@@ -51,7 +51,10 @@ def _plain(piece: Piece, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], 
         pa.BufferReader(piece.text),
         csv.ReadOptions(use_threads=False, block_size=len(piece.text) + 1, column_names=names),
         csv.ParseOptions(
-            newlines_in_values=b'"' in piece.text, ignore_empty_lines=len(types) > 1, invalid_row_handler=skip
+            delimiter=piece.delimiter.decode(),
+            newlines_in_values=b'"' in piece.text,
+            ignore_empty_lines=len(types) > 1,
+            invalid_row_handler=skip,
         ),
         csv.ConvertOptions(
             check_utf8=False,
@@ -81,7 +84,7 @@ def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
 def _careful(piece: Piece, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], list[NoRow]]:
     rows: list[list[bytes]] = []
     others = []
-    for record in records(piece.text, piece.line):
+    for record in records(piece.text, piece.line, piece.delimiter):
         why = _why(record, len(types))
         if why is not None:
             others.append(NoRow(record.raw, record.line, why))

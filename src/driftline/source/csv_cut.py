@@ -1,6 +1,6 @@
 """CSV text cut into whole records, as exactly as it is written.
 
-A comma ends a cell; ``\\n``, ``\\r\\n`` and ``\\r`` end a record, outside quotes. A cell is quoted if a quote begins it, another ends
+A delimiter ends a cell; ``\\n``, ``\\r\\n`` and ``\\r`` end a record, outside quotes. A cell is quoted if a quote begins it, another ends
 it, and every quote between the two is doubled. Any other quote is text like all else, so that the cell stands as it is
 written. Where not even the line has a second quote, the quote is never closed, and the line is no record.
 """
@@ -16,13 +16,20 @@ from numpy.typing import NDArray
 
 LONGEST = 128 * 2**20  # bytes of a record, at most, and of text in which a quote has to be closed
 
-_QUOTE, _COMMA, _FEED, _RETURN = b'",\n\r'
-_CELL = re.compile(rb'(?:"([^"]*+(?:""[^"]*+)*+)"(?=[,\r\n]|\Z)|([^,\r\n]*+))(,|\r\n|[\r\n]|\Z)')
+DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may have
+COMMA = DELIMITERS[0]
+_QUOTE, _FEED, _RETURN = b'"\n\r'
+_CELLS = {  # one by one, in a file of each delimiter
+    d: re.compile(
+        rb'(?:"([^"]*+(?:""[^"]*+)*+)"(?=[%b\r\n]|\Z)|([^%b\r\n]*+))(%b|\r\n|[\r\n]|\Z)'
+        % (d, d, re.escape(d))
+    )
+    for d in DELIMITERS
+}
 _OPEN = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"?\Z')  # a quote that may yet be closed, if the text goes on
 _MISQUOTED = re.compile(rb'"[^"\r\n]*+(?:""[^"\r\n]*+)*+"')
-_BEFORE = np.isin(
-    np.arange(256), list(b',\n\r"')
-)  # what may stand before a quote that opens, and after one that closes
+# What may stand before a quote that opens, and after one that closes.
+_BEFORE = {d: np.isin(np.arange(256), list(d + b'\n\r"')) for d in DELIMITERS}
 
 
 class OpenEndError(Exception):
@@ -45,6 +52,7 @@ class Piece:
     text: bytes
     line: int
     plain: bool
+    delimiter: bytes = COMMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,12 @@ class Record:
 
 
 def pieces(
-    blocks: Iterable[bytes], line: int = 1, *, whole: bool = True, longest: int = LONGEST
+    blocks: Iterable[bytes],
+    line: int = 1,
+    *,
+    whole: bool = True,
+    longest: int = LONGEST,
+    delimiter: bytes = COMMA,
 ) -> Iterator[Piece]:
     """The text of some ``blocks``, which begins with a record, in pieces of whole records.
 
@@ -72,9 +85,9 @@ def pieces(
     rest = b""
     for block in blocks:
         text = rest + block
-        end, plain = _whole(text, longest)
+        end, plain = _whole(text, longest, delimiter)
         if end:
-            yield Piece(text[:end], line, plain)
+            yield Piece(text[:end], line, plain, delimiter)
             line += count_lines(text[:end])
         rest = text[end:]
         if len(rest) > 2 * longest:  # a quote may open anywhere in a record
@@ -82,10 +95,10 @@ def pieces(
     if rest and not whole:
         raise OpenEndError
     if rest:
-        yield Piece(rest, line, _is_plain(rest, len(rest)))
+        yield Piece(rest, line, _is_plain(rest, len(rest), delimiter), delimiter)
 
 
-def records(text: bytes, line: int = 1) -> Iterator[Record]:
+def records(text: bytes, line: int = 1, delimiter: bytes = COMMA) -> Iterator[Record]:
     """Each record of a text of whole records, blank lines among them.
 
     >>> [record.cells for record in records(b'1,"a ""b"" c"\\r\\n2,5" x,"')]
@@ -94,9 +107,9 @@ def records(text: bytes, line: int = 1) -> Iterator[Record]:
     at = 0
     while at < len(text):
         begin, end, cells, is_open = at, at, [], False
-        mark = b","
-        while mark == b",":
-            match = _CELL.match(text, at)
+        mark = delimiter
+        while mark == delimiter:
+            match = _CELLS[delimiter].match(text, at)
             assert match is not None, text[at : at + 80]
             quoted, bare, mark = match.groups()
             if quoted is None and bare.startswith(b'"') and not _MISQUOTED.match(text, at):
@@ -130,7 +143,7 @@ def count_lines(text: bytes) -> int:
     return feeds + text.count(b"\r") - text.count(b"\r\n") if b"\r" in text else feeds
 
 
-def _whole(text: bytes, longest: int) -> tuple[int, bool]:
+def _whole(text: bytes, longest: int, delimiter: bytes) -> tuple[int, bool]:
     """Where the last whole record of a text ends that is yet to go on, and whether all of them are plain."""
     if b'"' not in text:
         return max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1, True
@@ -138,9 +151,9 @@ def _whole(text: bytes, longest: int) -> tuple[int, bool]:
     ends = _line_ends(codes, np.flatnonzero(codes == _QUOTE), final=False)
     end = int(ends[-1]) + 1 if len(ends) else 0
     # A quote that is open for so long may be one that is never closed.
-    if len(text) - end < longest and _is_plain(text, end):
+    if len(text) - end < longest and _is_plain(text, end, delimiter):
         return end, True
-    return _careful_end(text, longest), False
+    return _careful_end(text, longest, delimiter), False
 
 
 def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bool) -> NDArray[np.int64]:
@@ -156,7 +169,7 @@ def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bo
     return found[np.searchsorted(quotes, found) % 2 == 0] if len(quotes) else found
 
 
-def _is_plain(text: bytes, end: int) -> bool:
+def _is_plain(text: bytes, end: int, delimiter: bytes) -> bool:
     """Whether each quote before ``end``, where a record ends, opens, closes, or is doubled in a quoted cell."""
     codes = np.frombuffer(text, np.uint8)[:end]
     quotes = np.flatnonzero(codes == _QUOTE)
@@ -165,20 +178,21 @@ def _is_plain(text: bytes, end: int) -> bool:
     opening, closing = quotes[::2], quotes[1::2]
     before = codes[opening[opening > 0] - 1]
     after = codes[closing[closing < end - 1] + 1]
-    return bool(_BEFORE[before].all() and _BEFORE[after].all())
+    between = _BEFORE[delimiter]
+    return bool(between[before].all() and between[after].all())
 
 
-def _careful_end(text: bytes, longest: int) -> int:
+def _careful_end(text: bytes, longest: int, delimiter: bytes) -> int:
     """Where the last record ends that is whole however the text goes on."""
     end = at = 0
     while at < len(text):
-        match = _CELL.match(text, at)
+        match = _CELLS[delimiter].match(text, at)
         assert match is not None, text[at : at + 80]
         if text.startswith(b'"', at) and len(text) - at < longest and _OPEN.match(text, at):
             break
         at = match.end()
         if match[3] == b"" or (match[3] == b"\r" and at == len(text)):
             break
-        if match[3] != b",":
+        if match[3] != delimiter:
             end = at
     return end

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 
 from driftline.errors import DataError, UsageError
 from driftline.observe.ranges import BOM, lines_between, opened, packed
-from driftline.source.csv_cut import LONGEST, Piece, Record, TooLongError, count_lines, pieces, records
+from driftline.source.csv_cut import (
+    COMMA,
+    DELIMITERS,
+    LONGEST,
+    Piece,
+    Record,
+    TooLongError,
+    count_lines,
+    pieces,
+    records,
+)
+
+_HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell a delimiter
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """The names of a file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row; ``feeds``: lines
-    end in line feeds, at which a file can be cut."""
+    end in line feeds, at which a file can be cut; ``delimiter``: what stands between cells."""
 
     names: tuple[str, ...]
     size: int
     lines: int
     feeds: bool
+    delimiter: bytes = COMMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +76,14 @@ class Stretch:
     size: int
     skip: int = 0
     line: int = 1
+    delimiter: bytes = COMMA
 
     def pieces(self) -> Iterator[Piece]:
         """The records, in pieces. Raises OpenEndError where the stretch ends within a cell."""
         with opened(self.path) as (file, _):
             text = lines_between(file, self.start, self.end)
-            yield from pieces(_behind(text, self.skip), self.line, whole=self.end is None)
+            behind = _behind(text, self.skip)
+            yield from pieces(behind, self.line, whole=self.end is None, delimiter=self.delimiter)
 
     def at_line(self, line: int) -> Stretch:
         """The stretch, its first line numbered so."""
@@ -81,7 +96,9 @@ def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
     whole = packed(path) or header.size > size or not header.feeds
     count = 1 if whole else max(1, length // size)
     bounds = [length * i // count for i in range(count + 1)]
-    parts = [Stretch(path, start, end, end - start) for start, end in pairwise(bounds)]
+    parts = [
+        Stretch(path, start, end, end - start, delimiter=header.delimiter) for start, end in pairwise(bounds)
+    ]
     parts[-1] = replace(parts[-1], end=None)
     parts[0] = replace(parts[0], skip=header.size, line=header.lines + 1)
     return parts
@@ -107,17 +124,41 @@ def header_of(path: str) -> Header | None:
         blocks = lines_between(file, 0, None)
         first = next(blocks, b"")
         size = len(BOM) if first.startswith(BOM) else 0
+        delimiter = delimiter_of(first[size:])
         try:
-            for piece in pieces(chain([first[size:]], blocks)):
-                for record in records(piece.text, piece.line):
+            for piece in pieces(chain([first[size:]], blocks), delimiter=delimiter):
+                for record in records(piece.text, piece.line, delimiter):
                     if record.raw:
                         lines = record.line + count_lines(record.raw)
                         feeds = piece.text[: record.end].endswith(b"\n")
-                        return Header(_names(path, record), size + record.end, lines, feeds)
+                        return Header(_names(path, record), size + record.end, lines, feeds, delimiter)
                 size += len(piece.text)
         except TooLongError as error:
             raise Wrong.length(error.line).of(path) from error
     return None
+
+
+def delimiter_of(text: bytes) -> bytes:
+    """What stands between the cells of a file that begins so: what makes most columns of its header, if half of its first
+    rows or more have as many; else a comma.
+
+    >>> delimiter_of(b"a;b,c;d\\n1;2,5;3\\n"), delimiter_of(b"a;b\\n1\\n"), delimiter_of(b"a\\tb\\n")
+    (b';', b',', b'\\t')
+    """
+    head = text[:_HEAD]
+    widths = {delimiter: _width(head, delimiter) for delimiter in DELIMITERS}
+    return max(DELIMITERS, key=lambda delimiter: widths[delimiter])
+
+
+def _width(head: bytes, delimiter: bytes) -> int:
+    """How many cells the header has; 1 where most of the first rows have others."""
+    found = (record for record in records(head, delimiter=delimiter) if record.raw)
+    first = list(islice(found, _ROWS + 1))
+    if len(head) == _HEAD:
+        first = first[:-1]  # it may be cut off
+    widths = [len(record.cells or ()) for record in first] or [1]
+    same = sum(width == widths[0] for width in widths[1:])
+    return widths[0] if 2 * same >= len(widths) - 1 else 1
 
 
 def _names(path: str, header: Record) -> tuple[str, ...]:

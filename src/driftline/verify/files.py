@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from driftline.verify.cells import rows
+from driftline.verify.cells import delimiter_of, rows
 from driftline.verify.packed import is_packed, unpacked
 from driftline.verify.values import number
 
@@ -309,7 +309,8 @@ def _csv(file: str, data: bytes) -> Iterator[Read]:
     """Records by the first row's names: a cell is text, an empty one null. A row of another width is malformed; a blank line
     is a row only of a single column."""
     header: Sequence[str] | None = None
-    for row in rows(data.decode(errors="surrogateescape")):
+    text = data.decode(errors="surrogateescape")
+    for row in rows(text, delimiter_of(text)):
         if header is None:
             header = row.cells if row.raw else None
             continue

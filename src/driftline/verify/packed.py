@@ -6,13 +6,16 @@ import bz2
 import gzip
 import io
 import lzma
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections.abc import Callable
+from functools import partial
 from struct import unpack_from
 
 import pyarrow as pa
 
 _FRAMES = b"\xff\x06\0\0sNaPpY"
 _SIGNS: tuple[tuple[bytes, str], ...] = (
+    (BOM_UTF32_LE, "utf-32"), (BOM_UTF32_BE, "utf-32"), (BOM_UTF16_LE, "utf-16"), (BOM_UTF16_BE, "utf-16"),
     (b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\x04\x22\x4d\x18", "lz4"), (_FRAMES, "snappy"),
 )  # fmt: skip
@@ -81,7 +84,12 @@ def _plain(packed: bytes, size: int, codec: str) -> bytes:
     return bytes(pa.Codec(codec).decompress(packed, decompressed_size=size, asbytes=True))
 
 
+def _text(encoding: str, data: bytes) -> bytes:
+    return data.decode(encoding).encode()
+
+
 _READERS: dict[str, Callable[[bytes], bytes]] = {
+    **{encoding: partial(_text, encoding) for encoding in ("utf-16", "utf-32")},
     "gzip": gzip.decompress,
     "bz2": bz2.decompress,
     "xz": lzma.decompress,
