@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from driftline.convert import Converter
+from driftline.convert import Converter, arrow_schema
 from driftline.convert.promote import Promoter, Selection, parts_of
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
@@ -18,7 +19,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, rest_column
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.types import Schema, Struct, leaves, peel
+from driftline.core.schema.types import LONG, Field, Schema, Struct, leaves, peel
 from driftline.core.values.parse import parse as parse_record
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -154,3 +155,20 @@ def test_the_rest_keeps_its_mark_under_another_name_and_comment() -> None:
     assert rest_column(Struct((column,))) is column
     assert (column.doc or "").endswith("\nmine")
     assert "upsolver" not in str(to_json(Schema(Struct((column,)))))
+
+
+def test_defaults_do_not_come_with_what_is_promoted() -> None:
+    """A null that is there stays, though its column has a default."""
+    x = Field("x", LONG, 2, write_default=7)
+    before = Schema(Struct((Field("p", Struct((x, Field("y", LONG, 3))), 1), replace(REST, id=4))))
+    rows = pa.RecordBatch.from_pylist(
+        [{"p": {"x": None, "y": 1}, "_rest": [("p.z", "true")]}], arrow_schema(before.struct)
+    )
+    limits = Settings(dates="off")
+    walker = Walker(expect(before, limits), "off")
+    (part,) = parts_of(rows, before.struct, "_rest", Selection(), limits.mark)
+    walker.walk(part.record, "", 1)
+    planned = plan(before, walker.shape, limits)
+    after = apply(planned.schema, [AddColumn((), replace(REST, name="new"))]).struct
+    made = Promoter.of(planned, after, limits, Selection(), "_rest", "new").rows(rows)
+    assert made.to_pylist()[0]["p"] == {"x": None, "y": 1, "z": True}

@@ -181,7 +181,8 @@ class Promoter:
     ) -> Promoter:
         """``after``: the columns of the plan with their ids, and that of the new rest."""
         before = plan.before.struct
-        data = Struct(tuple(_without_default(f) for f in after.fields if f.name not in (old, new)))
+        after = Struct(tuple(map(_without_default, after.fields)))
+        data = Struct(tuple(f for f in after.fields if f.name not in (old, new)))
         same = Converter(after, by_name(before, after), settings)
         return cls(
             before, same, Converter(data, lean(plan.route), settings), selection, old, new, settings.mark
@@ -226,7 +227,20 @@ def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], p
 
 
 def _without_default(column: Field) -> Field:
-    return replace(column, write_default=None)
+    """The column, and what is in it, without defaults: a null that is there stays one."""
+    return replace(column, write_default=None, type=_inside(column.type))
+
+
+def _inside(type_: Type) -> Type:
+    match type_:
+        case Struct(fields):
+            return Struct(tuple(map(_without_default, fields)))
+        case List(element):
+            return replace(type_, element=_inside(element))
+        case Map(value=value):
+            return replace(type_, value=_inside(value))
+        case _:
+            return type_
 
 
 def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:
