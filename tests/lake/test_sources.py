@@ -89,7 +89,7 @@ def test_files_of_one_schema_are_read_together(
         data = next(folder.glob(f"1/*.{fmt}")) if "hints.a" in settings else folder
         result = other.ingest(data, settings=settings)
     assert result.rows_quarantined == 2
-    rows = spark.table(f"lake.{other.name}__quarantine").select("raw", "source").collect()
+    rows = table.lake.sql(f"select raw, source from lake.{other.name}__quarantine").collect()
     assert {Path(row.source).parent.name: json.loads(row.raw)["a"] for row in rows} == {"0": 0, "2": 2}
     assert all(Path(row.source).exists() for row in rows)
 
