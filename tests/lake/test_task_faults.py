@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
+from driftline.errors import SetupError
 from driftline.write import SetAside, staging
 from lake.formats import written
 
@@ -119,3 +120,21 @@ def test_what_a_killed_driver_leaves_is_found(
     assert sorted(files_in(folder)) == sorted(committed)
     assert not staged.exists()
     assert table.read().count() == 12
+
+
+def test_a_location_that_cannot_be_written(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = either.table(table_name), tmp_path / "in.jsonl"
+    file.write_text('{"a": 1}')
+    table.ingest(file)
+    transaction = table.format.transaction(table.format.load(), pinned=True)
+    location = Path(transaction.location.removeprefix("file:"))
+    transaction.abandon()
+    location.rename(location.with_name("away"))
+    location.write_text("no folder")
+    before = table.format.load()
+    with pytest.raises(SetupError, match="no files of the table can be written there: Not a directory"):
+        table.ingest(file)
+    location.unlink()
+    location.with_name("away").rename(location)
+    assert table.format.load() == before
+    assert table.ingest(file).rows_written == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from errno import EDQUOT, ENOSPC
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -17,6 +18,7 @@ from uuid import uuid4
 
 from driftline.convert.spark import as_spark
 from driftline.core.schema.types import Primitive, Schema, Struct
+from driftline.errors import SetupError
 from driftline.runtime.spark_conf import CASE, PLAIN, configured, literally
 from driftline.sql.quoting import spark_type
 from driftline.write.frame import columns_of
@@ -33,10 +35,12 @@ _GROUP = 32 * 2**20  # bytes of rows that are written at once
 def folder_of_batch(spark: SparkSession, location: str) -> Iterator[Path | None]:
     """A folder of one batch alone, for as long as its tasks run: in ``location``, a path or URI, where that
     is on a disk; elsewhere on this machine, where the tasks run here; else None.
+
+    Raises SetupError where nothing can be written there.
     """
     if location.startswith(("/", "file:")):
         path = local(location) / uuid4().hex
-        path.mkdir(parents=True)
+        _make(path)
     elif str(spark.sparkContext.master).startswith("local"):
         path = Path(mkdtemp(prefix="driftline-"))
     else:
@@ -47,6 +51,18 @@ def folder_of_batch(spark: SparkSession, location: str) -> Iterator[Path | None]
     finally:
         # By another name no late attempt of a task finds it, and makes a file while it is emptied.
         rmtree(path.rename(path.with_suffix(".gone")), ignore_errors=True)
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        if error.errno in (ENOSPC, EDQUOT):
+            raise
+        raise SetupError(
+            f"{path.parent}: no files of the table can be written there: {error.strerror}",
+            hint="let this user write to the table's location; on a cluster, each worker's too",
+        ) from error
 
 
 def local(path: str) -> Path:
@@ -61,7 +77,7 @@ def staged(spark: SparkSession, tasks: RowTasks, struct: Struct, folder: Path | 
     if folder is None or not _has_files(struct):
         return tasks.frame(struct)
     written = tasks.run(partial(_stage, struct, folder), folder)
-    files = [literally(path) for path in written if path is not None]
+    files = [literally(f"file://{path}") for path in written if path is not None]
     with configured(spark, {**PLAIN, CASE: "true"}):
         if not files:
             return spark.createDataFrame([], columns_of(struct))
