@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, time
 from typing import Any
 
@@ -12,11 +13,32 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_type
 from driftline.core.changes.defaults import literal_of, no_value
-from driftline.core.schema.types import Expression, Field, Primitive
+from driftline.core.schema.types import Expression, Field, List, Map, Primitive, Struct, Type
 from driftline.errors import DataError
 
 # What is another value for each row, by the expression of the default.
 _EACH_ROW: dict[str, Callable[[], Any]] = {"uuid()": lambda: str(uuid.uuid4()), "rand()": random.random}
+
+
+def without_defaults(struct: Struct) -> Struct:
+    """The struct for rows that are written anew: a null that is there stays one, at any depth.
+
+    >>> from driftline.core.schema.types import LONG
+    >>> without_defaults(Struct((Field("a", LONG, write_default=7),))).fields[0].write_default
+    """
+    return Struct(tuple(replace(f, write_default=None, type=_inside(f.type)) for f in struct.fields))
+
+
+def _inside(type_: Type) -> Type:
+    match type_:
+        case Struct():
+            return without_defaults(type_)
+        case List(element):
+            return replace(type_, element=_inside(element))
+        case Map(value=value):
+            return replace(type_, value=_inside(value))
+        case _:
+            return type_
 
 
 def default_of(column: Field, count: int) -> pa.Array:

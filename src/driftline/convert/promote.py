@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.convert.converter import Converter
+from driftline.convert.defaults import without_defaults
 from driftline.convert.typed_text import typed_value
 from driftline.convert.types import arrow_schema, arrow_type
 from driftline.core.columns.siblings import families
@@ -181,7 +182,7 @@ class Promoter:
     ) -> Promoter:
         """``after``: the columns of the plan with their ids, and that of the new rest."""
         before = plan.before.struct
-        after = Struct(tuple(map(_without_default, after.fields)))
+        after = without_defaults(after)
         data = Struct(tuple(f for f in after.fields if f.name not in (old, new)))
         same = Converter(after, by_name(before, after), settings)
         return cls(
@@ -224,23 +225,6 @@ def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], p
         struct: (numbers, pa.RecordBatch.from_pylist(values, arrow_schema(struct)))
         for struct, (numbers, values) in found.items()
     }
-
-
-def _without_default(column: Field) -> Field:
-    """The column, and what is in it, without defaults: a null that is there stays one."""
-    return replace(column, write_default=None, type=_inside(column.type))
-
-
-def _inside(type_: Type) -> Type:
-    match type_:
-        case Struct(fields):
-            return Struct(tuple(map(_without_default, fields)))
-        case List(element):
-            return replace(type_, element=_inside(element))
-        case Map(value=value):
-            return replace(type_, value=_inside(value))
-        case _:
-            return type_
 
 
 def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from driftline.convert import Converter
+from driftline.convert.defaults import without_defaults
 from driftline.convert.spark import from_spark
 from driftline.core.changes import Change, RewriteColumn
 from driftline.core.planning.routes import Conflict, Settings, by_name, facet_of
@@ -48,7 +49,7 @@ def check_readable(table: Table, schema: Schema) -> None:
 
 def rewritten_rows(table: DataFrame, before: Schema, after: Struct, settings: Settings) -> DataFrame:
     """The table's rows as rows of the new struct."""
-    converter = Converter(after, by_name(before.struct, after), settings)
+    converter = Converter(without_defaults(after), by_name(before.struct, after), settings)
     return mapped(numbered(table), partial(_rewritten, before.struct, converter), after)
 
 
