@@ -50,9 +50,10 @@ class Beside:
 @dataclass(slots=True)
 class Expect:
     """What a table has for one field: the ``types`` of its columns inside their lists, what is known of the
-    ``fields`` of its records and of the ``value`` of its maps, whether a column is ``required``. ``sole``: the type of the
-    one column, if values of this type say nothing new by being there. ``beside``: which keys of objects are kept apart,
-    where there is a struct beside a map."""
+    ``fields`` of its records and of the ``value`` of its maps, whether a column is ``required``. ``sole``:
+    the type of the one column, if values of this type say nothing new by being there. ``beside``: which keys
+    of objects are kept apart, where there is a struct beside a map.
+    """
 
     types: frozenset[Primitive] = frozenset()
     fields: Mapping[str, Expect] = field(default_factory=dict)
@@ -61,8 +62,8 @@ class Expect:
     sole: Facet | None = None
     beside: Beside | None = None
 
-    # Derived: whether integers and fractions go by their own types, or small integers by int and others by their own;
-    # whether strings do, and whether date-like ones always count.
+    # Derived: whether integers and fractions go by their own types, or small integers by int and others by
+    # their own; whether strings do, and whether date-like ones always count.
     plain_integers: bool = field(init=False)
     plain_fractions: bool = field(init=False)
     small_integers: bool = field(init=False)
@@ -144,7 +145,9 @@ def steady(known: Expect) -> RecordShape:
 
 
 def foreseen(known: Expect, shape: RecordShape) -> Expect:
-    """What a table has, and the maps whose many keys were forgotten in observing a batch of this ``shape``."""
+    """What a table has, and the maps whose many keys were forgotten in
+    observing a batch of this ``shape``.
+    """
     fields = {key: _foreseen(known.fields.get(key, UNKNOWN), field) for key, field in shape.fields.items()}
     more = {key: below for key, below in fields.items() if below is not known.fields.get(key, UNKNOWN)}
     return replace(known, fields={**known.fields, **more}) if more else known

@@ -17,7 +17,9 @@ NOT_CLOSED = "a quote is never closed"
 
 @dataclass(frozen=True, slots=True)
 class NoRow:
-    """A record that is no row. ``raw``: its text without the line end; ``line``: the number of its first line."""
+    """A record that is no row. ``raw``: its text without the line end;
+    ``line``: the number of its first line.
+    """
 
     raw: bytes
     line: int
@@ -27,8 +29,8 @@ class NoRow:
 def columns(piece: Piece, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], list[NoRow]]:
     """The cells of a piece's rows, an array for each of the columns, and its records that are no rows.
 
-    ``types``: of the columns; each text must be as a value of its column's type prints, and the piece UTF-8. A blank line is
-    a row only where there is one column.
+    ``types``: of the columns; each text must be as a value of its column's type prints, and the piece UTF-8.
+    A blank line is a row only where there is one column.
 
     >>> arrays, others = columns(Piece(b"1,x\\n2\\n3,\\n", 1, plain=True), [pa.int64(), pa.string()])
     >>> [array.to_pylist() for array in arrays], others

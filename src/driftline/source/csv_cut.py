@@ -1,8 +1,9 @@
 """CSV text cut into whole records, as exactly as it is written.
 
-A delimiter ends a cell; ``\\n``, ``\\r\\n`` and ``\\r`` end a record, outside quotes. A cell is quoted if a quote begins it, another ends
-it, and every quote between the two is doubled. Any other quote is text like all else, so that the cell stands as it is
-written. Where not even the line has a second quote, the quote is never closed, and the line is no record.
+A delimiter ends a cell; ``\\n``, ``\\r\\n`` and ``\\r`` end a record, outside quotes. A cell is quoted if a
+quote begins it, another ends it, and every quote between the two is doubled. Any other quote is text like
+all else, so that the cell stands as it is written. Where not even the line has a second quote, the quote is
+never closed, and the line is no record.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Whole records. ``line``: the number of their first line; ``plain``: each quote opens, closes or is doubled in a
-    quoted cell, so that any reader of CSV reads them alike."""
+    """Whole records. ``line``: the number of their first line; ``plain``: each quote opens, closes or is
+    doubled in a quoted cell, so that any reader of CSV reads them alike.
+    """
 
     text: bytes
     line: int
@@ -57,8 +59,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record. ``raw``: as it is written, without its line end; ``end``: the place in the text behind that;
-    ``cells`` None: one has a quote that is never closed."""
+    """One record. ``raw``: as it is written, without its line end; ``end``: the place in the text behind
+    that; ``cells`` None: one has a quote that is never closed.
+    """
 
     raw: bytes
     line: int
@@ -76,8 +79,8 @@ def pieces(
 ) -> Iterator[Piece]:
     """The text of some ``blocks``, which begins with a record, in pieces of whole records.
 
-    ``line``: the number of its first line; ``whole``: it goes to the end of its file. ``longest``: bytes in which a quote
-    has to be closed. Raises OpenEndError where a text that is not ``whole`` ends within a cell.
+    ``line``: the number of its first line; ``whole``: it goes to the end of its file. ``longest``: bytes in
+    which a quote has to be closed. Raises OpenEndError where a text that is not ``whole`` ends within a cell.
 
     >>> [piece.text for piece in pieces([b'1,"a', b'\\nb"\\n2,', b"c"])]
     [b'1,"a\\nb"\\n', b'2,c']
@@ -121,7 +124,9 @@ def records(text: bytes, line: int = 1, delimiter: bytes = COMMA) -> Iterator[Re
 
 
 def bounds(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the records of a plain piece's text begin, and where their line ends do; blank lines are among them."""
+    """Where the records of a plain piece's text begin, and where their
+    line ends do; blank lines are among them.
+    """
     codes = np.frombuffer(text, np.uint8)
     last = _line_ends(codes, np.flatnonzero(codes == _QUOTE), final=True)
     begins = np.concatenate(([0], last + 1))
@@ -157,8 +162,9 @@ def _whole(text: bytes, longest: int, delimiter: bytes) -> tuple[int, bool]:
 
 
 def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bool) -> NDArray[np.int64]:
-    """The last bytes of the line ends outside quotes, if all quotes open or close. A ``\\r`` that ends the text, unless
-    that is ``final``, may be half of one."""
+    """The last bytes of the line ends outside quotes, if all quotes open or close. A ``\\r`` that ends the
+    text, unless that is ``final``, may be half of one.
+    """
     ends = codes == _FEED
     returns = codes == _RETURN
     if returns.any():
@@ -170,7 +176,9 @@ def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bo
 
 
 def _is_plain(text: bytes, end: int, delimiter: bytes) -> bool:
-    """Whether each quote before ``end``, where a record ends, opens, closes, or is doubled in a quoted cell."""
+    """Whether each quote before ``end``, where a record ends, opens,
+    closes, or is doubled in a quoted cell.
+    """
     codes = np.frombuffer(text, np.uint8)[:end]
     quotes = np.flatnonzero(codes == _QUOTE)
     if len(quotes) % 2:

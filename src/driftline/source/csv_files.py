@@ -25,8 +25,9 @@ _HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell a delimit
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The names of a file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row; ``feeds``: lines
-    end in line feeds, at which a file can be cut; ``delimiter``: what stands between cells."""
+    """The names of a file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row;
+    ``feeds``: lines end in line feeds, at which a file can be cut; ``delimiter``: what stands between cells.
+    """
 
     names: tuple[str, ...]
     size: int
@@ -64,8 +65,8 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Records of a file: those behind the first line feed that ends at ``start`` or later, up to such a line feed at ``end``;
-    None for all that follows in the file.
+    """Records of a file: those behind the first line feed that ends at ``start`` or later, up to such a line
+    feed at ``end``; None for all that follows in the file.
 
     ``skip``: bytes in front of the first record; ``line``: the number of its line. ``size``: bytes on disk.
     """
@@ -139,8 +140,8 @@ def header_of(path: str) -> Header | None:
 
 
 def delimiter_of(text: bytes) -> bytes:
-    """What stands between the cells of a file that begins so: what makes most columns of its header, if half of its first
-    rows or more have as many; else a comma.
+    """What stands between the cells of a file that begins so: what makes most columns of its header, if half
+    of its first rows or more have as many; else a comma.
 
     >>> delimiter_of(b"a;b,c;d\\n1;2,5;3\\n"), delimiter_of(b"a;b\\n1\\n"), delimiter_of(b"a\\tb\\n")
     (b';', b',', b'\\t')

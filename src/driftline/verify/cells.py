@@ -16,7 +16,9 @@ _LOOKED, _FIRST = 65_536, 21  # characters and records that tell the delimiter
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record. ``line``: the number of its first line; ``raw``: its text; ``cells`` None: a quote is never closed."""
+    """One record. ``line``: the number of its first line; ``raw``: its text;
+    ``cells`` None: a quote is never closed.
+    """
 
     line: int
     raw: str
@@ -72,8 +74,9 @@ def cells(raw: bytes) -> list[Cell]:
 
 
 def _cells(text: str, at: int, stops: list[int], line: int, delimiter: str) -> tuple[list[Cell] | None, int]:
-    """The cells of the record that begins ``at`` a place, and where it ends; None where a quote is never closed: its line
-    is the last."""
+    """The cells of the record that begins ``at`` a place, and where it ends; None where a
+    quote is never closed: its line is the last.
+    """
     out: list[Cell] = []
     while True:
         stop = stops[line]

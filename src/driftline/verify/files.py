@@ -84,7 +84,8 @@ def parts(files: Sequence[str], fmt: str, longest: int = LONGEST) -> list[Part]:
 
 
 def grouped(pieces: Sequence[Part], cores: int) -> list[list[Part]]:
-    """The pieces for each task, in order: a task costs more than a small file, so each core gets one at least.
+    """The pieces for each task, in order: a task costs more than a
+    small file, so each core gets one at least.
 
     >>> [len(task) for task in grouped([Part("a", "json", size=5)] * 5, 2)]
     [3, 2]
@@ -261,8 +262,9 @@ def _document(part: Part, data: bytes) -> list[Read] | None:
 
 
 def _objects(part: Part, data: bytes) -> Iterator[Read]:
-    """Objects one after another: each ends with a line that makes it whole, a broken one before the next that begins
-    with a brace."""
+    """Objects one after another: each ends with a line that makes it whole, a broken one
+    before the next that begins with a brace.
+    """
     gathered: list[bytes] = []
     begin = 1
     for n, line in enumerate([*data.split(b"\n"), b"{"], 1):
@@ -306,8 +308,9 @@ def _elements(part: Part, text: str) -> Iterator[Read]:
 
 
 def _csv(file: str, data: bytes) -> Iterator[Read]:
-    """Records by the first row's names: a cell is text, an empty one null. A row of another width is malformed; a blank line
-    is a row only of a single column."""
+    """Records by the first row's names: a cell is text, an empty one null. A row of another width is
+    malformed; a blank line is a row only of a single column.
+    """
     header: Sequence[str] | None = None
     text = data.decode(errors="surrogateescape")
     for row in rows(text, delimiter_of(text)):

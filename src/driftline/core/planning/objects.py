@@ -1,8 +1,9 @@
-"""JSON objects as maps, as structs, or as both: what a field's columns and the objects' own keys say (section 9).
+"""JSON objects as maps, as structs, or as both: what a field's columns
+and the objects' own keys say (section 9).
 
-A struct whose keys turn out to be data is closed: its columns go on being filled, none is added to it at any depth, and a
-map beside it takes all keys. Where many keys are data beside words of another kind, the words are a struct, and the map
-beside it takes the others.
+A struct whose keys turn out to be data is closed: its columns go on being filled, none is added to it at any
+depth, and a map beside it takes all keys. Where many keys are data beside words of another kind, the words
+are a struct, and the map beside it takes the others.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ class Closed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """A field's ``shape`` with its objects as what they are to be. ``verdict``: why they become a map, where the table has
-    none for them yet; ``closed``: the keys that get no more columns in the field's structs, as a map has them; ``apart``:
-    the map has no words."""
+    """A field's ``shape`` with its objects as what they are to be. ``verdict``: why they become a map, where
+    the table has none for them yet; ``closed``: the keys that get no more columns in the field's structs, as
+    a map has them; ``apart``: the map has no words.
+    """
 
     shape: FieldShape
     verdict: Verdict | None = None
@@ -92,7 +94,9 @@ def objects_of(
 
 
 def folded(shape: RecordShape) -> RecordShape:
-    """The shape with all of an object in its map, but for words apart, where a part of a batch has forgotten its keys."""
+    """The shape with all of an object in its map, but for words apart, where
+    a part of a batch has forgotten its keys.
+    """
     return RecordShape({key: _folded(field) for key, field in shape.fields.items()})
 
 
@@ -118,8 +122,10 @@ def _folded(field: FieldShape) -> FieldShape:
 
 
 def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
-    """Whether a field with columns of these types has its words in a struct, and the other keys in a map beside it: words
-    are of another kind than what made the map. Else the struct is one that turned out to be a map, which has all keys."""
+    """Whether a field with columns of these types has its words in a struct, and the other keys in a
+    map beside it: words are of another kind than what made the map. Else the struct is one that
+    turned out to be a map, which has all keys.
+    """
     structs = [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
     maps = [inner for type_ in types if isinstance(inner := peel(type_)[1], Map)]
     if not structs or not maps or contract.hint is not None:
@@ -134,7 +140,9 @@ def closed_contract(contract: Contract, closed: Closed, keys: Iterable[str]) -> 
 
 
 def closed_route(route: RecordRoute, closed: Closed = Closed.all) -> RecordRoute:
-    """The route of a struct that gets no more columns for some keys: what has no column there is in the map."""
+    """The route of a struct that gets no more columns for some keys:
+    what has no column there is in the map.
+    """
     return RecordRoute(tuple(_closed_field(f) if closed.holds(f.key) else f for f in route.fields))
 
 
@@ -169,7 +177,9 @@ def _verdict(
 
 
 def _of_folded(maps: Iterable[Seen], records: Iterable[Seen]) -> Verdict:
-    """Why objects are a map whose many keys were not kept; ``records``: what else was kept of the field's objects."""
+    """Why objects are a map whose many keys were not kept; ``records``:
+    what else was kept of the field's objects.
+    """
     entries = entries_of(seen.record for seen in records if seen.record is not None)
     folded = entries_of(RecordShape({"": seen.value}) for seen in maps if seen.value is not None)
     kinds = folded.get("", Entry()).kinds
