@@ -45,7 +45,7 @@ SETTINGS: Mapping[str, Setting] = {
         "`hold`: fields that the table does not have wait in the rest, from its second batch on.", NEW_FIELDS, "add"
     ),
     "max_columns": Setting("Leaf columns that a table may have.", int, "10000"),
-    "max_fields": Setting("Fields that one struct may have.", int, "1000"),
+    "max_fields": Setting("Fields that one struct of the record may have.", int, "1000"),
     "beyond": Setting("Where values beyond these limits go.", ("rest", "quarantine", "fail"), "rest"),
     "max_record_bytes": Setting(
         "Bytes of a record's text; a longer one is quarantined by how it begins.", int, "134217728"

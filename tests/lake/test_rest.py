@@ -68,7 +68,7 @@ def test_typed_values_wait_with_their_types(either: Lake, table_name: str, tmp_p
 def test_what_is_beyond_fails_where_it_is_to(either: Lake, table_name: str, tmp_path: Path) -> None:
     table = either.table(table_name)
     file = tmp_path / "wide.jsonl"
-    file.write_text('{"a": 1}\n{"a": 2, "b": 3}\n')
+    file.write_text('{"r": {"a": 1}}\n{"r": {"a": 2, "b": 3}}\n')
     with pytest.raises(DataError, match=r"b: .* max_fields = 1"):
         table.ingest(file, settings={"max_fields": "1", "beyond": "fail"})
     assert not table.format.load().exists

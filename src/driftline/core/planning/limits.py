@@ -39,17 +39,15 @@ def without_column(route: ColumnRoute) -> frozenset[Facet]:
 
 
 def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
-    """Fields of structs that have more than ``max_fields``."""
+    """Fields of structs inside the record that have more than ``max_fields``."""
     limit = settings.max_fields
     added: dict[Path, list[AddColumn]] = defaultdict(list)
     for change in plan.changes:
-        if isinstance(change, AddColumn) and not is_metadata(change.column.doc):
+        if isinstance(change, AddColumn) and change.parent:
             added[change.parent].append(change)
     if limit is None or not added:
         return {}
-    fields = {(): _fields(plan.before.struct)} | {
-        path: _fields(f.type) for path, f in plan.before.walk() if isinstance(f.type, Struct)
-    }
+    fields = {path: len(f.type.fields) for path, f in plan.before.walk() if isinstance(f.type, Struct)}
     beyond: Beyond = {}
     for at, columns in added.items():
         room = max(0, limit - fields.get(at, 0))
@@ -57,10 +55,6 @@ def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -
             _in_order(columns, plan.changes)[room:], last, settings, f"have more than max_fields = {limit}"
         )
     return beyond
-
-
-def _fields(struct: Struct) -> int:
-    return sum(not is_metadata(f.doc) for f in struct.fields)
 
 
 def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
