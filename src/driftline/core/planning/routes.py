@@ -20,7 +20,7 @@ class Settings:
     """What a table's settings say to the planner and the observer.
 
     ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc.
-    ``max_columns``: leaf columns a table may have; ``max_fields``: fields of one struct in the record, None for
+    ``max_columns``: leaf columns a table may have; ``max_fields``: fields of one struct in the record, None:
     any number.
     ``beyond``: what becomes of values that would pass these: "rest", "quarantine" or "fail". ``on_conflict``:
     "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write columns anew.
