@@ -98,6 +98,9 @@ class ToyCatalog:
     def table(self, name: str) -> ToyTable:
         return ToyTable(self.spark, self.location, name)
 
+    def tables(self) -> list[str]:
+        return self.location.tables()
+
     def sql(self, query: str) -> DataFrame:
         """Runs a query; a table stands in it as ``lake.namespace.table``."""
 
@@ -214,14 +217,19 @@ class ToyTransaction:
     def include(self, other: ToyTransaction) -> bool:
         return False
 
-    def write(self, tasks: RowTasks, summary: Mapping[str, str]) -> int:
+    @property
+    def location(self) -> str:
+        return str(self.table.folder)
+
+    def write(self, tasks: RowTasks, folder: Path | None, summary: Mapping[str, str]) -> int:
+        assert folder is not None, "a toy lake is on this machine"
+
         def place(file: WrittenFile) -> str:
             return str(self.table.folder / Path(file.path).name)
 
         unmeasured = {f.id: "none" for _, f in self.schema.walk()}
         plan = FilePlan(self.schema, unmeasured, FileSettings(), _TARGET)
-        staging = str(self.table.folder / uuid.uuid4().hex)
-        written = write_in_tasks(self.table.spark.sparkContext, tasks, plan, staging, place)
+        written = write_in_tasks(self.table.spark.sparkContext, tasks, plan, folder, place)
         self.files += [file.path for file in written]
         return sum(file.rows for file in written)
 
@@ -265,6 +273,9 @@ class ToyTransaction:
     def abandon(self) -> None:
         for file in [] if self.committed else self.files:
             Path(file).unlink(missing_ok=True)
+
+    def read_written(self) -> DataFrame | None:
+        return None
 
     def upkeep(self) -> None:
         pass
