@@ -15,6 +15,8 @@ from lake.formats import FORMATS, ducklake_at
 from servers.machine import lacking
 from servers.postgres import Postgres
 
+# It runs on the sources of an earlier version alone.
+collect_ignore = ["earlier/make.py"]
 SETTINGS = {
     "spark.master": "local[2]",
     "spark.driver.memory": "2g",

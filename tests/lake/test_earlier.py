@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.lake import DuckLake
 from driftline.lake import Lake, Table
 from driftline.runtime.session import catalog_settings
 from lake.earlier import moved
@@ -26,7 +27,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def old(request: pytest.FixtureRequest, spark: SparkSession, earlier: Path) -> Lake:
     place = earlier / request.param / "lake"
     if request.param == "ducklake":
-        return Lake(spark, "lake", Catalog.of("sqlite", place))
+        return Lake(spark, "lake", DuckLake(spark, Catalog.of("sqlite", place)))
     for key, value in catalog_settings(place, "earlier", {}).items():
         if key.startswith("spark.sql.catalog."):
             spark.conf.set(key, value)
@@ -38,7 +39,7 @@ def rows(table: Table) -> list[str]:
 
 
 def test_it_goes_on(old: Lake, earlier: Path) -> None:
-    place = earlier / ("ducklake" if old.ducklake else "iceberg")
+    place = earlier / ("ducklake" if isinstance(old.format, DuckLake) else "iceberg")
     expected: dict[str, list[str]] = json.loads((place / "rows.json").read_text())
     events, captured = old.table("shop.events"), old.table("shop.captured")
     assert {t.name: rows(t) for t in (events, captured)} == expected

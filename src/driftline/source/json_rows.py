@@ -134,7 +134,7 @@ class LineRows:
         if rejects := [run.reject(place, why) for place, why in rejected_of(run.lines, looked)]:
             self._set_aside(reject_batch(rejects))
         if self._as_expected and observer.learnt != self._learnt:
-            self._as_expected = self._make.expected.covers(observer.result().shape)
+            self._as_expected = self._make.expected.covers(folded(observer.result().shape))
             self._learnt = observer.learnt
         if self._as_expected:
             yield from self._make.of_lines(run.lines, looked)
