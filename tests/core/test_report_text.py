@@ -94,8 +94,8 @@ def test_all_else_that_a_person_should_know():
         hints=("a hint",),
         rejected=("f.json:2: no JSON", "f.json:3: no JSON"),
     )  # fmt: skip
-    told: set[str] = set()
-    assert printed(text.batch(result, told=told)).splitlines() == [
+    before: set[str] = set()
+    assert printed(text.batch(result, hints_before=before)).splitlines() == [
         "s.t  9 records read, 6 written, 3 in quarantine",
         "  hint        a hint",
         "  converted   a: long into double  5 (f.json:1)",
@@ -105,7 +105,7 @@ def test_all_else_that_a_person_should_know():
         "  quarantine  f.json:3: no JSON",
         "              and 1 more",
     ]
-    assert "a hint" not in printed(text.batch(result, told=told))
+    assert "a hint" not in printed(text.batch(result, hints_before=before))
 
 
 def test_a_plan_says_that_nothing_is_written():

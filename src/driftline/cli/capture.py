@@ -162,7 +162,7 @@ class _Shown:
     batches: queue.Queue[Batch] = field(default_factory=queue.Queue)
     counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     lag: int | None = None
-    told: set[str] = field(default_factory=set)
+    hints: set[str] = field(default_factory=set)
     _phase: str = ""
     _wait: str = ""
     _due: float = 0.0  # when a log is told of the wait
@@ -218,7 +218,7 @@ class _Shown:
         if self.json:
             put(batch.to_dict())
         else:
-            show(text.batch(result, f"{self.name} {batch.epoch}", near=Path.cwd(), told=self.told))
+            show(text.batch(result, f"{self.name} {batch.epoch}", near=Path.cwd(), hints_before=self.hints))
 
     def _sum(self) -> Text:
         from rich.text import Text

@@ -183,11 +183,11 @@ def doctor(context: typer.Context, json: Json = False) -> None:
         found = checks(scope.config.lake, scope.config.catalog, scope.config.ducklake)
     ok = all(check.ok for check in found)
     if json:
-        told = [
+        shown = [
             {key: scope.redact(v) if isinstance(v, str) else v for key, v in c.to_dict().items()}
             for c in found
         ]
-        put({"ok": ok, "checks": told})
+        put({"ok": ok, "checks": shown})
     else:
         show(text.checks(found, scope.redact))
     if not ok:

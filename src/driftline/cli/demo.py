@@ -93,12 +93,12 @@ def run(scope: Scope, *, keep: bool, json: bool) -> None:
 
 
 def _week(table: Table, files: list[str]) -> None:
-    told: set[str] = set()
+    hints: set[str] = set()
     for file, (_, story) in zip(files, DAYS, strict=True):
         _headline(story)
         with Progress(table.lake.spark) as progress:
             result = table.ingest(file, progress=progress.of(Path(file).name))
-        show(text.batch(result, Path(file).name, near=DATA, told=told))
+        show(text.batch(result, Path(file).name, near=DATA, hints_before=hints))
 
 
 def _outcome(table: Table) -> None:

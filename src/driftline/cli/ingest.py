@@ -165,7 +165,7 @@ def _show(
             case Output.json:
                 put(result.to_dict())
             case Output.text:
-                show(text.batch(result, title, dry_run=dry_run, told=hints_before))
+                show(text.batch(result, title, dry_run=dry_run, hints_before=hints_before))
             case Output.github:
                 for line in findings.github(list(findings.findings(result)), fail_on):
                     typer.echo(line)

@@ -47,7 +47,7 @@ def quarantine(
     if replay:
         put(again.to_dict()) if json else show(drift.replayed(again))
     elif export is not None:
-        told = {"table": table, "file": str(export), "records": count}
-        put(told) if json else typer.echo(f"{count} records in {export}")
+        exported = {"table": table, "file": str(export), "records": count}
+        put(exported) if json else typer.echo(f"{count} records in {export}")
     else:
         put(found.to_dict()) if json else show(drift.quarantine(found))

@@ -124,12 +124,12 @@ def _with_maps(array: pa.Array, type_: Type) -> pa.Array:
         return pa.StructArray.from_arrays(
             arrays, fields=fields, mask=array.is_null() if array.null_count else None
         )
-    wanted = arrow_type(type_)
+    target = arrow_type(type_)
     if isinstance(type_, List):
         below = _with_maps(array.values, type_.element)
     else:
         assert isinstance(type_, Map)
         entries = [array.values.field(0), _with_maps(array.values.field(1), type_.value)]
-        below = pa.StructArray.from_arrays(entries, fields=[wanted.key_field, wanted.item_field])
+        below = pa.StructArray.from_arrays(entries, fields=[target.key_field, target.item_field])
     buffers = array.buffers()[:2]
-    return pa.Array.from_buffers(wanted, len(array), buffers, array.null_count, array.offset, [below])
+    return pa.Array.from_buffers(target, len(array), buffers, array.null_count, array.offset, [below])

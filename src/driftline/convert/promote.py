@@ -122,9 +122,9 @@ def _padded(value: Any, held: Sequence[tuple[Type, Any]], mark: str) -> Any:
             _padded(value[n] if n < len(value) else None, [(t, s[n]) for t, s in lists if n < len(s)], mark)
             for n in range(length)
         ]
-    there = [(type_, stored) for type_, stored in held if stored is not None]
-    if isinstance(value, dict) and there and all(isinstance(type_, List) for type_, _ in there):
-        return _padded([value], there, mark)  # a shallow element of a deep list is wrapped where it stands
+    filled = [(type_, stored) for type_, stored in held if stored is not None]
+    if isinstance(value, dict) and filled and all(isinstance(type_, List) for type_, _ in filled):
+        return _padded([value], filled, mark)  # a shallow element of a deep list is wrapped where it stands
     if isinstance(value, dict):
         return {key: _padded(item, _held(held, key, mark), mark) for key, item in value.items()}
     return value
@@ -230,8 +230,8 @@ def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], p
 def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:
     """The column with values for the rows of these numbers; a row may come several times."""
     merged: dict[int, Any] = {}
-    there = column.take(pa.array(numbers, pa.int64())).to_pylist()
-    for number, before, value in zip(numbers, there, values.to_pylist(), strict=True):
+    stored = column.take(pa.array(numbers, pa.int64())).to_pylist()
+    for number, before, value in zip(numbers, stored, values.to_pylist(), strict=True):
         merged[number] = _merged(merged.get(number, before), value, column.type, (name,))
     index = np.arange(len(column))
     index[list(merged)] = np.arange(len(column), len(column) + len(merged))

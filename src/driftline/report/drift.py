@@ -135,9 +135,9 @@ def replayed(of: Replay) -> Iterator[RenderableType]:
     """What went through again."""
     if not of.results:
         yield Text.assemble((clean(of.table), "bold"), "  nothing to send through again")
-    told: set[str] = set()
+    hints: set[str] = set()
     for result in of.results:
-        yield from batch(result, "from quarantine", told=told)
+        yield from batch(result, "from quarantine", hints_before=hints)
     if of.stay:
         stay = (
             "stays in quarantine: it is no record"

@@ -36,16 +36,16 @@ def batch(
     *,
     dry_run: bool = False,
     near: Path | None = None,
-    told: set[str] | None = None,
+    hints_before: set[str] | None = None,
 ) -> Iterator[RenderableType]:
     """One batch: counts, plain new columns in one line, each conflict with its cause.
 
     ``near``: files below it are named from there; it is the working directory, if not given.
-    ``told``: hints that were given before; those of this batch are added.
+    ``hints_before``: hints that were given before; those of this batch are added.
     """
     near = near or Path.cwd()
     yield _heading(result, title, dry_run)
-    yield from _hints(result.hints, set() if told is None else told)
+    yield from _hints(result.hints, set() if hints_before is None else hints_before)
     if added := [c for c in result.changes if _plain(c)]:
         yield from _new_columns(added)
     conflicts = [c for c in result.changes if not _plain(c)]
@@ -69,14 +69,14 @@ def batch(
     yield from _set_aside(result, near)
 
 
-def _hints(hints: Sequence[str], told: set[str]) -> Iterator[RenderableType]:
+def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:
     """Lines to paste, of those that were not told before."""
-    new = [hint for hint in hints if hint not in told]
+    new = [hint for hint in hints if hint not in before]
     for hint in new[:HINTS]:
         yield _item("hint", sample(hint, HINT), style="cyan")
     if len(new) > HINTS:
         yield _item("hint", f"and {len(new) - HINTS} more: --json has them", style="cyan")
-    told.update(new)
+    before.update(new)
 
 
 def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[RenderableType]:
@@ -201,11 +201,11 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
         types = f"{clean(dotted(c.path))}: {clean(c.incoming_type)} {into}"
         because = ": ".join(filter(None, [_seen(c.sample, c.place, near), clean(c.why)]))
         yield _item("quarantine", types, because, style="yellow")
-    told = [str(conflict) for conflict in result.conflicts]
+    causes = [str(conflict) for conflict in result.conflicts]
     for reason in result.rejected:
-        if not any(conflict in reason for conflict in told):
+        if not any(conflict in reason for conflict in causes):
             yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")
-    if not told and result.rows_quarantined > len(result.rejected) > 0:
+    if not causes and result.rows_quarantined > len(result.rejected) > 0:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
 
 
