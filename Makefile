@@ -28,7 +28,7 @@ quick: lint ## style, types, the core and the conversion: under a minute
 
 # Two processes, each with a Spark session of its own; tests of one file stay together, as they share what they set up.
 test: $(INSTALLED) ## the tests, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)
-	@$(PY) -m pytest --ignore=tests/cluster -n 2 --dist loadfile $(ARGS)
+	@$(PY) -m pytest --ignore=tests/cluster -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: test ## these, and those on a real cluster, in a process of their own
 	@$(PY) -m pytest tests/cluster

@@ -15,7 +15,12 @@ settings.load_profile("fuzz" if "DRIFTLINE_FUZZ" in os.environ else "same")
 MARKED = {"lake", "system"}
 
 
+# Files of few and long tests, which begin first: of two processes, none waits for the other's last file.
+LONG = ("test_capture_faults.py", "test_docs.py", "test_real_data.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in MARKED & set(item.path.parts):
             item.add_marker(name)
+    items.sort(key=lambda item: (item.path.name not in LONG, "core" in item.path.parts))
