@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _FRAMES = 20  # of the interpreter, for one level of a record
 
 
 def pickled(value: object, levels: int) -> bytes:
     """The value's pickle; ``levels``: of records and lists that it may describe."""
+    with deep_recursion(levels):
+        return pickle.dumps(value)
+
+
+@contextmanager
+def deep_recursion(levels: int) -> Iterator[None]:
+    """Room for what is nested in so many levels, however deep the caller stands."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit + _FRAMES * levels)
     try:
-        return pickle.dumps(value)
+        yield
     finally:
         sys.setrecursionlimit(limit)

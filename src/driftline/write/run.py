@@ -13,6 +13,8 @@ from pathlib import Path
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from driftline.convert.deep_pickle import deep_recursion
+from driftline.convert.types import DEEPEST
 from driftline.core.schema.types import Struct
 from driftline.errors import DriftlineError, SetupError
 from driftline.write.frame import mapped
@@ -134,10 +136,11 @@ class FrameTasks:
         return False
 
     def run(self, work: Work[T], folder: Path) -> list[T]:
-        tasks = [
-            frame.mapInArrow(partial(_frame_task, maker, work, folder), "outcome binary")
-            for frame, maker in self.frames
-        ]
+        with deep_recursion(DEEPEST):
+            tasks = [
+                frame.mapInArrow(partial(_frame_task, maker, work, folder), "outcome binary")
+                for frame, maker in self.frames
+            ]
         found = reduce(_union, tasks).collect()
         outcomes: list[Outcome[T]] = [pickle.loads(row.outcome) for row in found]  # noqa: S301  our own bytes
         self.outcomes = outcomes
@@ -157,7 +160,8 @@ def is_small(context: SparkContext, size: int) -> bool:
 
 def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any]) -> list[T]:
     """What a task returns for each of the shares, in their order."""
-    return context.parallelize(shares, len(shares)).map(task).collect() if shares else []
+    with deep_recursion(DEEPEST):  # what describes the rows is sent with the task
+        return context.parallelize(shares, len(shares)).map(task).collect() if shares else []
 
 
 def number_and_attempt(folder: Path) -> tuple[int, int]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,13 +99,10 @@ class DuckLakeTransaction:
         """Writes the frame's rows, which must have the table's columns; returns how many were written."""
         folder = f"{uuid.uuid4().hex}/"
         self._folders.append(self._wanted.folder + folder)
-        try:
+        with self._naming_defaults():
             files = write(
                 frame, self._wanted.schema, self._wanted.keys, self._wanted.folder, folder, self.table.name
             )
-        except (PySparkException, Py4JError) as error:
-            self._without_value(error)
-            raise
         return self._wrote(files, summary)
 
     def _wrote(self, files: Sequence[DataFile], summary: Mapping[str, str]) -> int:
@@ -113,14 +111,20 @@ class DuckLakeTransaction:
         self._wanted.written = self._wanted.schema
         return sum(file.rows for file in files)
 
-    def _without_value(self, error: Exception) -> None:
+    @contextmanager
+    def _naming_defaults(self) -> Iterator[None]:
         """Raises DataError where a record lacks a value whose default has none."""
-        for f in self.schema.struct.fields:
-            if isinstance(f.write_default, Expression) and no_value(f) in str(error):
-                raise DataError(
-                    f"{self.table.name}: {no_value(f)}: DuckDB computes none that is the same for all rows",
-                    hint=f"ALTER TABLE {self.table.name} ALTER COLUMN {f.name} DROP DEFAULT, or bring records that have a value for it",
-                ) from error
+        try:
+            yield
+        except (PySparkException, Py4JError, DataError) as error:
+            for f in self.schema.struct.fields:
+                if isinstance(f.write_default, Expression) and no_value(f) in str(error):
+                    raise DataError(
+                        f"{self.table.name}: {no_value(f)}: DuckDB computes none that is the same for all rows",
+                        hint=f"ALTER TABLE {self.table.name} ALTER COLUMN {f.name} DROP DEFAULT, or bring records "
+                        "that have a value for it",
+                    ) from error
+            raise
 
     @property
     def location(self) -> str:
@@ -131,14 +135,17 @@ class DuckLakeTransaction:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants
         that; returns how many rows were written.
         """
-        spark, wanted, files = self.table.spark, self._wanted, None
-        if folder is not None:
-            files = write_tasks(
-                spark, tasks, self.schema, wanted.keys, wanted.folder, folder, self.table.name
-            )
-        if files is None:
-            return self.append(staged(spark, tasks, self.row, folder), summary)
-        return self._wrote(files, summary)
+        spark, wanted = self.table.spark, self._wanted
+        with self._naming_defaults():
+            files = None
+            if folder is not None:
+                files = write_tasks(
+                    spark, tasks, self.schema, wanted.keys, wanted.folder, folder, self.table.name
+                )
+            if files is not None:
+                return self._wrote(files, summary)
+            rows = staged(spark, tasks, self.row, folder)
+        return self.append(rows, summary)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows in place of all that are there; returns how many."""

@@ -128,7 +128,8 @@ class Transaction:
         added = int(after.summary().get("added-records") or 0)
         self._written += taken_files(staged)
         self._summary = summary
-        self._append_files()
+        if self._written:
+            self._append_files()
         return added
 
     def _append_files(self) -> None:
