@@ -181,10 +181,10 @@ def _merged(columns: Iterable[Column]) -> list[Column]:
     """The columns, those of one type as one."""
     by_type: dict[Type, Column] = {}
     for column in columns:
-        other = by_type.get(column.type)
-        if other is None:
+        same_type = by_type.get(column.type)
+        if same_type is None:
             by_type[column.type] = column
         else:
-            array = pc.coalesce(other.array, column.array)
-            by_type[column.type] = Column(column.type, array, other.beyond and column.beyond)
+            array = pc.coalesce(same_type.array, column.array)
+            by_type[column.type] = Column(column.type, array, same_type.beyond and column.beyond)
     return list(by_type.values())

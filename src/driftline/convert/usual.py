@@ -88,8 +88,8 @@ def _first(seen: dict[Facet, Seen], routes: Sequence[FieldRoute]) -> Facet | Non
     if not isinstance(first.base, Primitive):
         # The parser takes {} for any record; and records of several dimensions have a column each.
         hollow = first.dim and any(r.shape.empty_record for r in routes)
-        others = any(f.base == first.base and f.dim != first.dim for f in seen)
-        return None if hollow or others else first
+        several_dimensions = any(f.base == first.base and f.dim != first.dim for f in seen)
+        return None if hollow or several_dimensions else first
     return first
 
 

@@ -53,6 +53,12 @@ class Result(Shown):
             (held if waits else rest)[text] = count
         return replace(self, rest=rest, held=held)
 
+    @property
+    def malformed(self) -> list[str]:
+        """The reasons for quarantine that no conflict tells: what was no record at all."""
+        causes = [str(conflict) for conflict in self.conflicts]
+        return [reason for reason in self.rejected if not any(cause in reason for cause in causes)]
+
     def to_dict(self) -> dict[str, Any]:
         """As `ingest --json` prints it; ``conflicts`` are there only where records were refused."""
         conflicts = [

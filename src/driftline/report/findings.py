@@ -50,10 +50,8 @@ def findings(result: Result) -> Iterator[Finding]:
         file, line = _located(conflict.place)
         text = f"{dotted(conflict.path)}: {conflict.incoming_type} into {conflict.table_type}"
         yield Finding("quarantine", dotted(conflict.path), text, conflict.why, conflict.sample, file, line)
-    causes = [str(conflict) for conflict in result.conflicts]
-    for reason in result.rejected:
-        if not any(cause in reason for cause in causes):
-            yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
+    for reason in result.malformed:
+        yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
 
 
 def github(found: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:

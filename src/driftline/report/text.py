@@ -201,11 +201,9 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
         types = f"{clean(dotted(c.path))}: {clean(c.incoming_type)} {into}"
         because = ": ".join(filter(None, [_seen(c.sample, c.place, near), clean(c.why)]))
         yield _item("quarantine", types, because, style="yellow")
-    causes = [str(conflict) for conflict in result.conflicts]
-    for reason in result.rejected:
-        if not any(conflict in reason for conflict in causes):
-            yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")
-    if not causes and result.rows_quarantined > len(result.rejected) > 0:
+    for reason in result.malformed:
+        yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")
+    if not result.conflicts and result.rows_quarantined > len(result.rejected) > 0:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
 
 

@@ -33,8 +33,8 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Remembers a value."""
-        others = [item for item in self._items if not _same(item[0], key)]
-        self._items = [(key, value), *others[: self._most - 1]]
+        older = [item for item in self._items if not _same(item[0], key)]
+        self._items = [(key, value), *older[: self._most - 1]]
 
 
 def _same(one: object, other: object) -> bool:
