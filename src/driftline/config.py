@@ -17,7 +17,7 @@ from driftline.settings import as_properties, flattened
 FILE = "driftline.toml"
 DEFAULT = Path("lake")
 
-_KEYS = ("lake", "format", "catalog", "tables")
+_KEYS = ("lake", "format", "catalog", "store", "tables")
 _FORMATS = ("iceberg", "ducklake")
 _DUCKLAKE = "duckdb"
 _INSIDE = {
@@ -36,20 +36,23 @@ HIDDEN = "***"
 class Config:
     """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``:
     settings. ``ducklake``: the catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg.
+    ``stores``: what stores of each kind are reached with.
     """
 
     lake: Path = DEFAULT
     catalog: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ducklake: str | None = None
+    stores: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def redact(self, text: str) -> str:
-        """The text without the catalog's secrets.
+        """The text without the secrets of the catalog and of stores.
 
         >>> Config(catalog={"token": "s3cr3t"}).redact("401 for s3cr3t at http://me:pw@host/")
         '401 for *** at http://***@host/'
         """
-        secrets = {value for key, value in self.catalog.items() if value and _SECRET.search(key)}
+        settings = (pair for of in (self.catalog, *self.stores.values()) for pair in of.items())
+        secrets = {value for key, value in settings if value and _SECRET.search(key)}
         secrets.update(_PASSWORD.findall(self.ducklake or ""))
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
@@ -75,7 +78,8 @@ def load(
         return read
     spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
     inside = next((kind for kind, name in _INSIDE.items() if (named / name).is_file()), None)
-    return Config(named, spark, read.tables, inside or (_DUCKLAKE if read.ducklake else None))
+    ducklake = inside or (_DUCKLAKE if read.ducklake else None)
+    return Config(named, spark, read.tables, ducklake, read.stores)
 
 
 def _read(path: Path, env: Mapping[str, str]) -> Config:
@@ -92,7 +96,7 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
         if key not in _KEYS:
             raise UsageError(f"{path}: there is no {key!r}", hint=nearest(key, _KEYS))
     ducklake = _ducklake(data, path)
-    catalog = dict(_flat(_table(data, "catalog", path), "", path))
+    catalog = dict(_flat(_table(data, "catalog", path), "", path, "catalog"))
     if "lake" in data:
         if not isinstance(data["lake"], str):
             raise UsageError(f"{path}: lake = {data['lake']!r} is not a path")
@@ -100,7 +104,9 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
             raise UsageError(f"{path}: lake and [catalog] each name a lake", hint="leave one of them out")
     lake = path.parent / Path(data["lake"]).expanduser() if "lake" in data else DEFAULT
     tables = {name: _settings(name, given, path) for name, given in _table(data, "tables", path).items()}
-    return Config(lake, catalog, tables, ducklake)
+    stores = _table(data, "store", path)
+    by_kind = {kind: dict(_flat(_table(stores, kind, path), "", path, f"store.{kind}")) for kind in stores}
+    return Config(lake, catalog, tables, ducklake, by_kind)
 
 
 def _from_environment(value: Any, env: Mapping[str, str], path: Path) -> Any:
@@ -168,13 +174,13 @@ def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     return found
 
 
-def _flat(table: Mapping[str, Any], prefix: str, path: Path) -> Iterable[tuple[str, str]]:
+def _flat(table: Mapping[str, Any], prefix: str, path: Path, place: str) -> Iterable[tuple[str, str]]:
     """Properties with dotted names, which TOML takes for tables in tables."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.", path)
+            yield from _flat(value, f"{prefix}{key}.", path, place)
         else:
-            yield f"{prefix}{key}", _text(value, f"catalog.{prefix}{key}", path)
+            yield f"{prefix}{key}", _text(value, f"{place}.{prefix}{key}", path)
 
 
 def _settings(name: str, given: Any, path: Path) -> dict[str, str]:

@@ -71,7 +71,7 @@ def test_settings_may_be_numbers(write, tmp_path):
     [
         ("lakes = 'x'", "there is no 'lakes'", "did you mean 'lake'?"),
         ("[table]", "there is no 'table'", "did you mean 'tables'?"),
-        ("zzz = 1", "there is no 'zzz'", "there are lake, format, catalog, tables"),
+        ("zzz = 1", "there is no 'zzz'", "there are lake, format, catalog, store, tables"),
         ("lake = 1", "lake = 1 is not a path", ""),
         ("catalog = 1", "catalog is not a table", "write [catalog]"),
         ("[catalog]\nuri = ['a']", "catalog.uri is not one value", "a text, a number, true or false"),
@@ -162,3 +162,11 @@ def test_a_variable_that_is_not_there_is_named(write, tmp_path):
     write('lake = "${ROOT}/lake"')
     with pytest.raises(UsageError, match="there is no ROOT in the environment"):
         load(env={}, here=tmp_path)
+
+
+def test_stores_have_options_from_the_environment_and_no_secret_is_told(write, tmp_path):
+    write('[store.s3]\nendpoint = "http://x"\nsecret_key = "${KEY}"\npath_style = true')
+    found = load(here=tmp_path, env={"KEY": "hush"}, lake=Path("l"))
+
+    assert found.stores == {"s3": {"endpoint": "http://x", "secret_key": "hush", "path_style": "true"}}
+    assert found.redact("403 for hush") == "403 for ***"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from driftline import config
 from driftline.cli.interrupt import Interrupt
 from driftline.errors import UsageError
+from driftline.runtime.stores import configure
 
 if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
@@ -36,7 +37,10 @@ class Scope:
 
     @cached_property
     def config(self) -> config.Config:
-        return config.load(self.lake, self.file)
+        loaded = config.load(self.lake, self.file)
+        for kind, options in loaded.stores.items():
+            configure(kind, options)
+        return loaded
 
     def open(self, progress: Progress, *, must_exist: bool = False, brief: bool = False) -> Lake:
         """The lake; with ``must_exist`` none is made where there is

@@ -21,6 +21,13 @@ _HEAD = """\
 # uri = "https://catalog.example.com"
 # token = "${CATALOG_TOKEN}"
 
+# What object stores are reached with, where the environment does not tell (AWS_ACCESS_KEY_ID, ...):
+# [store.s3]
+# endpoint = "https://minio.example.com"
+# region = "us-east-1"
+# access_key = "${STORE_KEY}"
+# secret_key = "${STORE_SECRET}"
+
 # Settings of a table; --set KEY=VALUE of a command goes before them.
 # [tables."shop.orders"]
 """

@@ -1,0 +1,66 @@
+"""What stores answer when they do not give what they are asked for: one sentence, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from driftline.errors import DataError, DriftlineError, SetupError
+
+_KEYS = "look at the keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or [store.s3] in driftline.toml"
+_AWAY = "look at the network, and at the endpoint: AWS_ENDPOINT_URL, or [store.s3] in driftline.toml"
+
+# As it stands in Arrow's error: the sentence, and what to do.
+_ANSWERS: tuple[tuple[str, str, str | None], ...] = (
+    (
+        r"(?i:expired_?token|token .{0,40}expired)",
+        "the token for the store has expired",
+        "get a new one, and try again",
+    ),
+    (
+        r"INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN|HTTP status 401",
+        "the store does not know these keys",
+        _KEYS,
+    ),
+    (r"ACCESS_DENIED|HTTP status 403|AuthorizationFailure|MISSING_AUTH", "the store denies access", _KEYS),
+    (r"NO_SUCH_BUCKET|ContainerNotFound|Bucket '[^']*' not found", "there is no such bucket", None),
+    (
+        r"SLOW_?DOWN|THROTTL|SERVICE_UNAVAILABLE|HTTP status (?:429|503)",
+        "the store is too busy, at each of several tries",
+        "try again later: nothing was taken",
+    ),
+    (
+        r"NETWORK_CONNECTION|[Cc]ouldn't connect|[Cc]ould ?n.t resolve|[Tt]imed? ?out",
+        "the store does not answer",
+        _AWAY,
+    ),
+)
+_GONE = re.compile(r"NO_SUCH_KEY|Path does not exist|\[Errno 2\]|BlobNotFound|HTTP status 404")
+_LONGEST = 300  # characters
+_SECRET = re.compile("key|token|secret")
+_SIGNED = re.compile(r"([?&;](?:sig|X-Amz-[\w-]+)=)[^&\s]+")
+
+
+def explained(uri: str, error: OSError, options: Mapping[str, str]) -> DriftlineError:
+    """What a store answered to a request about ``uri``. ``options``: what it
+    is reached with, of which no secret is told.
+    """
+    text = str(error)
+    for pattern, sentence, hint in _ANSWERS:
+        if re.search(pattern, text):
+            return SetupError(f"{uri}: {sentence}", hint)
+    if isinstance(error, FileNotFoundError) or _GONE.search(text):
+        return DataError(f"{uri}: there is no such file any more")
+    return SetupError(f"{uri}: the store says: {without_secrets(text, options)}")
+
+
+def without_secrets(text: str, options: Mapping[str, str]) -> str:
+    """A store's words on one line, without the values that nobody else may see.
+
+    >>> without_secrets("bad sig\\n s3cr3t at ?sig=ab%3D&x=1", {"secret_key": "s3cr3t"})
+    'bad sig *** at ?sig=***&x=1'
+    """
+    for key, value in options.items():
+        if value and _SECRET.search(key):
+            text = text.replace(value, "***")
+    return " ".join(_SIGNED.sub(r"\1***", text).split())[:_LONGEST]
