@@ -7,18 +7,16 @@ Values are as fastavro reads them with `return_record_name`: in a union a record
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from driftline.convert.declared import VOID
 from driftline.convert.kernels import decimal_text, without_zeros
-from driftline.convert.types import arrow_type
+from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode
 from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
@@ -31,175 +29,27 @@ from driftline.core.schema.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     UUID,
-    Field,
-    List,
-    Map,
     Path,
-    Primitive,
-    Struct,
     Type,
     decimal,
     dotted,
 )
 from driftline.errors import UsageError
 
-Values = Sequence[Any]
 
-
-class Node(Protocol):
-    """A place of the schema. ``types``: those of its values."""
-
-    @property
-    def types(self) -> Sequence[Type]: ...
-
-    def arrays(self, values: Values) -> list[pa.Array]:
-        """The values in an array for each of the types."""
-        ...
-
-    def takes(self, value: Any) -> bool:
-        """Whether a value of a union is of this branch."""
-        ...
+def node_of(schema: Any, named: Mapping[str, Any] | None = None) -> Node:
+    """How the values of a schema become columns; ``schema``: as fastavro has parsed it, ``named``: types that
+    it refers to. Raises UsageError for a recursive type, with its path.
+    """
+    return _Schema(named or {}).node(schema, ())
 
 
 def columns_of(schema: Mapping[str, Any]) -> RecordNode:
-    """How a file's records become columns; ``schema``: as fastavro has parsed it.
-
-    Raises UsageError for a recursive type, with its path, and for a file whose values are no records.
-    """
-    node = _Schema().node(schema, ())
+    """The same of a file's records. Raises UsageError also where its values are no records."""
+    node = node_of(schema)
     if not isinstance(node, RecordNode):
         raise UsageError("its values are no records", hint="an Avro file for a table holds records")
     return node
-
-
-@dataclass(frozen=True, slots=True)
-class LeafNode:
-    """Plain values. ``kinds``: their Python types; ``turn``: what Arrow takes of one."""
-
-    base: Primitive
-    kinds: tuple[type, ...]
-    turn: Callable[[Any], Any] | None = None
-
-    @property
-    def types(self) -> Sequence[Type]:
-        return (self.base,)
-
-    def arrays(self, values: Values) -> list[pa.Array]:
-        if self.base == VOID:
-            return [pa.nulls(len(values))]
-        if self.turn is not None:
-            values = [None if value is None else self.turn(value) for value in values]
-        return [pa.array(values, arrow_type(self.base))]
-
-    def takes(self, value: Any) -> bool:
-        return type(value) in self.kinds
-
-
-@dataclass(frozen=True, slots=True)
-class RecordNode:
-    """Records of this ``name``, alone or in a union."""
-
-    name: str
-    fields: tuple[tuple[str, Node], ...]
-
-    @property
-    def struct(self) -> Struct:
-        """The types of its fields, by key."""
-        return Struct(tuple(Field(key, type_) for key, node in self.fields for type_ in node.types))
-
-    @property
-    def types(self) -> Sequence[Type]:
-        return (self.struct,)
-
-    def arrays(self, values: Values) -> list[pa.Array]:
-        records = [value[1] if type(value) is tuple else value for value in values]
-        mask = np.array([record is None for record in records], np.bool_)
-        arrays = self.columns([{} if record is None else record for record in records])
-        named = [pa.field(f.name, a.type) for f, a in zip(self.struct.fields, arrays, strict=True)]
-        if not arrays:
-            return [pa.array([None if record is None else {} for record in records], pa.struct([]))]
-        return [pa.StructArray.from_arrays(arrays, fields=named, mask=pa.array(mask))]
-
-    def columns(self, records: Sequence[Mapping[str, Any]]) -> list[pa.Array]:
-        """The fields of records, in an array for each field of the struct."""
-        return [
-            array
-            for key, node in self.fields
-            for array in node.arrays([record.get(key) for record in records])
-        ]
-
-    def takes(self, value: Any) -> bool:
-        return type(value) is tuple and value[0] == self.name
-
-
-@dataclass(frozen=True, slots=True)
-class ListNode:
-    """Lists of the ``items``."""
-
-    items: Node
-
-    @property
-    def types(self) -> Sequence[Type]:
-        return [List(type_) for type_ in self.items.types]
-
-    def arrays(self, values: Values) -> list[pa.Array]:
-        offsets, mask = _offsets(values)
-        items = self.items.arrays([item for value in values if value is not None for item in value])
-        return [pa.ListArray.from_arrays(offsets, array, mask=mask) for array in items]
-
-    def takes(self, value: Any) -> bool:
-        return type(value) is list
-
-
-@dataclass(frozen=True, slots=True)
-class MapNode:
-    """Maps of text to the ``items``."""
-
-    items: Node
-
-    @property
-    def types(self) -> Sequence[Type]:
-        return [Map(STRING, type_) for type_ in self.items.types]
-
-    def arrays(self, values: Values) -> list[pa.Array]:
-        offsets, mask = _offsets(values)
-        keys = pa.array([key for value in values if value is not None for key in value], pa.string())
-        items = self.items.arrays([v for value in values if value is not None for v in value.values()])
-        return [pa.MapArray.from_arrays(offsets, keys, array, mask=mask) for array in items]
-
-    def takes(self, value: Any) -> bool:
-        return type(value) is dict
-
-
-@dataclass(frozen=True, slots=True)
-class UnionNode:
-    """Values of one of the ``branches``."""
-
-    branches: tuple[Node, ...]
-
-    @property
-    def types(self) -> Sequence[Type]:
-        return [type_ for branch in self.branches for type_ in branch.types]
-
-    def arrays(self, values: Values) -> list[pa.Array]:
-        taken = [next((i for i, b in enumerate(self.branches) if b.takes(value)), None) for value in values]
-        return [
-            array
-            for i, branch in enumerate(self.branches)
-            for array in branch.arrays(
-                [value if i == place else None for value, place in zip(values, taken, strict=True)]
-            )
-        ]
-
-    def takes(self, value: Any) -> bool:
-        return any(branch.takes(value) for branch in self.branches)
-
-
-def _offsets(values: Values) -> tuple[pa.Array, pa.Array]:
-    """Where the lists, or maps, begin among all items, and which are null."""
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
-    return pa.array(offsets), pa.array([value is None for value in values], pa.bool_())
 
 
 _PLAIN: dict[str, LeafNode] = {
@@ -237,8 +87,8 @@ _DIGITS = 38  # of the largest decimal
 class _Schema:
     """Goes down a schema; names that it has met stand for their types."""
 
-    def __init__(self) -> None:
-        self._named: dict[str, Mapping[str, Any]] = {}
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = dict(named)
         self._open: set[str] = set()
 
     def node(self, schema: Any, path: Path) -> Node:
@@ -285,7 +135,8 @@ class _Schema:
     def _union(self, branches: Sequence[Any], path: Path) -> Node:
         nodes = [self.node(branch, path) for branch in branches if branch != "null"]
         # Python does not tell the narrow from the wide.
-        nodes = [node for node in nodes if _WIDER.get(node.types[0]) not in [n.types[0] for n in nodes]]
+        types = [node.fields("")[0].type for node in nodes]
+        nodes = [node for node, type_ in zip(nodes, types, strict=True) if _WIDER.get(type_) not in types]
         return nodes[0] if len(nodes) == 1 else UnionNode(tuple(nodes)) if nodes else _PLAIN["null"]
 
 

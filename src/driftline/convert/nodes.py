@@ -1,0 +1,164 @@
+"""Values of a schema's places as columns of the types that tables have: where a place has several types, one
+column of each, and every value in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from driftline.convert.declared import VOID
+from driftline.convert.types import arrow_type
+from driftline.core.schema.types import STRING, Field, List, Map, Primitive, Struct
+
+Values = Sequence[Any]
+
+
+class Node(Protocol):
+    """A place of the schema."""
+
+    def fields(self, key: str) -> list[Field]:
+        """The types of its values, as fields of this name."""
+        ...
+
+    def arrays(self, values: Values) -> list[pa.Array]:
+        """The values in an array for each of the types."""
+        ...
+
+    def takes(self, value: Any) -> bool:
+        """Whether a value of a union is of this branch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNode:
+    """Plain values. ``kinds``: their Python types; ``turn``: what Arrow takes of one; ``doc``: a field's."""
+
+    base: Primitive
+    kinds: tuple[type, ...]
+    turn: Callable[[Any], Any] | None = None
+    doc: str | None = None
+
+    def fields(self, key: str) -> list[Field]:
+        return [Field(key, self.base, doc=self.doc)]
+
+    def arrays(self, values: Values) -> list[pa.Array]:
+        if self.base == VOID:
+            return [pa.nulls(len(values))]
+        if self.turn is not None:
+            values = [None if value is None else self.turn(value) for value in values]
+        return [pa.array(values, arrow_type(self.base))]
+
+    def takes(self, value: Any) -> bool:
+        return type(value) in self.kinds
+
+
+_TEXT = LeafNode(STRING, (str,))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordNode:
+    """Records of this ``name``, alone or in a union; ``nodes``: of each key."""
+
+    name: str
+    nodes: tuple[tuple[str, Node], ...]
+
+    @property
+    def struct(self) -> Struct:
+        """The types of its fields, by key."""
+        return Struct(tuple(field for key, node in self.nodes for field in node.fields(key)))
+
+    def fields(self, key: str) -> list[Field]:
+        return [Field(key, self.struct)]
+
+    def arrays(self, values: Values) -> list[pa.Array]:
+        records = [value[1] if type(value) is tuple else value for value in values]
+        mask = np.array([record is None for record in records], np.bool_)
+        arrays = self.columns([{} if record is None else record for record in records])
+        named = [pa.field(f.name, a.type) for f, a in zip(self.struct.fields, arrays, strict=True)]
+        if not arrays:
+            return [pa.array([None if record is None else {} for record in records], pa.struct([]))]
+        return [pa.StructArray.from_arrays(arrays, fields=named, mask=pa.array(mask))]
+
+    def columns(self, records: Sequence[Mapping[str, Any]]) -> list[pa.Array]:
+        """The fields of records, in an array for each field of the struct."""
+        return [
+            array
+            for key, node in self.nodes
+            for array in node.arrays([record.get(key) for record in records])
+        ]
+
+    def takes(self, value: Any) -> bool:
+        return type(value) is tuple and value[0] == self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ListNode:
+    """Lists of the ``items``."""
+
+    items: Node
+
+    def fields(self, key: str) -> list[Field]:
+        return [replace(field, type=List(field.type)) for field in self.items.fields(key)]
+
+    def arrays(self, values: Values) -> list[pa.Array]:
+        offsets, mask = _offsets(values)
+        items = self.items.arrays([item for value in values if value is not None for item in value])
+        return [pa.ListArray.from_arrays(offsets, array, mask=mask) for array in items]
+
+    def takes(self, value: Any) -> bool:
+        return type(value) is list
+
+
+@dataclass(frozen=True, slots=True)
+class MapNode:
+    """Maps of the ``keys``, text where nobody says otherwise, to the ``items``."""
+
+    items: Node
+    keys: LeafNode = _TEXT
+
+    def fields(self, key: str) -> list[Field]:
+        return [replace(field, type=Map(self.keys.base, field.type)) for field in self.items.fields(key)]
+
+    def arrays(self, values: Values) -> list[pa.Array]:
+        offsets, mask = _offsets(values)
+        (keys,) = self.keys.arrays([key for value in values if value is not None for key in value])
+        items = self.items.arrays([v for value in values if value is not None for v in value.values()])
+        return [pa.MapArray.from_arrays(offsets, keys, array, mask=mask) for array in items]
+
+    def takes(self, value: Any) -> bool:
+        return type(value) is dict
+
+
+@dataclass(frozen=True, slots=True)
+class UnionNode:
+    """Values of one of the ``branches``."""
+
+    branches: tuple[Node, ...]
+
+    def fields(self, key: str) -> list[Field]:
+        return [field for branch in self.branches for field in branch.fields(key)]
+
+    def arrays(self, values: Values) -> list[pa.Array]:
+        taken = [next((i for i, b in enumerate(self.branches) if b.takes(value)), None) for value in values]
+        return [
+            array
+            for i, branch in enumerate(self.branches)
+            for array in branch.arrays(
+                [value if i == place else None for value, place in zip(values, taken, strict=True)]
+            )
+        ]
+
+    def takes(self, value: Any) -> bool:
+        return any(branch.takes(value) for branch in self.branches)
+
+
+def _offsets(values: Values) -> tuple[pa.Array, pa.Array]:
+    """Where the lists, or maps, begin among all items, and which are null."""
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
+    return pa.array(offsets), pa.array([value is None for value in values], pa.bool_())
