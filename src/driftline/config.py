@@ -1,4 +1,4 @@
-"""`driftline.toml`: where the lake is, the catalog it has, settings of its tables."""
+"""`driftline.toml`: where the lake is, the catalog it has, settings of its tables and of captures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,19 @@ from driftline.settings import as_properties, flattened
 FILE = "driftline.toml"
 DEFAULT = Path("lake")
 
-_KEYS = ("lake", "format", "catalog", "store", "tables")
+_KEYS = ("lake", "format", "catalog", "store", "tables", "kafka", "registry")
 _FORMATS = ("iceberg", "ducklake")
 _DUCKLAKE = "duckdb"
 _INSIDE = {
     "duckdb": "catalog.ducklake",
     "sqlite": "catalog.sqlite",
 }  # the catalog of a DuckLake in its folder
-_SECRET = re.compile(r"token|secret|passw|credential|access.?key|private|account.?key|sas", re.IGNORECASE)
+_SECRET = re.compile(
+    r"token|secret|passw|credential|access.?key|private|account.?key|sas(?!l)|jaas|user\.info|key\.pem|keystore\.key",
+    re.IGNORECASE,
+)
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
-_PASSWORD = re.compile(r"password\s*=\s*'?([^'\s]+)", re.IGNORECASE)
+_PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)+)"|'([^']+)'|([^'"\s]+))""", re.IGNORECASE)
 # `$${` stands for `${` itself.
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 HIDDEN = "***"
@@ -36,7 +39,8 @@ HIDDEN = "***"
 class Config:
     """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``:
     settings. ``ducklake``: the catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg.
-    ``stores``: what stores of each kind are reached with.
+    ``stores``: what stores of each kind are reached with; ``kafka`` and ``registry``: settings of their
+    clients, as `Table.capture` takes them.
     """
 
     lake: Path = DEFAULT
@@ -44,19 +48,39 @@ class Config:
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ducklake: str | None = None
     stores: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    registry: Mapping[str, str] = field(default_factory=dict)
 
     def redact(self, text: str) -> str:
-        """The text without the secrets of the catalog and of stores.
+        """The text without secrets of the settings.
 
         >>> Config(catalog={"token": "s3cr3t"}).redact("401 for s3cr3t at http://me:pw@host/")
         '401 for *** at http://***@host/'
         """
-        settings = (pair for of in (self.catalog, *self.stores.values()) for pair in of.items())
-        secrets = {value for key, value in settings if value and _SECRET.search(key)}
-        secrets.update(_PASSWORD.findall(self.ducklake or ""))
-        for secret in sorted(secrets, key=len, reverse=True):
-            text = text.replace(secret, HIDDEN)
-        return _USERINFO.sub(HIDDEN, text)
+        return redacted(
+            text, self.catalog, *self.stores.values(), self.kafka, self.registry, {"": self.ducklake or ""}
+        )
+
+
+def redacted(text: str, *settings: Mapping[str, str]) -> str:
+    """The text without the secrets of the settings, which their names tell, nor those in URLs.
+
+    >>> redacted("pw: wrong for alice", {"sasl.username": "alice", "sasl.password": "pw"})
+    '***: wrong for alice'
+    """
+    secrets = {secret for some in settings for pair in some.items() for secret in _secrets(*pair)}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return _USERINFO.sub(HIDDEN, text)
+
+
+def _secrets(key: str, value: str) -> Iterable[str]:
+    for groups in _PASSWORD.findall(value):
+        yield from filter(None, groups)
+    if value and _SECRET.search(key):
+        yield value
+        if "user.info" in key:
+            yield from filter(None, [value.partition(":")[2]])
 
 
 def load(
@@ -79,7 +103,7 @@ def load(
     spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
     inside = next((kind for kind, name in _INSIDE.items() if (named / name).is_file()), None)
     ducklake = inside or (_DUCKLAKE if read.ducklake else None)
-    return Config(named, spark, read.tables, ducklake, read.stores)
+    return replace(read, lake=named, catalog=spark, ducklake=ducklake)
 
 
 def _read(path: Path, env: Mapping[str, str]) -> Config:
@@ -91,12 +115,14 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
         ) from error
     except ValueError as error:  # not TOML, or not UTF-8
         raise UsageError(f"{path}: {error}") from error
-    data = _from_environment(data, env, path)
+    data = from_environment(data, path, env)
     for key in data:
         if key not in _KEYS:
             raise UsageError(f"{path}: there is no {key!r}", hint=nearest(key, _KEYS))
     ducklake = _ducklake(data, path)
-    catalog = dict(_flat(_table(data, "catalog", path), "", path, "catalog"))
+    catalog, kafka, registry = (
+        dict(_flat(_table(data, name, path), "", path, name)) for name in ("catalog", "kafka", "registry")
+    )
     if "lake" in data:
         if not isinstance(data["lake"], str):
             raise UsageError(f"{path}: lake = {data['lake']!r} is not a path")
@@ -106,29 +132,29 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
     tables = {name: _settings(name, given, path) for name, given in _table(data, "tables", path).items()}
     stores = _table(data, "store", path)
     by_kind = {kind: dict(_flat(_table(stores, kind, path), "", path, f"store.{kind}")) for kind in stores}
-    return Config(lake, catalog, tables, ducklake, by_kind)
+    return Config(lake, catalog, tables, ducklake, by_kind, kafka, registry)
 
 
-def _from_environment(value: Any, env: Mapping[str, str], path: Path) -> Any:
-    """A value of the file with `${NAME}` replaced, at any depth. Raises
+def from_environment(value: Any, where: Path | str, env: Mapping[str, str] = os.environ) -> Any:
+    """A value with `${NAME}` in its texts replaced, at any depth. ``where`` it stands is named by the
     UsageError for a name that is not there.
     """
     match value:
         case dict():
-            return {key: _from_environment(inner, env, path) for key, inner in value.items()}
+            return {key: from_environment(inner, where, env) for key, inner in value.items()}
         case list():
-            return [_from_environment(inner, env, path) for inner in value]
+            return [from_environment(inner, where, env) for inner in value]
         case str():
-            return _VARIABLE.sub(lambda name: _variable(name, env, path), value)
+            return _VARIABLE.sub(lambda name: _variable(name, env, where), value)
         case _:
             return value
 
 
-def _variable(name: re.Match[str], env: Mapping[str, str], path: Path) -> str:
+def _variable(name: re.Match[str], env: Mapping[str, str], where: Path | str) -> str:
     if name[0] == "$${":
         return "${"
     if name[1] not in env:
-        raise UsageError(f"{path}: there is no {name[1]} in the environment", hint=f"export {name[1]}=…")
+        raise UsageError(f"{where}: there is no {name[1]} in the environment", hint=f"export {name[1]}=…")
     return env[name[1]]
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -201,8 +202,12 @@ class Table(Shown):
         format: str | None = None,  # noqa: A002
         json_column: str | None = None,
         strings: bool = False,
-        metadata: bool = False,
         max_files: int = 1000,
+        kafka: Mapping[str, str] | None = None,
+        start: str | datetime = "earliest",
+        value_format: str = "json",
+        registry: str | Mapping[str, str] | None = None,
+        metadata: bool = False,
         max_records: int | None = None,
         skip_lost: bool = False,
         settings: Mapping[str, str] | None = None,
@@ -216,15 +221,24 @@ class Table(Shown):
         at a time; or kafka://HOST:PORT/TOPIC, ``max_records`` at a time. ``name``: what the capture goes on
         as after its end, or its death. ``checkpoint``: the folder of what it remembers; by default in the
         lake. ``every``: seconds between micro-batches; None: it ends when it has caught up. ``json_column``:
-        the DataFrame's column that holds JSON text, whose records are the rows. ``metadata``: key, topic,
-        partition, offset and timestamp of Kafka's records go along, in a column of their own. ``skip_lost``:
-        goes on without records that Kafka has deleted before they were taken. ``on_batch`` is told of each
-        micro-batch, in another thread. ``on_change``: as with `ingest`. Raises UsageError, DataError,
-        SetupError; so does the query's `awaitTermination`.
+        the DataFrame's column that holds JSON text, whose records are the rows.
+
+        Of Kafka: ``kafka``: settings of the client, in librdkafka's words or Java's. ``start``: where the
+        capture begins when it first runs: ``earliest``, ``latest``, or a time. ``value_format``: ``json``,
+        ``avro``, ``protobuf`` or ``json-schema``, these with ids of schemas of a ``registry``: its URL, or
+        settings, as confluent-kafka's client takes them. ``metadata``: key, topic,
+        partition, offset, timestamp and headers go along, in a column of their own. ``skip_lost``: goes on
+        without records that Kafka has deleted before they were taken.
+
+        ``on_batch`` is told of each micro-batch, in another thread. ``on_change``: as with `ingest`. Raises
+        UsageError, DataError, SetupError; so does the query's `awaitTermination`.
         """
         from driftline.capture import Reading, Request, capture
+        from driftline.capture.kafka import TopicReading
 
-        reading = Reading(format, json_column, strings, metadata, max_files, max_records, skip_lost)
+        settings_of = {"url": registry} if isinstance(registry, str) else registry or {}
+        topics = TopicReading(kafka or {}, start, metadata, max_records, skip_lost, value_format, settings_of)
+        reading = Reading(format, json_column, strings, max_files, topics)
         request = Request(
             self.name, name, checkpoint, every, settings or {}, progress, _noticed(on_change, on_batch)
         )

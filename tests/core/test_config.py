@@ -170,3 +170,18 @@ def test_stores_have_options_from_the_environment_and_no_secret_is_told(write, t
 
     assert found.stores == {"s3": {"endpoint": "http://x", "secret_key": "hush", "path_style": "true"}}
     assert found.redact("403 for hush") == "403 for ***"
+
+
+def test_clients_of_kafka_and_of_a_registry(write, tmp_path):
+    write(
+        '[kafka]\nsasl.username = "alice"\nsasl.password = "${PW}"\n[registry]\nurl = "http://r"\nbasic.auth.user.info = "me:${PW}"'
+    )
+    read = load(Path("l"), here=tmp_path, env={"PW": "s3cret"})
+    assert read.kafka == {"sasl.username": "alice", "sasl.password": "s3cret"}
+    assert read.registry == {"url": "http://r", "basic.auth.user.info": "me:s3cret"}
+    assert read.redact("alice: s3cret, me:s3cret") == "alice: ***, ***"
+
+
+def test_a_login_of_java_s_is_hidden():
+    config = Config(kafka={"sasl.jaas.config": 'M required username="alice" password="s3 cret";'})
+    assert config.redact('no: password="s3 cret" of alice') == 'no: password="***" of alice'

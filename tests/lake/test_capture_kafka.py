@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from driftline.errors import DataError, SetupError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from servers.fixtures import kafka  # noqa: F401
-from servers.kafka import Kafka
+from servers.kafka import PASSWORDS, Kafka
 
 
 @pytest.fixture
@@ -165,8 +168,11 @@ def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) 
         done.result(30)
     with pytest.raises(DataError, match="are gone"):
         captured(table, url(kafka, topic))
-    captured(table, url(kafka, topic), skip_lost=True)
+    batches = captured(table, url(kafka, topic), skip_lost=True)
     assert ids(table) == [0, 1, 2, 3, 6, 7]
+    assert [one.to_dict() for batch in batches for one in batch.lost] == [
+        {"topic": topic, "partition": 0, "first": 4, "last": 5, "offsets": 2}
+    ]
 
 
 def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
@@ -187,3 +193,91 @@ def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: 
     captured(table, url(kafka, topic))
     assert ids(table) == [*range(10), *range(20, 30), 40, 50]
     assert captured(table, url(kafka, topic)) == []
+
+
+LOGIN = {"security.protocol": "sasl_ssl", "sasl.username": "alice", "sasl.password": PASSWORDS["alice"]}
+
+
+def secured(kafka: Kafka, **more: str) -> dict[str, str]:  # noqa: F811
+    """Settings of a client that alice may log in with, and ``more``, whose underscores are dots."""
+    given = {key.replace("_", "."): value for key, value in more.items()}
+    return {"sasl.mechanisms": "PLAIN", "ssl.ca.location": str(kafka.authority), **LOGIN, **given}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_secured_topic(table: Table, kafka: Kafka, topic: str, mechanism: str) -> None:  # noqa: F811
+    kafka.send(topic, [b'{"id": 1}', b"bad"])
+    client = secured(kafka, sasl_mechanisms=mechanism)
+    (batch,) = captured(table, f"kafka://{kafka.secured}/{topic}", kafka=client)
+    assert batch.result.rows_written == 1
+    told = [json.dumps(batch.to_dict()), str(table.state().properties), str(table.history().to_dict())]
+    files = [path for path in Path(str(table.lake.warehouse)).rglob("*") if path.is_file()]
+    kept = [path.read_bytes() for path in files]
+    password = PASSWORDS["alice"]
+    assert any(table.name.partition(".")[2] in str(path) for path in files)
+    assert not any(password in text for text in told)
+    assert not any(
+        secret.encode() in content
+        for content in kept
+        for secret in (password, password.replace('"', r"\""), "JAAS")
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"sasl_password": "wr0ng"}, "Authentication failed"),
+        ({"sasl_username": "bob", "sasl_password": PASSWORDS["bob"]}, "[Aa]uthoriz"),
+        ({"ssl_ca_location": ""}, "certification path|SSL handshake failed"),
+    ],
+)
+def test_a_broker_that_refuses(
+    table: Table,
+    kafka: Kafka,  # noqa: F811
+    topic: str,
+    settings: dict[str, str],
+    says: str,
+) -> None:
+    kafka.send(topic, [b'{"id": 1}'])
+    client = {key: value for key, value in secured(kafka, **settings).items() if value}
+    start = time.monotonic()
+    with pytest.raises(SetupError, match=says) as caught:
+        captured(table, f"kafka://{kafka.secured}/{topic}", kafka=client)
+    assert "wr0ng" not in str(caught.value) and "\n" not in caught.value.message
+    assert time.monotonic() - start < 60
+
+
+def test_a_setting_that_is_misspelt(table: Table, kafka: Kafka) -> None:  # noqa: F811
+    with pytest.raises(UsageError, match=r"no setting 'fetch.max.byte'") as caught:
+        captured(table, url(kafka, "any"), kafka={"fetch.max.byte": "1"})
+    assert caught.value.hint == "did you mean 'fetch.max.bytes'?"
+
+
+def test_where_a_capture_begins(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    """By --from, when it first runs; then it goes on where it was."""
+    kafka.send(topic, [b'{"id": 1}'], partition=0)
+    time.sleep(0.01)
+    then = datetime.now(UTC)
+    kafka.send(topic, [b'{"id": 2}'], partition=0)
+    captured(table, url(kafka, topic), start=then.isoformat())
+    assert ids(table) == [2]
+    later = lake_table(table, "later")
+    assert sum(batch.result.rows_read for batch in captured(later, url(kafka, topic), start="latest")) == 0
+    kafka.send(topic, [b'{"id": 3}'], partition=1)
+    captured(later, url(kafka, topic), start="earliest")
+    assert ids(later) == [3]
+    with pytest.raises(UsageError, match="'soon' is no place"):
+        captured(lake_table(table, "soon"), url(kafka, topic), start="soon")
+
+
+def test_headers(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    headers = [("trace", b"abc"), ("trace", b"\xff"), ("none", None)]
+    kafka.send(topic, [(None, b'{"id": 1}', headers), (None, b'{"id": 2}')], partition=0)
+    captured(table, url(kafka, topic), metadata=True)
+    rows = {r.id: r.headers for r in table.read().select("id", "_kafka.headers").collect()}
+    assert [tuple(header) for header in rows[1]] == [
+        ("trace", "abc", None),
+        ("trace", None, b"\xff"),
+        ("none", None, None),
+    ]
+    assert not rows[2]

@@ -1,4 +1,4 @@
-"""A Kafka broker: one node, KRaft."""
+"""A Kafka broker: one node, KRaft. Besides its open port, it has one with TLS, where users log in."""
 
 from __future__ import annotations
 
@@ -6,26 +6,36 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from servers.jars import class_path, java
 from servers.process import Process, Server, free_port
 
+PASSWORDS = {"alice": 'a "quoted" pass', "bob": "bob-secret"}  # bob may log in, and do nothing then
 _CLUSTER = "ZHJpZnRsaW5lLXRlc3RzMQ"  # 16 bytes in base64, as Kafka wants its ids
 
-Record = (
-    bytes | None | tuple[bytes | None, bytes | None]
-)  # a value, or a key and a value; None is a tombstone
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+BACKSLASH = "\\"
+
+Headers: TypeAlias = list[tuple[str, bytes | None]]
+Record: TypeAlias = (
+    bytes | tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Headers] | None
+)  # a value, or a key and a value, or these and headers; None is a tombstone
 
 
 class Kafka(Server):
     """A broker that keeps its topics in ``folder``; topics are made when they are first written to.
 
-    It can be stopped, or killed, and started again: address and records stay.
+    It can be stopped, or killed, and started again: address and records stay. ``authority``: the PEM file
+    with the certificate that vouches for the broker's own, at the port of ``secured``.
     """
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
         self.port = port or free_port()
+        self._secured = free_port()
+        self.authority = folder / "authority.pem"
         self._java = [java(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", class_path("kafka")]
         self._process: Process | None = None
         self._format()
@@ -33,6 +43,10 @@ class Kafka(Server):
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def secured(self) -> str:
+        return f"localhost:{self._secured}"
 
     @property
     def log(self) -> Path:
@@ -64,8 +78,8 @@ class Kafka(Server):
                 refused.append(error)
 
         for record in records:
-            key, value = record if isinstance(record, tuple) else (None, record)
-            producer.produce(topic, value, key, partition, on_delivery=told)
+            key, value, headers = (*record, None)[:3] if isinstance(record, tuple) else (None, record, None)
+            producer.produce(topic, value, key, partition, on_delivery=told, headers=headers)
             producer.poll(0)
         if (left := producer.flush(30)) or refused:
             raise RuntimeError(f"{topic}: {left + len(refused)} records were not taken: {refused[:3]}")
@@ -81,11 +95,20 @@ class Kafka(Server):
     def _format(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         controller = free_port()
+        self._certify()
         settings = {
             "node.id": 1,
             "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},SASL_SSL://localhost:{self._secured},CONTROLLER://127.0.0.1:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{_PLAIN} required {_users()};",
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_SCRAM} required;",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": self.folder.absolute() / "broker.pem",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:alice",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": self.folder.absolute() / "topics",
             "num.partitions": 2,
@@ -100,13 +123,41 @@ class Kafka(Server):
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
         }
-        self._settings.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        storage = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c"]
+        lines = (f"{key}={str(value).replace(BACKSLASH, BACKSLASH * 2)}\n" for key, value in settings.items())
+        self._settings.write_text("".join(lines))
+        scram = f"SCRAM-SHA-512=[name=alice,password={PASSWORDS['alice']}]"
+        storage = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER]
         done = subprocess.run(
-            [*self._java, *storage, str(self._settings)], capture_output=True, text=True, check=False
-        )
+            [*self._java, *storage, "--add-scram", scram, "-c", str(self._settings)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"Kafka's folder could not be made:\n{done.stdout}{done.stderr}")
+
+    def _certify(self) -> None:
+        """Makes the broker's key and certificate, and the authority that vouches for it."""
+        import trustme
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            load_pem_private_key,
+        )
+
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(self.authority)
+        broker = authority.issue_cert("localhost")
+        key = load_pem_private_key(broker.private_key_pem.bytes(), None)
+        # Java reads keys in this form only.
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        chain = [blob.bytes() for blob in broker.cert_chain_pems]
+        (self.folder / "broker.pem").write_bytes(b"".join([pem, *chain]))
+
+
+def _users() -> str:
+    """The users, in the form of Java's logins."""
+    escaped = {user: password.replace('"', BACKSLASH + '"') for user, password in PASSWORDS.items()}
+    return " ".join(f'user_{user}="{password}"' for user, password in escaped.items())
 
 
 class Transactional:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from driftline.capture.checkpoint import Checkpoint, default_place
 from driftline.capture.flows import Frames, files
-from driftline.capture.kafka import SCHEME, Kafka, is_kafka, kafka
+from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.errors import UsageError
 from driftline.source.pipes import is_pipe
@@ -28,10 +28,8 @@ class Reading:
     format: str | None
     json_column: str | None
     strings: bool
-    metadata: bool
     max_files: int
-    max_records: int | None
-    skip_lost: bool
+    topics: TopicReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +78,12 @@ def _flow(
         frame = cast("DataFrame", data)
         if not frame.isStreaming:
             raise UsageError("this DataFrame is no stream", hint="take it as one batch: Table.ingest")
-        if reading.json_column == "value" and is_kafka(frame):
-            return Kafka(frame, "a DataFrame", reading.metadata)
+        typed = reading.topics.value_format != "json"
+        if (typed or reading.json_column == "value") and is_kafka(frame):
+            return Kafka(frame, "a DataFrame", reading.topics.values())
         return Frames(frame, reading.json_column)
     if str(data).startswith(SCHEME):
-        return kafka(
-            spark,
-            str(data),
-            metadata=reading.metadata,
-            max_records=reading.max_records,
-            skip_lost=reading.skip_lost,
-        )
+        return kafka(spark, str(data), reading.topics, place)
     return files(
         spark,
         str(Path(data).absolute()),

@@ -77,6 +77,12 @@ class Checkpoint:
         if uuid is not None and self.uuid is None:
             self._write({"uuid": uuid})
 
+    def read_spark(self, name: str) -> bytes:
+        """A file of Spark's own."""
+        with self._system.open_input_file(f"{self._path}/spark/{name}") as file:
+            content: bytes = file.read()
+            return content
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """The folder, held against other processes of this machine. Raises DataError where one has it."""

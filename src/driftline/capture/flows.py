@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftline.capture.folder import FileLog
+from driftline.capture.lost import Lost
 from driftline.errors import DriftlineError, UsageError
 from driftline.source import open_source, opened
 
@@ -45,6 +46,9 @@ class Files:
     def close(self, epoch: int) -> tuple[int, int | None]:
         self.done = epoch
         return 0, self.log.lag(epoch)
+
+    def lost(self, epoch: int) -> tuple[Lost, ...]:
+        return ()
 
     def release(self) -> None:
         self._held.close()
@@ -99,6 +103,9 @@ class Frames:
 
     def close(self, epoch: int) -> tuple[int, int | None]:
         return 0, None
+
+    def lost(self, epoch: int) -> tuple[Lost, ...]:
+        return ()
 
     def release(self) -> None:
         if self._batch is not None:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from driftline.capture.kafka_client import check_names, client_settings
+from driftline.capture.lost import Lost, Offsets, lost
+from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.runtime.failure import of_text
+from driftline.source.decoders import KINDS, Wire
 from driftline.source.kafka import KafkaJson
+from driftline.source.kafka_typed import KafkaTyped
+from driftline.source.registry import Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.capture.checkpoint import Checkpoint
     from driftline.source.base import Source
 
 SCHEME = "kafka://"
@@ -25,6 +35,41 @@ _AWAY = re.compile(
 )
 _LOST = re.compile(r"KAFKA_DATA_LOSS|failOnDataLoss|OffsetOutOfRange|data may have been lost", re.IGNORECASE)
 _UNKNOWN = re.compile(r"UnknownTopicOrPartition|does not host this topic|topic.{0,40}(not exist|is invalid)")
+_REFUSED = re.compile(r"(?:Sasl|Ssl)AuthenticationException|SSLHandshakeException|AuthorizationException")
+_SETTINGS = re.compile(r"kafka\.common\.(?:config\.ConfigException|errors\.InvalidConfigurationException)")
+JSON_SCHEMA = "json-schema"
+_TEXTS = ("json", JSON_SCHEMA)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReading:
+    """How topics are read, in the words of `Table.capture`."""
+
+    client: Mapping[str, str] = field(default_factory=dict)
+    start: str | datetime = "earliest"
+    metadata: bool = False
+    max_records: int | None = None
+    skip_lost: bool = False
+    value_format: str = "json"
+    registry: Mapping[str, str] = field(default_factory=dict)
+
+    def values(self) -> Callable[[DataFrame], KafkaJson | KafkaTyped]:
+        """How a micro-batch's values are read. Raises UsageError."""
+        fmt, metadata = self.value_format, self.metadata
+        if fmt in KINDS:
+            if not self.registry.get("url"):
+                raise UsageError(
+                    f"values in {fmt} need the registry that has their schemas",
+                    hint="name it: --registry URL, or url of [registry]",
+                )
+            wire = Wire(fmt, Registry.of(self.registry))
+            return lambda frame: KafkaTyped(frame, wire, metadata)
+        if fmt not in _TEXTS:
+            raise UsageError(
+                f"there is no value format {fmt!r}", hint=f"one of {', '.join((*_TEXTS, *KINDS))}"
+            )
+        return lambda frame: KafkaJson(frame, metadata, schemas=fmt == JSON_SCHEMA)
 
 
 def place(url: str) -> tuple[str, str]:
@@ -35,24 +80,52 @@ def place(url: str) -> tuple[str, str]:
     """
     brokers, _, topics = url.removeprefix(SCHEME).partition("/")
     if not brokers or not topics or "@" in brokers or not re.fullmatch(r"[\w.,-]+", topics):
-        raise UsageError(f"{url}: no topic can be read from there", hint="write kafka://HOST:PORT/TOPIC")
+        raise UsageError(
+            f"{redacted(url)}: no topic can be read from there", hint="write kafka://HOST:PORT/TOPIC"
+        )
     return brokers, topics
+
+
+def starting(start: str | datetime) -> dict[str, str]:
+    """Where Spark's connector is to begin. A time without a zone is in UTC. Raises UsageError.
+
+    >>> starting("1970-01-01T00:00:01.5")["startingTimestamp"]
+    '1500'
+    """
+    if start in ("earliest", "latest"):
+        return {"startingOffsets": str(start)}
+    try:
+        moment = start if isinstance(start, datetime) else datetime.fromisoformat(start)
+    except ValueError as error:
+        raise UsageError(
+            f"{start!r} is no place in a topic", hint="earliest, latest, or a time as 2026-01-31T12:00Z"
+        ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return {
+        "startingTimestamp": str(-((_EPOCH - moment) // timedelta(milliseconds=1))),
+        "startingOffsetsByTimestampStrategy": "latest",  # of partitions in which nothing is so young
+    }
 
 
 @dataclass(slots=True)
 class Kafka:
-    """A stream with the columns of Spark's Kafka source; each value is JSON. ``name`` tells the topics."""
+    """A stream with the columns of Spark's Kafka source. ``name`` tells the topics; ``values``: what makes a
+    source of a micro-batch; ``client``: settings of the connection; ``offsets``: those of micro-batches, to
+    tell lost ones by.
+    """
 
     frame: DataFrame
     name: str
-    metadata: bool = False
-    _batch: KafkaJson | None = None
+    values: Callable[[DataFrame], KafkaJson | KafkaTyped]
+    client: Mapping[str, str] = field(default_factory=dict)
+    offsets: Offsets | None = None
+    _batch: KafkaJson | KafkaTyped | None = None
 
     def stream(self) -> DataFrame:
         return self.frame
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
-        self._batch = KafkaJson(frame, self.metadata)
+        self._batch = self.values(frame)
         return self._batch
 
     def check(self, epoch: int) -> None:
@@ -62,6 +135,9 @@ class Kafka:
         batch, self._batch = self._batch, None
         return 0 if batch is None else batch.tombstones, None
 
+    def lost(self, epoch: int) -> tuple[Lost, ...]:
+        return () if self.offsets is None else lost(self.frame.sparkSession, self.client, self.offsets, epoch)
+
     def release(self) -> None:
         pass
 
@@ -69,39 +145,59 @@ class Kafka:
         pass
 
     def explain(self, error: str) -> DriftlineError | None:
-        what = f"{self.name}: {_sentence(error)}"
+        text = redacted(_sentence(error), self.client)
+        message = f"{self.name}: {text}"
+        if "driftline.errors.SetupError: " in error:  # raised in a task, and said well there
+            return SetupError(*of_text(error))
         if _LOST.search(error):
             return DataError(
-                f"{self.name}: records that were not taken yet are gone: {_sentence(error)}",
+                f"{self.name}: records that were not taken yet are gone: {text}",
                 hint="the topic's retention deleted them; with skip_lost (--skip-lost) the capture goes on without",
             )
+        if _REFUSED.search(error):
+            return SetupError(message, hint="the broker's answer to the login: see [kafka] or --kafka-set")
+        if _SETTINGS.search(error):
+            return UsageError(message, hint="see [kafka] or --kafka-set")
         if _UNKNOWN.search(error):
-            return UsageError(what, hint="is the topic's name right? it must be there before it is captured")
+            return UsageError(
+                message, hint="is the topic's name right? it must be there before it is captured"
+            )
         if _AWAY.search(error):
             return SetupError(
-                what, hint="is the broker up, and reachable? the capture goes on where it was: start it again"
+                message,
+                hint="is the broker up, and reachable, and told of TLS or a login where it wants them? "
+                "the capture goes on where it was: start it again",
             )
         return None
 
 
-def kafka(
-    spark: SparkSession, url: str, *, metadata: bool, max_records: int | None, skip_lost: bool
-) -> Kafka:
-    """The topics of a URL, from their beginning."""
+def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Checkpoint) -> Kafka:
+    """The topics of a URL. Raises UsageError."""
     brokers, topics = place(url)
-    options: dict[str, Any] = {
-        "kafka.bootstrap.servers": brokers,
-        "subscribe": topics,
-        "startingOffsets": "earliest",
-        "failOnDataLoss": str(not skip_lost).lower(),
+    values = reading.values()
+    client = {
         # Kafka's own default gives out what aborted transactions have written, too.
-        "kafka.isolation.level": "read_committed",
-        "kafka.request.timeout.ms": str(PATIENCE),
-        "kafka.default.api.timeout.ms": str(PATIENCE),
+        "isolation.level": "read_committed",
+        "request.timeout.ms": str(PATIENCE),
+        "default.api.timeout.ms": str(PATIENCE),
+        **client_settings(reading.client),
+        "bootstrap.servers": brokers,
     }
-    if max_records is not None:
-        options["maxOffsetsPerTrigger"] = str(max_records)
-    return Kafka(spark.readStream.format("kafka").options(**options).load(), f"topic {topics}", metadata)
+    options: dict[str, Any] = {
+        **{f"kafka.{key}": value for key, value in client.items()},
+        "subscribe": topics,
+        **starting(reading.start),
+        "failOnDataLoss": str(not reading.skip_lost).lower(),
+        "includeHeaders": str(reading.metadata).lower(),
+    }
+    if reading.max_records is not None:
+        options["maxOffsetsPerTrigger"] = str(reading.max_records)
+    frame = spark.readStream.format("kafka").options(**options).load()
+    if reading.client:
+        jvm: Any = spark._jvm
+        check_names(client, set(jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()))
+    offsets = Offsets(checkpoint) if reading.skip_lost else None
+    return Kafka(frame, f"topic {topics}", values, client, offsets)
 
 
 def is_kafka(frame: DataFrame) -> bool:

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.kafka import lag
+from driftline.capture.lost import Lost
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Table
@@ -35,18 +36,21 @@ _AN_HOUR = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one micro-batch did. ``lag``: files or offsets that are still to come, where that is known."""
+    """What one micro-batch did. ``lag``: files or offsets that are still to come, where that is known;
+    ``lost``: offsets that it went on without.
+    """
 
     capture: str
     epoch: int
     result: Result
     tombstones: int = 0
     lag: int | None = None
+    lost: tuple[Lost, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The same as `--json` prints it."""
         more = {"capture": self.capture, "epoch": self.epoch, "tombstones": self.tombstones, "lag": self.lag}
-        return {**self.result.to_dict(), **more}
+        return {**self.result.to_dict(), **more, "lost": [one.to_dict() for one in self.lost]}
 
 
 class Flow(Protocol):
@@ -69,6 +73,10 @@ class Flow(Protocol):
 
     def close(self, epoch: int) -> tuple[int, int | None]:
         """The micro-batch is in: its tombstones, and the lag after it."""
+        ...
+
+    def lost(self, epoch: int) -> tuple[Lost, ...]:
+        """What the micro-batch was to bring, and the source had no more."""
         ...
 
     def release(self) -> None:
@@ -237,10 +245,10 @@ class _Runner:
         except BatchIsInError:
             flow.close(epoch)
             return
-        tombstones, lag = flow.close(epoch)
+        (tombstones, lag), lost = flow.close(epoch), flow.lost(epoch)
         if capture.checkpoint.uuid is None:
             capture.checkpoint.remember(table.load().uuid)
-        capture.on_batch(Batch(capture.name, epoch, result, tombstones, lag))
+        capture.on_batch(Batch(capture.name, epoch, result, tombstones, lag, lost))
 
     def _ours(self, error: BaseException) -> BaseException:
         """The error, said better where what comes in knows it."""

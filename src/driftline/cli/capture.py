@@ -6,6 +6,7 @@ import queue
 import re
 import time
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,7 @@ from driftline.cli.options import (
     PolicyOption,
     Sets,
     Strings,
+    pairs,
     table_settings,
     writable,
 )
@@ -34,8 +36,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from driftline.capture.query import Batch, CaptureQuery
+    from driftline.config import Config
     from driftline.lake import Lake
     from driftline.report.metrics import Metrics
+
+
+class ValueFormat(StrEnum):
+    json = "json"
+    avro = "avro"
+    protobuf = "protobuf"
+    json_schema = "json-schema"
+
 
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TICK = 0.1  # seconds
@@ -68,12 +79,31 @@ def capture(
     ] = None,
     hint: Hints = None,
     exclude: Excludes = None,
+    kafka_set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kafka-set",
+            metavar="KEY=VALUE",
+            help="A setting of Kafka's client; ${NAME} is of the environment.",
+            show_default=False,
+        ),
+    ] = None,
+    value_format: Annotated[
+        ValueFormat, typer.Option(help="How Kafka's values are written.")
+    ] = ValueFormat.json,
+    registry: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The schema registry of their schemas.", show_default=False),
+    ] = None,
+    from_: Annotated[
+        str, typer.Option("--from", metavar="WHERE", help="In a topic: earliest, latest, or a time.")
+    ] = "earliest",
     max_records: Annotated[
         int | None,
         typer.Option(min=1, help="At most so many of Kafka's records a batch.", show_default=False),
     ] = None,
     metadata: Annotated[
-        bool, typer.Option("--metadata", help="Keep key, topic, partition, offset, timestamp, in _kafka.")
+        bool, typer.Option("--metadata", help="Keep what Kafka has of each record, in _kafka.")
     ] = False,
     skip_lost: Annotated[
         bool, typer.Option("--skip-lost", help="Go on without records that Kafka has deleted.")
@@ -102,6 +132,7 @@ def capture(
     scope: Scope = context.obj
     pause = None if every is None else seconds(every)
     settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude)
+    clients = _clients(scope, kafka_set, registry)
     metrics = _metrics(into, name, metrics_port, metrics_file)
     with Progress() as progress:
         lake = scope.open(progress)
@@ -113,8 +144,12 @@ def capture(
         every=pause,
         format=format,
         strings=strings,
-        metadata=metadata,
         max_files=max_files,
+        kafka=clients.kafka,
+        start=from_,
+        value_format=str(value_format),
+        registry=clients.registry,
+        metadata=metadata,
         max_records=max_records,
         skip_lost=skip_lost,
         settings=settings,
@@ -126,6 +161,20 @@ def capture(
         shown.until_it_ends(query)
     if scope.interrupt.stopping and pause is None:
         raise typer.Exit(interrupt.EXIT_CODE)
+
+
+def _clients(scope: Scope, flags: list[str] | None, registry: str | None) -> Config:
+    """Settings of Kafka's client, and of a registry's: those of the file, and of flags before those. What is
+    secret among them is hidden in errors.
+    """
+    from driftline.config import from_environment
+
+    given = pairs(flags, "--kafka-set", "key=value")
+    given = {key: from_environment(text, f"--kafka-set {key}") for key, text in given.items()}
+    url = {} if registry is None else {"url": from_environment(registry, "--registry")}
+    config = scope.config
+    scope.config = replace(config, kafka={**config.kafka, **given}, registry={**config.registry, **url})
+    return scope.config
 
 
 def _metrics(table: str, name: str, port: int | None, file: Path | None) -> Metrics | None:
@@ -162,6 +211,7 @@ class _Shown:
     batches: queue.Queue[Batch] = field(default_factory=queue.Queue)
     counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     lag: int | None = None
+    lost: int = 0
     hints: set[str] = field(default_factory=set)
     _phase: str = ""
     _wait: str = ""
@@ -212,6 +262,7 @@ class _Shown:
         more = (1, result.rows_read, result.rows_quarantined, len(result.changes))
         self.counts = [a + b for a, b in zip(self.counts, more, strict=True)]
         self.lag = batch.lag
+        self.lost += sum(one.count for one in batch.lost)
         self._phase = self._wait = ""
         if self.metrics is not None:
             self.metrics.count(batch)
@@ -219,6 +270,7 @@ class _Shown:
             put(batch.to_dict())
         else:
             show(text.batch(result, f"{self.name} {batch.epoch}", near=Path.cwd(), hints_before=self.hints))
+            show(text.lost(batch.lost))
 
     def _sum(self) -> Text:
         from rich.text import Text
@@ -228,5 +280,7 @@ class _Shown:
             f"{n} {w}" if w.startswith("in ") or n == 1 else f"{n} {w}{'es' if w.endswith('ch') else 's'}"
             for n, w in zip(self.counts, what, strict=True)
         ]
+        if self.lost:
+            said.append(f"{self.lost} offsets lost")
         left = "" if self.lag is None else f", {self.lag} still to come" if self.lag else ", nothing left"
         return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(said)}{left}")

@@ -28,6 +28,16 @@ _HEAD = """\
 # access_key = "${STORE_KEY}"
 # secret_key = "${STORE_SECRET}"
 
+# Clients of captures: of Kafka in librdkafka's words or Java's, of a schema registry in confluent-kafka's.
+# [kafka]
+# security.protocol = "SASL_SSL"
+# sasl.mechanism = "SCRAM-SHA-512"
+# sasl.username = "alice"
+# sasl.password = "${KAFKA_PASSWORD}"
+# [registry]
+# url = "https://registry.example.com"
+# basic.auth.user.info = "me:${REGISTRY_PASSWORD}"
+
 # Settings of a table; --set KEY=VALUE of a command goes before them.
 # [tables."shop.orders"]
 """

@@ -28,7 +28,7 @@ SCHEMA = Schema(
     Struct(
         (
             Field("raw", STRING, 1, doc="the record as it came; bytes that are not UTF-8 are escaped"),
-            Field("raw_bytes", BINARY, 2, doc="the record's bytes, where they are not UTF-8"),
+            Field("raw_bytes", BINARY, 2, doc="the record's bytes, where they are no text"),
             Field("reason", STRING, 3),
             Field("path", STRING, 4, doc="the field that does not fit"),
             Field("table_type", STRING, 5, doc="the type that the table has there"),

@@ -21,6 +21,7 @@ from driftline.ingest.result import Result
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
+    from driftline.capture.lost import Lost
     from driftline.operations.doctor import Check
     from driftline.verify import Verdict
 
@@ -67,6 +68,14 @@ def batch(
     yield from _rest("held", "new fields wait in the rest", result.held)
     yield from _rest("rest", "beyond the table's limits", result.rest)
     yield from _set_aside(result, near)
+
+
+def lost(offsets: Iterable[Lost]) -> Iterator[RenderableType]:
+    """What a capture went on without."""
+    for one in offsets:
+        yield _item(
+            "lost", f"{clean(str(one))}, {_count(one.count, 'offset')}", "deleted before they were taken"
+        )
 
 
 def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:

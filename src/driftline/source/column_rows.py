@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from driftline.convert import Lost
 from driftline.convert.row_text import row_texts
@@ -32,12 +35,14 @@ if TYPE_CHECKING:
 class Rows:
     """Some rows of a file. ``batch``: an array for each field of the reader's struct, in its
     order, each of the type that `driftline.convert.arrow_type` names. ``source``: the file.
-    ``rejects``: texts among the rows that are none.
+    ``rejects``: texts among the rows that are none. ``origin``: where a row came from, by its
+    number, if the file alone does not tell.
     """
 
     batch: pa.RecordBatch
     source: str
     rejects: Sequence[Reject] = ()
+    origin: Callable[[int], Origin] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,12 @@ class Terms:
 
         if not self.conflicts:
             return rows.batch
-        return rows.batch.filter(pa.array(first_conflicts(rows.batch, struct, self.conflicts) < 0))
+        return rows.batch.filter(pa.array(self.places(rows, struct)))
+
+    def places(self, rows: Rows, struct: Struct) -> NDArray[np.bool_]:
+        """Which of the rows have no conflict."""
+        accepted: NDArray[np.bool_] = first_conflicts(rows.batch, struct, self.conflicts) < 0
+        return accepted
 
     def rejects(self, rows: Rows, struct: Struct, everything: str | None) -> Iterator[Reject]:
         """What of the rows is set aside; all of them for the reason ``everything``, if there is one."""
@@ -68,9 +78,10 @@ class Terms:
         numbers = first_conflicts(rows.batch, struct, self.conflicts)
         chosen = numbers >= (0 if everything is None else -1)
         texts = row_texts(rows.batch.filter(pa.array(chosen)), struct)
-        origin = Origin(rows.source or None)
-        for number, text in zip(numbers[chosen].tolist(), texts, strict=True):
-            yield Reject(origin, text, self.conflicts[number] if number >= 0 else everything or "")
+        origin, file = rows.origin or (lambda _: file), Origin(rows.source or None)
+        for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
+            why = self.conflicts[numbers[row]] if numbers[row] >= 0 else everything or ""
+            yield Reject(origin(row), text, why)
 
 
 class RowsObserver:
@@ -92,9 +103,14 @@ class RowsObserver:
         for path in self._excluded:
             if count := int(having(batch, self.struct, path).sum()):
                 self._counts[dotted(path)] += count
-        self._refused += rows.batch.num_rows - batch.num_rows + len(rows.rejects)
-        self._bad += [_bad(reject) for reject in rows.rejects[: REASONS - len(self._bad)]]
+        self._refused += rows.batch.num_rows - batch.num_rows
+        self.refused(rows.rejects)
         return batch
+
+    def refused(self, rejects: Sequence[Reject]) -> None:
+        """Counts what is no row."""
+        self._refused += len(rejects)
+        self._bad += [_bad(reject) for reject in rejects[: REASONS - len(self._bad)]]
 
     def result(self) -> Observation:
         """What was observed so far."""
@@ -107,7 +123,7 @@ class RowsObserver:
 
 def _bad(reject: Reject) -> Bad:
     text = reject.raw[: 4 * SAMPLE].decode(errors="backslashreplace")
-    return Bad(Place(reject.origin.source or "", reject.origin.line or 0), str(reject.why), sample(text))
+    return Bad(reject.origin.place, str(reject.why), sample(text))
 
 
 def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: Terms) -> Observation:

@@ -1,4 +1,4 @@
-"""Records of Kafka: each value is JSON text; a null one, a tombstone, is counted and is no record."""
+"""Records of Kafka whose values are JSON text; a null one, a tombstone, is counted and is no record."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from driftline.convert.types import arrow_field
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Struct
+from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Struct
 from driftline.observe.json_lines import Why
 from driftline.source.json_frame import JsonFrame
 from driftline.source.json_rows import Run
 from driftline.source.rejects import Origin, Reject
+from driftline.source.wire import UnreadableError, framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
     from driftline.write import RowTasks
 
 _KIND = "kafka"
+_HEADER = Struct(
+    (
+        Field("key", STRING),
+        Field("value", STRING),
+        Field("value_bytes", BINARY, doc="the value, where it is not UTF-8"),
+    )
+)
 METADATA_COLUMN = Field(
     "_kafka",
     Struct(
@@ -34,25 +44,33 @@ METADATA_COLUMN = Field(
             Field("partition", INT),
             Field("offset", LONG),
             Field("timestamp", TIMESTAMP),
+            Field("headers", List(_HEADER)),
         )
     ),
     doc=f"{METADATA}{_KIND}\nwhere the record came from",
 )
-_METADATA = (
-    "struct(if(is_valid_utf8(key), cast(key as string), null) as key, if(is_valid_utf8(key), null, key) as key_bytes, "
-    "topic, partition, offset, timestamp) as metadata"
-)
+
+
+def _text_or_bytes(value: str, name: str) -> str:
+    """SQL of two columns: the text, or the bytes where they are none."""
+    text = f"if(is_valid_utf8({value}), cast({value} as string), null) as {name}"
+    return f"{text}, if(is_valid_utf8({value}), null, {value}) as {name}_bytes"
+
+
+_HEADERS = f"transform(headers, h -> struct(h.key as key, {_text_or_bytes('h.value', 'value')}))"
+_METADATA = f"struct({_text_or_bytes('key', 'key')}, topic, partition, offset, timestamp"
 _PLACE = ("topic", "partition", "offset")
 _NO_TEXT = b'""'  # observed in place of an empty value, which is no record either
 
 
 class KafkaJson(JsonFrame):
-    """A micro-batch with the columns of Spark's Kafka source. ``metadata``: these go along, in one column."""
+    """A micro-batch with the columns of Spark's Kafka source. ``metadata``: these go along, in one column.
+    ``schemas``: before each text stands the id of a schema, which says no more than the text does.
+    """
 
-    def __init__(self, frame: DataFrame, metadata: bool = False) -> None:
-        more = [_METADATA] if metadata else []
-        super().__init__(frame.selectExpr("value", *_PLACE, *more), _Values())
-        self.metadata, self._source = metadata, frame
+    def __init__(self, frame: DataFrame, metadata: bool = False, *, schemas: bool = False) -> None:
+        super().__init__(selected(frame, metadata), _Values(schemas))
+        self.metadata = metadata
 
     @property
     def columns(self) -> tuple[Field, ...]:
@@ -65,44 +83,87 @@ class KafkaJson(JsonFrame):
         return self.nulls
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        self.texts = _Values(own_column(struct, _KIND) if self.metadata else None)
+        assert isinstance(self.texts, _Values)
+        self.texts = _Values(self.texts.schemas, metadata_column(struct) if self.metadata else None)
         return super().tasks(plan, struct, settings)
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values of Kafka; a null one is no text. ``own``: the table's column that the metadata go to."""
+    """Values of Kafka; a null one is no text. ``schemas``: each is behind the id of one; ``own``: the table's
+    column that the metadata go to.
+    """
 
+    schemas: bool = False
     own: Field | None = None
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         values, topics, partitions, offsets = (batch.column(i).to_pylist() for i in range(4))
-        lines = [b"" if v is None else v if v.strip() else _NO_TEXT for v in values]
+        texts = [_payload(value) for value in values] if self.schemas else values
+        lines = [b"" if v is None else v if v.strip() else _NO_TEXT for v in texts]
+        reject_of = _reject_framed if self.schemas else _reject
         for start, stop in _runs(topics, partitions, offsets):
             origin = Origin(topic=topics[start], partition=partitions[start], offset=offsets[start])
-            reject = partial(_reject, values[start:stop], origin)
+            reject = partial(reject_of, values[start:stop], origin)
             source = f"{origin.topic}/{origin.partition}"
             yield Run(lines[start:stop], source, offsets[start], start, reject)
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
-        if self.own is None:
-            return rows
-        import pyarrow as pa
+        return rows if self.own is None else with_metadata(rows, batch.column("metadata"), at, self.own)
 
-        assert isinstance(self.own.type, Struct)
-        metadata = batch.column("metadata").take(pa.array(at, pa.int64()))
-        inner = [metadata.field(f.name) for f in self.own.type.fields]
-        column = arrow_field(self.own)
-        types = [column.type.field(i) for i in range(len(inner))]
-        made = [array.cast(f.type) for array, f in zip(inner, types, strict=True)]
-        place = rows.schema.get_field_index(self.own.name)
-        return rows.set_column(place, column, pa.StructArray.from_arrays(made, fields=types))
+
+def with_metadata(rows: pa.RecordBatch, metadata: pa.Array, at: Sequence[int], own: Field) -> pa.RecordBatch:
+    """Rows of the table with those of the metadata in its column ``own`` that stand ``at`` these places."""
+    import pyarrow as pa
+
+    assert isinstance(own.type, Struct)
+    metadata, column = metadata.take(pa.array(at, pa.int64())), arrow_field(own)
+    known = {f.name for f in metadata.type}
+    inner = [
+        metadata.field(f.name).cast(f.type) if f.name in known else pa.nulls(len(at), f.type)
+        for f in column.type
+    ]
+    place = rows.schema.get_field_index(own.name)
+    return rows.set_column(place, column, pa.StructArray.from_arrays(inner, fields=list(column.type)))
+
+
+def selected(frame: DataFrame, metadata: bool) -> DataFrame:
+    """The value, its place, and the ``metadata``; frames of others may come without headers."""
+    headers = f", {_HEADERS} as headers" if "headers" in frame.columns else ""
+    more = [f"{_METADATA}{headers}) as metadata"] if metadata else []
+    return frame.selectExpr("value", *_PLACE, *more)
+
+
+def metadata_column(struct: Struct) -> Field | None:
+    """The table's column for the metadata."""
+    return own_column(struct, _KIND)
+
+
+def _payload(value: bytes | None) -> bytes | None:
+    """The text behind the id of a schema; an empty one where there is no such id."""
+    try:
+        return None if value is None else framed(value)[1]
+    except UnreadableError:
+        return b""
 
 
 def _reject(values: Sequence[bytes], first: Origin, at: int, why: Why) -> Reject:
     value = values[at]
     origin = first._replace(offset=(first.offset or 0) + at)
     return Reject(origin, value, why if value.strip() else "an empty value is no record")
+
+
+def _reject_framed(values: Sequence[bytes], first: Origin, at: int, why: Why) -> Reject:
+    """A record keeps its text, which a replay reads; what is none, all its bytes."""
+    origin = first._replace(offset=(first.offset or 0) + at)
+    try:
+        payload = framed(values[at])[1]
+        msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
+    except UnreadableError as error:
+        return Reject(origin, values[at], str(error))
+    except msgspec.MsgspecError:
+        return Reject(origin, values[at], why if payload.strip() else "an empty value is no record")
+    return Reject(origin, payload, why)
 
 
 def _runs(

@@ -29,17 +29,11 @@ class _Raw(PlainTexts):
         texts, *places = (column.to_pylist() for column in batch.columns)
         raw = [text.encode() for text in texts]
         origins = [Origin(*place) for place in zip(*places, strict=True)]
-        for (source, line), rows in groupby(range(len(raw)), lambda row: _place(origins[row])):
+        for place, rows in groupby(range(len(raw)), lambda row: origins[row].place):
             first, *others = rows
             reject = partial(_reject, raw, origins, first)
-            yield Run(raw[first : first + 1 + len(others)], source, line, first, reject)
+            yield Run(raw[first : first + 1 + len(others)], place.source, place.line, first, reject)
 
 
 def _reject(raw: Sequence[bytes], origins: Sequence[Origin], first: int, at: int, why: Why) -> Reject:
     return Reject(origins[first + at], raw[first + at], why)
-
-
-def _place(origin: Origin) -> tuple[str, int]:
-    if origin.topic is not None:
-        return f"{origin.topic}/{origin.partition}", origin.offset or 0
-    return origin.source or "", origin.line or 0

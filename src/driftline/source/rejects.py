@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from driftline.core.planning.routes import Conflict
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import dotted
 from driftline.source.base import REJECTED
 
@@ -24,9 +25,16 @@ class Origin(NamedTuple):
     partition: int | None = None
     offset: int | None = None
 
+    @property
+    def place(self) -> Place:
+        """The same for reports."""
+        if self.topic is not None:
+            return Place(f"{self.topic}/{self.partition}", self.offset or 0)
+        return Place(self.source or "", self.line or 0)
+
 
 class Reject(NamedTuple):
-    """What is set aside. ``raw``: its text, or its bytes where they are no UTF-8."""
+    """What is set aside. ``raw``: its text, or its bytes where they are none."""
 
     origin: Origin
     raw: bytes
@@ -51,7 +59,6 @@ def _row(reject: Reject) -> tuple[Any, ...]:
         if isinstance(why, str)
         else (why.why, dotted(why.path), why.table_type, why.incoming_type)
     )
-    try:
-        return reject.raw.decode(), None, *reason, *reject.origin
-    except UnicodeDecodeError:
-        return reject.raw.decode(errors="backslashreplace"), reject.raw, *reason, *reject.origin
+    text = reject.raw.decode(errors="backslashreplace").replace("\0", "\\x00")
+    # A NUL is UTF-8, and yet nothing that every database has in a text.
+    return text, None if text.encode() == reject.raw else reject.raw, *reason, *reject.origin

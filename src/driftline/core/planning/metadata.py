@@ -20,15 +20,26 @@ def own_column(struct: Struct, kind: str) -> Field | None:
 
 
 def with_own(plan: Plan, columns: Iterable[Field]) -> Plan:
-    """The plan, with those of the columns made that the table has not. A name that is taken gets a number.
+    """The plan, with those of the columns made that the table has not, or fields of theirs. A name that is
+    taken gets a number.
 
     A column's doc has its kind in the first line, and in the second what it holds.
     """
     for column in columns:
-        first, _, why = (column.doc or "").partition("\n")
-        kind = first.removeprefix(METADATA)
-        if own_column(plan.schema.struct, kind) is None:
-            name = Names.of(plan.schema.struct).take(column.name)
-            change = AddColumn((), replace(column, name=name), Reason("metadata", why, (name,)))
+        for change in _missing(plan.schema.struct, column):
             plan = replace(plan, schema=apply(plan.schema, [change]), changes=(*plan.changes, change))
     return plan
+
+
+def _missing(struct: Struct, column: Field) -> Iterable[AddColumn]:
+    """What a table needs to have the column whole; an earlier version may have made it with fewer fields."""
+    first, _, why = (column.doc or "").partition("\n")
+    own = own_column(struct, first.removeprefix(METADATA))
+    if own is None:
+        name = Names.of(struct).take(column.name)
+        yield AddColumn((), replace(column, name=name), Reason("metadata", why, (name,)))
+    elif isinstance(own.type, Struct) and isinstance(column.type, Struct):
+        has = {f.name for f in own.type.fields}
+        for f in column.type.fields:
+            if f.name not in has:
+                yield AddColumn((own.name,), f, Reason("metadata", why, (own.name, f.name)))

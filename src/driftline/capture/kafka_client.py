@@ -1,0 +1,105 @@
+"""Settings of Kafka's clients, in librdkafka's words or in Java's, as Spark's connector takes them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from driftline.errors import UsageError
+
+_PREFIX = "kafka."
+_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+# What librdkafka calls otherwise, or Java has no word for.
+_RENAMED = {"sasl.mechanisms": "sasl.mechanism", "ssl.key.pem": "ssl.keystore.key",
+            "ssl.certificate.pem": "ssl.keystore.certificate.chain", "ssl.ca.pem": "ssl.truststore.certificates"}  # fmt: skip
+_FILES = {"ssl.ca.location": "ssl.ca.pem", "ssl.certificate.location": "ssl.certificate.pem",
+          "ssl.key.location": "ssl.key.pem"}  # fmt: skip
+_OURS = {
+    "bootstrap.servers": "the brokers stand in the URL, kafka://HOST:PORT/TOPIC",
+    "metadata.broker.list": "the brokers stand in the URL, kafka://HOST:PORT/TOPIC",
+    "auto.offset.reset": "--from says where a capture begins",
+    "enable.auto.commit": "a capture keeps its offsets in its checkpoint",
+    "key.deserializer": "--value-format says how values are written",
+    "value.deserializer": "--value-format says how values are written",
+    "interceptor.classes": "Spark's connector takes none",
+    "enable.ssl.certificate.verification": "name the broker's authority instead: ssl.ca.location",
+}
+_NEAR = 0.85  # of a name that is not known to one that is: a slip of the pen
+
+
+def client_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """The settings as Java's client takes them, without a prefix. Raises UsageError.
+
+    Files with certificates and keys are read here: executors need not have them.
+
+    >>> client_settings({"kafka.security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN",
+    ...     "sasl.username": "alice", "sasl.password": "x"})["sasl.jaas.config"]
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="x";'
+    """
+    settings = {key.removeprefix(_PREFIX): value for key, value in given.items()}
+    for key in settings.keys() & _OURS.keys():
+        raise UsageError(f"[kafka] {key} cannot be set", hint=_OURS[key])
+    for key in settings.keys() & _FILES.keys():
+        settings[_FILES[key]] = _pem(key, settings.pop(key))
+    settings = {_RENAMED.get(key, key): value for key, value in settings.items()}
+    for store, content in (("truststore", "certificates"), ("keystore", "key")):
+        if f"ssl.{store}.{content}" in settings:
+            settings.setdefault(f"ssl.{store}.type", "PEM")
+    if settings.get("ssl.endpoint.identification.algorithm") == "none":
+        settings["ssl.endpoint.identification.algorithm"] = ""
+    if "security.protocol" in settings:
+        settings["security.protocol"] = settings["security.protocol"].upper()
+    elif any(key.startswith(("sasl.", "ssl.")) for key in settings):
+        raise UsageError(
+            "[kafka] names a login or certificates, but no security.protocol",
+            hint="security.protocol=SASL_SSL, SSL or SASL_PLAINTEXT",
+        )
+    return _with_login(settings)
+
+
+def check_names(settings: Mapping[str, str], known: Collection[str]) -> None:
+    """Raises UsageError for a name that is nearly one of those that the client knows.
+
+    Others may be for a class that a setting names.
+    """
+    for key in settings.keys() - set(known):
+        if near := difflib.get_close_matches(key, known, 1, _NEAR):
+            raise UsageError(f"Kafka's client has no setting {key!r}", hint=f"did you mean {near[0]!r}?")
+
+
+def _with_login(settings: dict[str, str]) -> dict[str, str]:
+    """Name and password as Java wants them: in one text."""
+    name, password = settings.pop("sasl.username", None), settings.pop("sasl.password", None)
+    if "sasl.jaas.config" in settings or (name is None and password is None):
+        return settings
+    if name is None or password is None:
+        missing = "sasl.username" if name is None else "sasl.password"
+        raise UsageError(f"[kafka] has no {missing}", hint="a login has a name and a password")
+    mechanism = settings.get("sasl.mechanism", "")
+    if mechanism not in _MODULES:
+        raise UsageError(
+            f"[kafka] sasl.mechanism = {mechanism!r} takes no name and password",
+            hint=f"one of {', '.join(_MODULES)}; for others, sasl.jaas.config",
+        )
+    login = f"username={_quoted(name)} password={_quoted(password)}"
+    return {**settings, "sasl.jaas.config": f"{_MODULES[mechanism]} required {login};"}
+
+
+def _quoted(text: str) -> str:
+    escaped = re.sub(r'(["\\])', r"\\\1", text)
+    return f'"{escaped}"'
+
+
+def _pem(key: str, path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="ascii")
+    except OSError as error:
+        raise UsageError(f"[kafka] {key}: {path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"[kafka] {key}: {path} is no PEM file", hint="openssl makes one") from error

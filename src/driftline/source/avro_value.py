@@ -1,0 +1,53 @@
+"""Values of Avro that stand alone, outside of a file."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastavro import schemaless_reader
+from fastavro.schema import SchemaParseException, parse_schema
+
+from driftline.convert.avro import node_of
+from driftline.convert.nodes import RecordNode, UnionNode
+from driftline.errors import UsageError
+from driftline.source.registry import Registered
+from driftline.source.wire import UnreadableError
+
+_TOP = "__top__"  # the record around a value, so that it may be a union; without a namespace
+
+
+class AvroDecoder:
+    """Reads values of an Avro schema. Raises UsageError for one that a table cannot have."""
+
+    def __init__(self, schema: Registered) -> None:
+        named: dict[str, Any] = {}
+        self._schema: Any = None
+        try:
+            for one in schema.references.values():
+                parse_schema(json.loads(one.text), named)
+            field = {"name": "value", "type": json.loads(schema.text)}
+            self._schema = parse_schema({"type": "record", "name": _TOP, "fields": [field]}, named)
+        except (SchemaParseException, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"no schema of Avro: {type(error).__name__}: {error}") from error
+        node = node_of(self._schema["fields"][0]["type"], named)
+        branches = node.branches if isinstance(node, UnionNode) else (node,)
+        records = [branch for branch in branches if isinstance(branch, RecordNode)]
+        if len(records) < len(branches):
+            raise UsageError("its values are no records")
+        self.nodes = {branch.name: branch for branch in records}
+        self._only = records[0].name
+
+    def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
+        file = io.BytesIO(payload)
+        try:
+            top: Any = schemaless_reader(file, self._schema, None, return_record_name=True)
+        except Exception as error:  # whatever hostile bytes lead a reader into
+            raise UnreadableError(f"no Avro of its schema: {str(error) or type(error).__name__}") from error
+        if left := len(payload) - file.tell():
+            raise UnreadableError(f"no Avro of its schema: {left} bytes are left behind the record")
+        if (value := top["value"]) is None:
+            raise UnreadableError("null is no record")
+        return value if type(value) is tuple else (self._only, value)

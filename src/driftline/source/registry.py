@@ -1,0 +1,163 @@
+"""A schema registry, asked by Confluent's API: the schemas that values of Kafka were written with."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import json
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
+
+from driftline.config import redacted
+from driftline.errors import SetupError, UsageError
+
+_SETTINGS = (
+    "url", "basic.auth.user.info", "bearer.auth.token", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location",
+    "ssl.key.location", "ssl.key.password",
+)  # fmt: skip
+_PAUSES = (0.5, 1, 2, 4, 8)  # seconds before each further try
+_PATIENCE = 10  # seconds for an answer
+_LONGEST = 2**26  # bytes of one
+_BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+_UNKNOWN = (40401, 40402, 40403)  # what Confluent's API says of a subject, a version, an id that is not there
+
+
+class NoSchemaError(Exception):
+    """The registry has no such schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A schema as the registry has it. ``kind``: AVRO, PROTOBUF or JSON; ``references``: schemas that it
+    names, by those names, each with its own before it.
+    """
+
+    kind: str
+    text: str
+    references: Mapping[str, Registered] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A registry, as `confluent_kafka.schema_registry` is told of one; sent to tasks."""
+
+    settings: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Registry:
+        """Raises UsageError for what is wrong with the settings.
+
+        The authority's certificate is read here, others where the tasks run.
+        """
+        for key in settings:
+            if key not in _SETTINGS:
+                near = difflib.get_close_matches(key, _SETTINGS, 1, 0.5)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_SETTINGS)}"
+                raise UsageError(f"[registry] has no setting {key!r}", hint=hint)
+        url = settings.get("url", "")
+        if any(not one.strip().startswith(("http://", "https://")) for one in url.split(",")):
+            raise UsageError(f"{redacted(url)!r} is no registry", hint="write --registry https://HOST:PORT")
+        if file := settings.get("ssl.ca.location"):
+            try:
+                settings = {**settings, "ssl.ca.pem": Path(file).expanduser().read_text(encoding="ascii")}
+            except (OSError, ValueError) as error:
+                raise UsageError(f"[registry] ssl.ca.location: {file}: cannot be read: {error}") from error
+        return cls(settings)
+
+    def schema(self, number: int, format: str = "") -> Registered:  # noqa: A002
+        """The schema of an id; ``format``: asked for, where the registry knows it.
+
+        Raises NoSchemaError; SetupError where the registry does not answer, after half a minute of tries.
+        """
+        return self._registered(self._get(f"/schemas/ids/{number}", format), format, frozenset())
+
+    def _registered(self, answer: Mapping[str, Any], format: str, above: frozenset[str]) -> Registered:  # noqa: A002
+        references: dict[str, Registered] = {}
+        for one in answer.get("references") or ():
+            subject, version = str(one["subject"]), str(one["version"])
+            place = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+            if place in above:
+                raise NoSchemaError(f"{subject} refers to itself")
+            inner = self._registered(self._get(place, format), format, above | {place})
+            references |= inner.references
+            references[str(one["name"])] = inner
+        return Registered(answer.get("schemaType") or "AVRO", str(answer["schema"]), references)
+
+    def _get(self, place: str, format: str) -> dict[str, Any]:  # noqa: A002
+        urls = [url.strip() for url in self.settings["url"].split(",")]
+        for turn, pause in enumerate((*_PAUSES, None)):
+            url = urls[turn % len(urls)]
+            try:
+                return self._answer(url, place, format)
+            except HTTPError as error:
+                failure = self._judged(url, place, error)
+            except (URLError, OSError, HTTPException) as error:
+                failure = str(getattr(error, "reason", error) or type(error).__name__)
+            except ValueError as error:
+                raise self._error(url, f"its answer is no JSON: {error}") from error
+            if pause is not None:
+                time.sleep(pause)
+        raise self._error(url, failure)
+
+    def _answer(self, url: str, place: str, format: str) -> dict[str, Any]:  # noqa: A002
+        parts = urlsplit(url)
+        bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+        query = f"?format={format}" if format else ""
+        request = Request(f"{bare.rstrip('/')}{place}{query}")  # noqa: S310  http and https alone, by `of`
+        request.add_header("Accept", "application/vnd.schemaregistry.v1+json, application/json")
+        if login := self._login(parts.username, parts.password):
+            request.add_unredirected_header("Authorization", login)  # nobody else is to have it
+        with self._opener.open(request, timeout=_PATIENCE) as response:
+            answer = json.loads(response.read(_LONGEST))
+        if not isinstance(answer, dict) or "schema" not in answer:
+            raise ValueError("it has no schema")
+        return answer
+
+    def _judged(self, url: str, place: str, error: HTTPError) -> str:
+        """What a refusal says; raises where another try would not help."""
+        with error:
+            try:
+                answer = json.loads(error.read(_LONGEST))
+            except (ValueError, OSError, HTTPException):
+                answer = {}
+        answer = answer if isinstance(answer, dict) else {}
+        said = f"{error.code} {answer.get('message') or error.reason}"
+        if error.code == HTTPStatus.NOT_FOUND and answer.get("error_code") in _UNKNOWN:
+            raise NoSchemaError(str(answer.get("message") or place))
+        if error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in _BUSY:
+            raise self._error(url, said)
+        return said
+
+    def _error(self, url: str, reason: str) -> SetupError:
+        return SetupError(
+            redacted(f"the schema registry {url} does not give schemas: {reason}", self.settings),
+            hint="see --registry and [registry]; the capture goes on where it was: start it again",
+        )
+
+    def _login(self, user: str | None, password: str | None) -> str:
+        if token := self.settings.get("bearer.auth.token"):
+            return f"Bearer {token}"
+        named = f"{user}:{password or ''}" if user else ""
+        pair = self.settings.get("basic.auth.user.info") or named
+        return f"Basic {base64.b64encode(pair.encode()).decode()}" if pair else ""
+
+    @cached_property
+    def _opener(self) -> OpenerDirector:
+        context = ssl.create_default_context(cadata=self.settings.get("ssl.ca.pem"))
+        if file := self.settings.get("ssl.certificate.location"):
+            key, password = (self.settings.get(f"ssl.key.{name}") for name in ("location", "password"))
+            context.load_cert_chain(file, key, password)
+        return build_opener(HTTPSHandler(context=context))
+
+    def __reduce__(self) -> Any:
+        return Registry, (self.settings,)  # a connection stays where it is

@@ -1,0 +1,162 @@
+"""Captures of topics whose values have their schemas in a registry: real producers, a real broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from driftline.capture.query import Batch
+from driftline.errors import SetupError
+from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
+from servers.fixtures import kafka  # noqa: F401
+from servers.kafka import Kafka
+from servers.registry import Registry
+
+FIRST = """{"type": "record", "name": "Order", "namespace": "shop", "fields": [
+    {"name": "id", "type": "long"},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}}]}"""
+SECOND = """{"type": "record", "name": "Order", "namespace": "shop", "fields": [
+    {"name": "id", "type": "string"}, {"name": "tags", "type": {"type": "array", "items": "string"}}]}"""
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    with Registry("me:s3cret") as running:
+        yield running
+
+
+@pytest.fixture
+def table(either: Lake, table_name: str) -> Table:
+    return either.table(table_name)
+
+
+@pytest.fixture
+def topic(table_name: str) -> str:
+    return f"typed-{table_name}".replace(".", "-")
+
+
+def producer(registry: Registry) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": registry.url, "basic.auth.user.info": registry.login})
+
+
+def at(topic: str) -> SerializationContext:
+    return SerializationContext(topic, MessageField.VALUE)
+
+
+def captured(table: Table, kafka: Kafka, registry: Registry, topic: str, **options: Any) -> list[Batch]:  # noqa: F811
+    batches: list[Batch] = []
+    query = table.capture(
+        f"kafka://{kafka.address}/{topic}",
+        name="orders",
+        on_batch=batches.append,
+        registry={"url": registry.url, "basic.auth.user.info": "me:s3cret"},
+        **options,
+    )
+    assert query.awaitTermination(120)
+    return batches
+
+
+def test_avro_in_a_version_that_breaks_with_the_one_before(
+    table: Table,
+    kafka: Kafka,  # noqa: F811
+    registry: Registry,
+    topic: str,
+) -> None:
+    first, second = (AvroSerializer(producer(registry), schema) for schema in (FIRST, SECOND))
+    values = [first({"id": i, "price": Decimal("1.50")}, at(topic)) for i in range(3)]
+    wrong = [b'{"id": 7}', b"\0\0\0\x03\xe7x"]
+    kafka.send(topic, [(b"k", value) for value in values], partition=0)
+    (batch,) = captured(table, kafka, registry, topic, value_format="avro", metadata=True)
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (3, 0)
+    kafka.send(topic, [(b"k", second({"id": "a", "tags": ["x"]}, at(topic))), None, *wrong], partition=0)
+    (batch,) = captured(table, kafka, registry, topic, value_format="avro", metadata=True)
+    assert (batch.result.rows_written, batch.result.rows_quarantined, batch.tombstones) == (1, 2, 1)
+    columns = "id", "id_string", "price", "tags", "_kafka.key", "_kafka.offset"
+    rows = [tuple(row) for row in table.read().select(*columns).orderBy("_kafka.offset").collect()]
+    assert rows == [
+        *((i, None, Decimal("1.50"), None, "k", i) for i in range(3)),
+        (None, "a", None, ["x"], "k", 3),
+    ]
+    kept = quarantine.of(table.format).read().orderBy("offset").collect()
+    assert [(row.topic, row.offset) for row in kept] == [(topic, 5), (topic, 6)]
+    assert [row.raw_bytes or row.raw.encode() for row in kept] == wrong
+    assert "it begins with byte 0x7B" in kept[0].reason and "no schema 999" in kept[1].reason
+
+
+def order_class(*fields: tuple[str, int]) -> Any:
+    """The class of a message Order with these fields, of these types of Protobuf's."""
+    file = FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    message = file.message_type.add(name="Order")
+    for number, (name, type_) in enumerate(fields, 1):
+        message.field.add(name=name, number=number, type=type_, label=1)  # type: ignore[arg-type]
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+
+
+def test_protobuf_and_json_schema(table: Table, kafka: Kafka, registry: Registry, topic: str) -> None:  # noqa: F811
+    order = order_class(("id", 4), ("note", 9))  # uint64, string
+    write = ProtobufSerializer(order, producer(registry))
+    most = 2**64 - 1
+    kafka.send(topic, [write(order(id=most, note="x"), at(topic)), b"\0\0\0\0\x01"], partition=0)
+    (batch,) = captured(table, kafka, registry, topic, value_format="protobuf")
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (1, 1)
+    assert [tuple(row) for row in table.read().select("id", "note").collect()] == [(Decimal(most), "x")]
+
+    text = JSONSerializer('{"type": "object", "title": "Order"}', producer(registry))
+    values = [text({"id": 1, "at": "2026-01-31"}, at(f"{topic}-json")), b'{"id": 2}', b"\0\0\0\0\x01{"]
+    kafka.send(f"{topic}-json", values, partition=0)
+    other = table.lake.table(f"{table.name}_json")
+    (batch,) = captured(other, kafka, registry, f"{topic}-json", value_format="json-schema")
+    assert (batch.result.rows_written, batch.result.rows_quarantined) == (1, 2)
+    assert str(other.read().first().at) == "2026-01-31"  # type: ignore[union-attr]
+    kept = quarantine.of(other.format).read().orderBy("offset").collect()
+    assert [row.raw_bytes or row.raw.encode() for row in kept] == values[1:]
+
+
+def test_what_a_policy_refuses_can_be_replayed(
+    table: Table,
+    kafka: Kafka,  # noqa: F811
+    registry: Registry,
+    topic: str,
+) -> None:
+    first, second = (AvroSerializer(producer(registry), schema) for schema in (FIRST, SECOND))
+    kafka.send(topic, [first({"id": 1, "price": Decimal("1.50")}, at(topic))], partition=0)
+    captured(table, kafka, registry, topic, value_format="avro")
+    kafka.send(topic, [second({"id": "a", "tags": ["x"]}, at(topic))], partition=0)
+    (batch,) = captured(table, kafka, registry, topic, value_format="avro", settings={"policy": "strict"})
+    assert batch.result.rows_quarantined == 1
+    assert table.replay(settings={"policy": "preserve"}).written == 1
+    assert [row.id_string for row in table.read().where("id is null").collect()] == ["a"]
+
+
+@pytest.mark.iceberg_only("nothing of it is of a format")
+def test_a_registry_that_is_away_and_comes_back(
+    table: Table,
+    kafka: Kafka,  # noqa: F811
+    registry: Registry,
+    topic: str,
+) -> None:
+    schema = FIRST.replace("Order", f"Order{int(time.time())}")  # one that no task has asked for yet
+    value = AvroSerializer(producer(registry), schema)({"id": 1, "price": Decimal("1.50")}, at(topic))
+    kafka.send(topic, [value])
+    registry.failures = [403] * 50
+    with pytest.raises(SetupError, match="does not give schemas: 403 Forbidden") as caught:
+        captured(table, kafka, registry, topic, value_format="avro")
+    assert "s3cret" not in str(caught.value)
+    registry.failures = []
+    captured(table, kafka, registry, topic, value_format="avro")
+    assert table.read().count() == 1
