@@ -9,6 +9,7 @@ from typing import Any
 
 from driftline.core.planning.contract import MAPS, NEW_FIELDS, POLICIES, contract, parse_path
 from driftline.core.planning.conversions import EPOCH_DIGITS
+from driftline.core.planning.creation import Creation
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
@@ -51,6 +52,9 @@ SETTINGS: Mapping[str, Setting] = {
         "Bytes of a record's text; a longer one is quarantined by how it begins.", int, "134217728"
     ),
     "mark": Setting("What the comment of a sibling column begins with.", None, MARK),
+    "partition_by": Setting("How a table is partitioned that is made: `day(at), bucket(16, id)`."),
+    "sort_by": Setting("How a table's files are sorted, if it is made: `at desc, id`."),
+    "format_version": Setting("The version of Iceberg's format that a table is made in; 2 by itself.", ("2", "3")),
 }  # fmt: skip
 # Settings of paths, `hints.amount`.
 PATH_SETTINGS: Mapping[str, Setting] = {
@@ -61,6 +65,8 @@ PATH_SETTINGS: Mapping[str, Setting] = {
     "maps": Setting("`maps` of a path.", MAPS),
     "new_fields": Setting("`new_fields` of a path.", NEW_FIELDS),
 }
+# Settings that count where a table is made; the table itself then has what they say.
+_ONCE = ("partition_by", "sort_by", "format_version")
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {
@@ -80,6 +86,17 @@ def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
     Raises UsageError for an unknown name, with the nearest right one, or a wrong value.
     """
     return {_property(key): _checked(key, value) for key, value in flattened(given)}
+
+
+def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
+    """How a table is made, out of properties as `as_properties` gives them; and the properties that it keeps.
+
+    >>> creation({"driftline.sort-by": "at", "driftline.dates": "off"})
+    (Creation(partition_by='', sort_by='at', format_version=''), {'driftline.dates': 'off'})
+    """
+    once = {_property(name): name for name in _ONCE}
+    asked = {once[key]: value for key, value in properties.items() if key in once}
+    return Creation(**asked), {key: value for key, value in properties.items() if key not in once}
 
 
 def flattened(given: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -116,6 +133,8 @@ def _checked(key: str, value: str) -> str:
             parse_path(path)
         if name == "hints":
             parse_type(value)
+        if key.replace("-", "_") in _ONCE:
+            Creation(**{name: value}).changes()
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -39,7 +40,8 @@ def declare(table: Table, columns: str) -> None:
         return
     struct = core_struct(StructType.fromDDL(columns))
     schema = apply(Schema(), [AddColumn((), f) for f in struct.fields])
-    table.format.transaction(table.format.load(), schema).commit()
+    made_as = replace(table.format.blank, schema=schema)
+    table.format.transaction(table.format.load(), made_as).commit()
 
 
 def written(

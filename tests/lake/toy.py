@@ -118,6 +118,9 @@ class ToyCatalog:
 class ToyTable(base.Table):
     """One table. What it does not define here, no batch asks for."""
 
+    blank = Definition()
+    parts_of = None
+
     def __init__(self, spark: SparkSession, location: ToyLocation, name: str) -> None:
         self.spark = spark
         self.name = name
@@ -156,12 +159,15 @@ class ToyTable(base.Table):
         return self.read()
 
     def transaction(
-        self, state: State, schema: Schema | None = None, *, pinned: bool = False
+        self, state: State, made_as: Definition | None = None, *, pinned: bool = False
     ) -> ToyTransaction:
         now = self.load()
         if now.exists and not (state.exists and state.fits(now)):
             raise CommitConflict(f"table {self.name} was changed meanwhile")
-        return ToyTransaction(self, now if state.exists else None, now.schema if state.exists else schema)
+        if state.exists:
+            return ToyTransaction(self, now, now.schema)
+        assert made_as is not None
+        return ToyTransaction(self, None, made_as.schema)
 
     def delete(self, column: str, value: str) -> None:
         with self.location.changing() as tables:

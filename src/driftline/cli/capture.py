@@ -17,12 +17,15 @@ from driftline.cli.options import (
     Conflict,
     Excludes,
     FormatOption,
+    FormatVersion,
     Hints,
     Into,
     Json,
     OnChange,
+    PartitionBy,
     PolicyOption,
     Sets,
+    SortBy,
     Strings,
     pairs,
     table_settings,
@@ -98,6 +101,9 @@ def capture(
     from_: Annotated[
         str, typer.Option("--from", metavar="WHERE", help="In a topic: earliest, latest, or a time.")
     ] = "earliest",
+    partition_by: PartitionBy = None,
+    sort_by: SortBy = None,
+    format_version: FormatVersion = None,
     max_records: Annotated[
         int | None,
         typer.Option(min=1, help="At most so many of Kafka's records a batch.", show_default=False),
@@ -131,8 +137,9 @@ def capture(
 
     scope: Scope = context.obj
     pause = None if every is None else seconds(every)
-    settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude)
     clients = _clients(scope, kafka_set, registry)
+    made_as = {"partition_by": partition_by, "sort_by": sort_by, "format_version": format_version}
+    settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude, made_as)
     metrics = _metrics(into, name, metrics_port, metrics_file)
     with Progress() as progress:
         lake = scope.open(progress)

@@ -13,13 +13,16 @@ from driftline.cli.options import (
     Conflict,
     Excludes,
     FormatOption,
+    FormatVersion,
     Hints,
     Into,
     Json,
     OnChange,
+    PartitionBy,
     PerFile,
     PolicyOption,
     Sets,
+    SortBy,
     Sources,
     Strings,
     table_settings,
@@ -57,13 +60,17 @@ def ingest(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, write nothing.")] = False,
     hint: Hints = None,
     exclude: Excludes = None,
+    partition_by: PartitionBy = None,
+    sort_by: SortBy = None,
+    format_version: FormatVersion = None,
     set_: Sets = None,
     strings: Strings = False,
     json: Json = False,
     on_change: OnChange = None,
 ) -> None:
     """Take files into a table, as one batch."""
-    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude)
+    made_as = {"partition_by": partition_by, "sort_by": sort_by, "format_version": format_version}
+    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, made_as)
     results = _results(
         context.obj, sources, into, format, settings,
         per_file=batch_per_file, strings=strings, dry_run=dry_run, on_change=on_change,
@@ -81,6 +88,9 @@ def plan(
     format: FormatOption = None,  # noqa: A002
     hint: Hints = None,
     exclude: Excludes = None,
+    partition_by: PartitionBy = None,
+    sort_by: SortBy = None,
+    format_version: FormatVersion = None,
     set_: Sets = None,
     strings: Strings = False,
     fail_on: Annotated[
@@ -101,7 +111,8 @@ def plan(
     from driftline.errors import DataError
     from driftline.report.findings import findings
 
-    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude)
+    made_as = {"partition_by": partition_by, "sort_by": sort_by, "format_version": format_version}
+    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, made_as)
     results = list(
         _results(
             context.obj, sources, into, format, settings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,6 +87,29 @@ Excludes = Annotated[
     list[str] | None,
     typer.Option("--exclude", metavar="PATH", help="A field that is left out.", show_default=False),
 ]
+PartitionBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TERMS",
+        help='How the table is partitioned, if it is made now: "day(at), bucket(16, id)".',
+        show_default=False,
+    ),
+]
+SortBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TERMS", help='How its files are sorted, if it is made now: "at desc".', show_default=False
+    ),
+]
+FormatVersion = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=3,
+        help="The version of Iceberg's format, if it is made now. [default: 2]",
+        show_default=False,
+    ),
+]
 OnChange = Annotated[
     str | None,
     typer.Option(
@@ -108,9 +131,10 @@ def table_settings(
     on_conflict: OnConflict | None,
     hints: Sequence[str] | None,
     excludes: Sequence[str] | None,
+    made_as: Mapping[str, object | None],
 ) -> dict[str, str]:
-    """The table's settings: those of the file, and of flags before
-    those. Raises UsageError for what is wrong.
+    """The table's settings: those of the file, and of flags before those. ``made_as``: settings that count
+    where it is made. Raises UsageError for what is wrong.
     """
     from driftline.settings import as_properties
 
@@ -121,6 +145,7 @@ def table_settings(
     flags |= {f"exclude.{path}": "true" for path in excludes or ()}
     flags |= {"policy": str(policy)} if policy else {}
     flags |= {"on_conflict": str(on_conflict)} if on_conflict else {}
+    flags |= {key: str(value) for key, value in made_as.items() if value is not None}
     as_properties(flags)  # what is wrong with them is said before Spark starts
     return {**scope.config.tables.get(table, {}), **flags}
 

@@ -185,18 +185,12 @@ class Draft(Protocol):
 
 
 class Alteration(Protocol):
-    """One change of a table's definition, from the version that was loaded.
-
-    ``parts_of``: reads a sort expression, where the format has such.
-    """
+    """One change of a table's definition, from the version that was loaded."""
 
     @property
     def before(self) -> Definition:
         """What that version was defined as."""
         ...
-
-    @property
-    def parts_of(self) -> PartsOf | None: ...
 
     def nulls(self, path: Path, column: Field) -> NullCount:
         """In how many rows the column is null; the commit fails where others have written since."""
@@ -218,6 +212,16 @@ class Table(Protocol):
 
     spark: SparkSession
     name: str
+
+    @property
+    def blank(self) -> Definition:
+        """What a table is made of in this format: one without columns."""
+        ...
+
+    @property
+    def parts_of(self) -> PartsOf | None:
+        """Reads a sort expression; None where the format has none."""
+        ...
 
     def load(self) -> State:
         """The table as it is now; an empty schema where it does not exist."""
@@ -243,8 +247,10 @@ class Table(Protocol):
         """The table's rows as they are now, without the columns that Spark cannot read."""
         ...
 
-    def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
-        """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
+    def transaction(
+        self, state: State, made_as: Definition | None = None, *, pinned: bool = False
+    ) -> Transaction:
+        """A transaction on the table; one that does not exist is made as its definition says.
 
         ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict where
         the table is no longer as ``state`` says.

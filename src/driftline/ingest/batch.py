@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes.refit import refits
+from driftline.core.planning.creation import Creation
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.closed import closed
+from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Schema
 from driftline.formats.base import Moved, State, Table
 from driftline.formats.retry import Progress, Retry
@@ -23,8 +25,8 @@ from driftline.source.files import Stamp
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is the same at each try. ``properties``: settings that come
-    with it; ``files``: as they were before.
+    """What is the same at each try. ``properties``: settings that come with it; ``creation``: those
+    by which a table is made; ``files``: as they were before.
     """
 
     table: Table
@@ -35,6 +37,7 @@ class Batch:
     progress: Progress
     retry: Retry
     files: Mapping[str, Stamp]
+    creation: Creation
 
     def marks(self, state: State) -> dict[str, str]:
         """The table properties that the batch sets."""
@@ -68,6 +71,23 @@ class Batch:
 
     def with_own(self, planned: Plan, seen: Observation) -> Plan:
         return with_own(planned, getattr(self.source, "columns", ())) if seen.tally.records else planned
+
+    def made_as(self, state: State, planned: Plan) -> Definition | None:
+        """What the batch makes the table as; None where it is there, or
+        is not made. Raises DataError, UsageError.
+        """
+        if state.exists or not planned.schema.struct.fields:
+            return None
+        table = self.table
+        settings = self.settings(state)
+        return self.creation.definition(table.name, table.blank, planned.schema, settings, table.parts_of)
+
+    def differences(self, state: State) -> tuple[str, ...]:
+        """In what a table that is there is not as it was asked for; a capture says so once."""
+        if not (self.creation and state.exists) or (self.token is not None and not self.token.tried):
+            return ()
+        table = self.table
+        return tuple(self.creation.differences(table.name, table.definition(), table.parts_of))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.routes import Plan, Settings, same_rows
 from driftline.core.schema.types import Schema
+from driftline.errors import DriftlineError
 from driftline.formats.base import State
 from driftline.ingest.accept import planned_for
 from driftline.ingest.batch import Batch, Planned
@@ -28,6 +29,10 @@ def guessed_plan(batch: Batch, state: State, settings: Settings) -> Planned | No
     batch.progress("planning")
     planned = _plan_of(batch, schema, seen, settings)
     if planned.conflicts or rewrites(planned.changes) or not planned.schema.struct.fields:
+        return None
+    try:
+        batch.made_as(state, planned)
+    except DriftlineError:  # all of the batch may have what its beginning lacks
         return None
     return Planned(batch, state, schema, seen, planned, settings)
 

@@ -15,25 +15,24 @@ from driftline.convert import LOST, Lost
 from driftline.core.changelog.record import of_batch
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changes import AddColumn
-from driftline.core.planning.rest import spelled_field
 from driftline.core.planning.routes import Plan
 from driftline.core.schema.types import Path
-from driftline.errors import DataError, DriftlineError
+from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, State, Table, Transaction
 from driftline.formats.retry import Progress, Retry, commit
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import Batch, Planned
 from driftline.ingest.guess import Misguess, confirmed, guessed_plan
+from driftline.ingest.outcome import outcome, paths_of_rest, rest_of
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, rewritten_rows
 from driftline.observe.observation import Observation
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_conf import configured
-from driftline.settings import as_properties
+from driftline.settings import as_properties, creation
 from driftline.source.base import Source
 from driftline.source.files import changed, stamps
-from driftline.sql.rest import waiting
 from driftline.write import folder_of_batch
 
 _OFTEN = 2  # conflicts of one batch
@@ -61,13 +60,13 @@ def ingest(
     comes next: observing, planning, writing, quarantining, committing, committed; and of each
     wait for other writers, with the reason.
     """
-    properties = as_properties(settings or {})
+    made, properties = creation(as_properties(settings or {}))
     batch = uuid.uuid4().hex if token is None else token.batch
     files = stamps(getattr(source, "files", ()))
     retry = Retry(table.name, progress, endless)
     with configured(table.spark, source.conf):
         return _ingest(
-            Batch(table, source, batch, properties, token, progress, retry, files), dry_run=dry_run
+            Batch(table, source, batch, properties, token, progress, retry, files, made), dry_run=dry_run
         )
 
 
@@ -89,11 +88,12 @@ def _ingest(batch: Batch, *, dry_run: bool) -> Result:
             schema = batch.open(state)
             seen, planned = accepted(source, schema, wanted, batch.progress, partial(_lossy, table))
             planned = batch.with_own(planned, seen)
+            tried_as = Planned(batch, state, schema, seen, planned, wanted)
+            batch.made_as(state, planned)  # that it can be
             if dry_run:
-                made = result(table.name, batch.id, seen, planned, 0, 0, None)
-                return made.with_rest(_paths_of_rest(planned), planned.route, wanted.contract)
+                return outcome(tried_as, 0, 0, None, paths_of_rest(planned))
             batch.progress("writing")
-            return _write(Planned(batch, state, schema, seen, planned, wanted), tried=tried)
+            return _write(tried_as, tried=tried)
         except CommitConflict as conflict:
             batch.retry.wait(conflict)
         except (_Misread, Lost, PySparkException, Py4JError, OSError) as error:
@@ -153,26 +153,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     transaction.upkeep()
     if kept is not None:
         kept.transaction.upkeep()
-    made = result(table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
-    return made.with_rest(_rest_of(transaction, planned), planned.plan.route, planned.settings.contract)
-
-
-def _rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:
-    """How many values went to the rest, by path. The batch is in: where that
-    cannot be read, only the paths are known.
-    """
-    if not planned.plan.route.has_rest:
-        return {}
-    with suppress(DriftlineError, PySparkException, Py4JError):
-        rows = transaction.read_written()
-        if rows is not None:
-            return {one.path: one.values for one in waiting(rows, planned.plan.schema)}
-    return _paths_of_rest(planned.plan)
-
-
-def _paths_of_rest(planned: Plan) -> Mapping[str, int | None]:
-    paths = (path for field in planned.route.fields for path in field.rest_paths((field.key,)))
-    return {spelled_field(path): None for path in paths}
+    return outcome(planned, written, quarantined, snapshot, rest_of(transaction, planned))
 
 
 def _data(
@@ -221,7 +202,9 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
         try:
             # Pinned, though it may only append: a resolve meanwhile leaves other columns,
             # and the rows would go to the old ones.
-            return planned, batch.table.transaction(planned.state, planned.plan.schema, pinned=True)
+            return planned, batch.table.transaction(
+                planned.state, batch.made_as(planned.state, planned.plan), pinned=True
+            )
         except CommitConflict as conflict:
             if state is not planned.state:
                 batch.retry.wait(conflict)

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from driftline.core.changelog.entries import Version, partition_text, sort_text
 from driftline.core.changes import Change, to_dict
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.rest import field_of
 from driftline.core.planning.routes import Conflict, Conversion, Plan, RecordRoute, lost_names
+from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.observe.observation import Observation
@@ -18,8 +20,8 @@ from driftline.runtime.shown import Shown
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Shown):
-    """One batch of a table. Counts are records; ``snapshot`` None: nothing was
-    written; ``before``: the schema that it met.
+    """One batch of a table. Counts are records; ``snapshot`` None: nothing was written; ``before``: the
+    schema that it met; ``made_as``: what it makes the table as, where a layout was asked for.
     """
 
     table: str
@@ -39,6 +41,19 @@ class Result(Shown):
     before: Schema = field(default_factory=Schema)
     rest: dict[str, int | None] = field(default_factory=dict)
     held: dict[str, int | None] = field(default_factory=dict)
+    made_as: Definition | None = None
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """How the batch lays out the table that it makes, where that was asked for."""
+        if self.made_as is None:
+            return {}
+        made = Version(None, self.made_as)
+        return {
+            "partition_by": partition_text(made),
+            "sort_by": sort_text(made),
+            "format_version": self.made_as.format_version,
+        }
 
     def with_rest(self, waiting: Mapping[str, int | None], route: RecordRoute, contract: Contract) -> Result:
         """The same with what went to the rest, beyond limits or held: how many
@@ -60,7 +75,9 @@ class Result(Shown):
         return [reason for reason in self.rejected if not any(cause in reason for cause in causes)]
 
     def to_dict(self) -> dict[str, Any]:
-        """As `ingest --json` prints it; ``conflicts`` are there only where records were refused."""
+        """As `ingest --json` prints it; ``conflicts`` are there only where records were refused, the
+        ``layout`` where the batch makes a table with one.
+        """
         conflicts = [
             {
                 "path": dotted(c.path),
@@ -97,6 +114,7 @@ class Result(Shown):
             "hints": list(self.hints),
             "snapshot": self.snapshot,
             **({"conflicts": conflicts} if conflicts else {}),
+            **({"layout": self.layout} if self.layout else {}),
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,7 +84,7 @@ def stage(table: Table, rejected: Rejects | DataFrame, batch: str, token: Token 
     """Writes rejected records into the table's quarantine."""
     quarantine = of(table)
     state = quarantine.load()
-    transaction = quarantine.transaction(state, SCHEMA)
+    transaction = quarantine.transaction(state, replace(quarantine.blank, schema=SCHEMA))
     if state.exists:
         transaction.evolve(missing(state.schema))
     constants = {"batch": batch, "quarantined_at": datetime.now(UTC)}

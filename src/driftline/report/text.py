@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from rich.tree import Tree
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LISTED = 12  # of what is plain, as many are named; the rest is counted
 SAMPLE = 48  # characters of a sample
 LISTED_CHANGES = 12  # that are printed, each with its cause
+_LAID = (("partitioned", "partition_by"), ("sorted", "sort_by"))
 HINTS, HINT = 10, 500  # that are printed; characters of one
 
 
@@ -47,6 +48,8 @@ def batch(
     near = near or Path.cwd()
     yield _heading(result, title, dry_run)
     yield from _hints(result.hints, set() if hints_before is None else hints_before)
+    if result.layout:
+        yield from _layout(result.layout)
     if added := [c for c in result.changes if _plain(c)]:
         yield from _new_columns(added)
     conflicts = [c for c in result.changes if not _plain(c)]
@@ -86,6 +89,12 @@ def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:
     if len(new) > HINTS:
         yield _item("hint", f"and {len(new) - HINTS} more: --json has them", style="cyan")
     before.update(new)
+
+
+def _layout(layout: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """How a table that is made is laid out."""
+    keys = [f"{word} by {', '.join(map(clean, layout[key]))}" for word, key in _LAID if layout[key]]
+    yield _item("new table", "; ".join([*keys, f"format v{layout['format_version']}"]), style="green")
 
 
 def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[RenderableType]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from driftline.core.changes import NullCount
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import SortExpression
-from driftline.core.schema.types import Field, Path, dotted
+from driftline.core.schema.types import Field, Path, Schema, dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, rename
@@ -18,7 +18,7 @@ from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.nulls import nulls
 from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState, split
-from driftline.formats.ducklake.sorting import check, parts_of
+from driftline.formats.ducklake.sorting import check
 from driftline.formats.ducklake.transaction import AUTHOR
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ FORMAT = 3  # what Iceberg's third version has, DuckLake has: defaults among it
 
 class DuckLakeAlteration:
     """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
-
-    parts_of = staticmethod(parts_of)
 
     def __init__(self, table: DuckLakeTable, state: LakeState, found: Layout) -> None:
         self.table = table
@@ -104,6 +102,15 @@ class DuckLakeDraft:
         self.table.catalog.write(lambda connection: commit(connection, [wanted], said))
         version = self.table.load().schema.id
         self.definition = replace(after, schema=replace(after.schema, id=version))
+
+
+def new_layout(made_as: Definition, table: str) -> Layout:
+    """The layout of a table that is yet to be made. Raises DataError where DuckLake has no such."""
+    rows = rows_of(made_as.schema, Schema(), (), table)
+    for key in made_as.sort:
+        if isinstance(key, SortExpression):
+            check(key, made_as.schema, rows, table)
+    return Layout().changed(made_as, table)
 
 
 def definition(state: LakeState, found: Layout) -> Definition:

@@ -16,7 +16,7 @@ from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.inlined import renew_inlined_table
-from driftline.formats.ducklake.layout import set_layout
+from driftline.formats.ducklake.layout import layout, set_layout
 from driftline.formats.ducklake.rows import (
     Head,
     Message,
@@ -157,6 +157,8 @@ def _table(
         head.catalog_id = set_layout(
             connection, table.id, head.snapshot, head.catalog_id, *wanted.layout, wanted.schema, wanted.name
         )
+    if wanted.base is None:  # the partitioning has its id now
+        wanted.keys = layout(connection, table.id, head.snapshot, wanted.schema)
     set_properties(connection, head.snapshot, table, now, wanted)
     if wanted.dropped:
         listed = ", ".join("?" * len(wanted.dropped))

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Schema
 from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.base import CommitConflict, State
-from driftline.formats.ducklake.alteration import DuckLakeAlteration, rename_table
+from driftline.formats.ducklake.alteration import FORMAT, DuckLakeAlteration, new_layout, rename_table
 from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import folder_of
@@ -19,6 +20,7 @@ from driftline.formats.ducklake.layout import Layout, laid, layout
 from driftline.formats.ducklake.read import read
 from driftline.formats.ducklake.scan import Scan, scan
 from driftline.formats.ducklake.snapshot import LakeState, load, split
+from driftline.formats.ducklake.sorting import parts_of
 from driftline.formats.ducklake.table_statistics import table_statistics
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.ducklake.types import readable
@@ -29,13 +31,15 @@ if TYPE_CHECKING:
 
     from driftline.core.changelog.entries import Snapshot, Versions
     from driftline.core.columns.statistics import TableStatistics
-    from driftline.core.schema.definition import Definition
     from driftline.core.schema.partitioning import Laid
     from driftline.formats.ducklake.alteration import DuckLakeAlteration
 
 
 class DuckLakeTable:
     """One table of one DuckLake. ``name`` is ``namespace.table``; nothing is made before the first commit."""
+
+    blank = Definition(format_version=FORMAT)
+    parts_of = staticmethod(parts_of)
 
     def __init__(self, spark: SparkSession, catalog: Catalog, name: str) -> None:
         split(name)
@@ -60,19 +64,20 @@ class DuckLakeTable:
             return nothing  # a database that is yet to become a lake
 
     def transaction(
-        self, state: State, schema: Schema | None = None, *, pinned: bool = False
+        self, state: State, made_as: Definition | None = None, *, pinned: bool = False
     ) -> DuckLakeTransaction:
-        """A transaction on the table; for one that does not exist, ``schema`` is what it is made with."""
+        """A transaction on the table; one that does not exist is made as its definition says."""
         assert isinstance(state, LakeState)
         if state.exists:
             now, keys = self.catalog.read(self._as_it_is)
             if now.table is None or not state.fits(now):
                 raise CommitConflict(f"table {self.name} was changed meanwhile")
             return DuckLakeTransaction(self, now, now.schema, now.table.folder, keys, pinned=pinned)
-        assert schema is not None
+        assert made_as is not None
+        keys = new_layout(made_as, self.name)
         self.catalog.make()
         folder = self.catalog.read(lambda connection: folder_of(connection, self.name))
-        return DuckLakeTransaction(self, None, schema, folder, Layout())
+        return DuckLakeTransaction(self, None, made_as.schema, folder, keys)
 
     def _as_it_is(self, connection: Connection) -> tuple[LakeState, Layout]:
         state = load(connection, self.name)

@@ -61,6 +61,8 @@ class DuckLakeTransaction:
         self.committed = False
         self.snapshot: int | None = None
         self._wanted = Wanted(table.name, base, schema, folder, pinned, keys)
+        if base is None:
+            self._wanted.layout = Layout(), keys
         self._summary: Mapping[str, str] = {}
         self._changes: list[Change] = []
         self._after = 0

@@ -12,7 +12,6 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.changelog import last_changes
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
-from driftline.core.changes.sort import PartsOf
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import SortField
 from driftline.core.schema.schema_json import to_json
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 class Alteration:
     """One change of a table, from the version that was loaded. ``before`` is what that was."""
-
-    parts_of: PartsOf | None = None  # an Iceberg table is sorted by no expressions
 
     def __init__(self, table: IcebergTable) -> None:
         self.table = table

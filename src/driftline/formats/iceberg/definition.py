@@ -11,6 +11,8 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import VOID, PartitionField, SortField, Transform
 from driftline.core.schema.schema_json import from_json
 
+_FIRST_FIELD = 1000  # Iceberg's id of a partition field
+
 
 def definition(jvm: Any, metadata: Any) -> Definition:
     """The definition that a Java ``TableMetadata`` holds."""
@@ -67,6 +69,30 @@ def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ..
         PartitionField(f["name"], int(f["source-id"]), Transform.read(f["transform"])) for f in spec["fields"]
     )
     return tuple(f for f in fields if format_version > 1 or f.transform != VOID)
+
+
+def spec_json(of: Definition) -> dict[str, Any]:
+    """A table's first partition spec in Iceberg's JSON form."""
+    fields = [
+        {"name": f.name, "transform": str(f.transform), "source-id": f.source, "field-id": _FIRST_FIELD + i}
+        for i, f in enumerate(of.partition)
+    ]
+    return {"spec-id": 0, "fields": fields}
+
+
+def order_json(of: Definition) -> dict[str, Any]:
+    """A table's first sort order in Iceberg's JSON form."""
+    fields = [
+        {
+            "transform": str(key.transform),
+            "source-id": key.source,
+            "direction": "desc" if key.descending else "asc",
+            "null-order": "nulls-first" if key.nulls_first else "nulls-last",
+        }
+        for key in of.sort
+        if isinstance(key, SortField)
+    ]
+    return {"order-id": 1 if fields else 0, "fields": fields}
 
 
 def sort_fields(order: Any) -> tuple[SortField, ...]:

@@ -10,13 +10,15 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changes.defaults import defaults_of
+from driftline.core.changes.evolve import VERSION
+from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.alteration import Alteration, rename_table
-from driftline.formats.iceberg.definition import definition
+from driftline.formats.iceberg.definition import definition, order_json, spec_json
 from driftline.formats.iceberg.gateway import (
     failure,
     java_class,
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 
     from driftline.core.changelog.entries import Snapshot, Versions
     from driftline.core.columns.statistics import TableStatistics
-    from driftline.core.schema.definition import Definition
     from driftline.core.schema.partitioning import Laid
     from driftline.formats.iceberg.alteration import Alteration
 
@@ -48,7 +49,6 @@ _UNSEEN = ("spark.wap.id", "spark.wap.branch")
 
 _OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
 _NEW_TABLE = {
-    "format-version": "2",
     "write.parquet.compression-codec": "zstd",
     # The table remembers its changes; the files of old versions would only pile up.
     "write.metadata.delete-after-commit.enabled": "true",
@@ -57,6 +57,9 @@ _NEW_TABLE = {
 
 class IcebergTable:
     """One table of one catalog. ``name`` is ``namespace.table``; nothing is made before the first commit."""
+
+    blank = Definition(format_version=2)
+    parts_of = None  # an Iceberg table is sorted by no expressions
 
     def __init__(self, spark: SparkSession, catalog: str, name: str) -> None:
         self.spark = spark
@@ -231,8 +234,10 @@ class IcebergTable:
             return self.spark.table(f"{self.full_name}.{kind}")
         return partial(self.spark, self.java(), self.name, schema, kind)
 
-    def transaction(self, state: State, schema: Schema | None = None, *, pinned: bool = False) -> Transaction:
-        """A transaction on the table; for one that does not exist, ``schema`` is what it is made with.
+    def transaction(
+        self, state: State, made_as: Definition | None = None, *, pinned: bool = False
+    ) -> Transaction:
+        """A transaction on the table; one that does not exist is made as its definition says.
 
         Raises CommitConflict where the table is no longer as ``state`` says,
         UsageError where nobody would see what is written.
@@ -248,17 +253,22 @@ class IcebergTable:
                 raise CommitConflict(f"table {self.name} was changed meanwhile")
             return Transaction(self, java, base, pinned=pinned)
         self._make_namespace()
-        assert schema is not None
-        java_schema = self._jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
-        spec = self._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+        assert made_as is not None
         try:
-            properties = _NEW_TABLE | metrics_of_all(schema, {})
-            made = self.java_catalog.newCreateTableTransaction(
-                self._identifier, java_schema, spec, properties
-            )
+            return Transaction(self, self._made(made_as), None)
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
-        return Transaction(self, made, None)
+
+    def _made(self, definition: Definition) -> Any:
+        """A Java transaction that makes the table."""
+        iceberg, schema = self._jvm.org.apache.iceberg, definition.schema
+        java_schema = iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
+        spec, order = json.dumps(spec_json(definition)), json.dumps(order_json(definition))
+        properties = {VERSION: str(definition.format_version), **_NEW_TABLE, **metrics_of_all(schema, {})}
+        builder = self.java_catalog.buildTable(self._identifier, java_schema)
+        builder = builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(java_schema, spec))
+        builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order))
+        return builder.withProperties(properties).createTransaction()
 
     def _must_be_seen(self) -> None:
         for key in _UNSEEN:

@@ -68,7 +68,7 @@ def alter(table: Table, request: Request, *, catalog: str = "", upgrade: bool = 
                 mark=settings.mark,
                 upgrade=upgrade,
                 nulls_of=alteration.nulls,
-                parts_of=alteration.parts_of,
+                parts_of=table.parts_of,
             )
         except Refused as refused:
             raise request.explained(refused) from None

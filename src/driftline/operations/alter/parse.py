@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from driftline.core.changes.layout_text import LayoutReader
 from driftline.core.changes.values import (
     AddPartitionField,
     DropIdentifiers,
@@ -25,7 +26,6 @@ from driftline.core.changes.values import (
 from driftline.core.schema.types import dotted
 from driftline.core.schema.words import Kind
 from driftline.operations.alter.column_clauses import ColumnReader
-from driftline.operations.alter.layout_clauses import LayoutReader
 
 CLAUSES = (
     "ADD, DROP, RENAME, ALTER COLUMN, CHANGE, REPLACE COLUMNS, ADD/DROP/REPLACE PARTITION FIELD, WRITE …, SET/DROP IDENTIFIER FIELDS, "

@@ -1,4 +1,4 @@
-"""Reading partition terms and sort orders."""
+"""Reading partition terms and sort orders, as people write them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextlib import suppress
 
 from driftline.core.changes.values import SetDistribution, SetSortOrder, SortTerm, TableChange, Term
 from driftline.core.schema.partitioning import COUNTED, IDENTITY, TAKES, TIMES, Transform
+from driftline.core.schema.type_text import TypeReader
 from driftline.core.schema.types import dotted
 from driftline.core.schema.words import Kind, quoted
 from driftline.errors import UsageError
-from driftline.operations.alter.reader import Reader
 
 # Other names that Iceberg's Spark functions have for them.
 _ALIASES = {f"{name}s": name for name in TIMES} | {"date": "day", "date_hour": "hour"}
 
 
-class LayoutReader(Reader):
+class LayoutReader(TypeReader):
     """A reader that knows how files are laid out."""
 
     def term(self, or_else: str = "") -> Term:
@@ -111,7 +111,8 @@ class LayoutReader(Reader):
         return text + self.sql[begin : max(begin, self.last.stop)]
 
     def ends(self) -> bool:
-        return any(self.sees(word) for word in (",", ")", ";", "ASC", "DESC", "NULLS"))
+        at_end = self.tokens[self.at].kind is Kind.end
+        return at_end or any(self.sees(word) for word in (",", ")", ";", "ASC", "DESC", "NULLS"))
 
     def directed(self, term: Term | str) -> SortTerm:
         """The term with its direction."""

@@ -1,0 +1,143 @@
+"""What a table is made as: the columns of its first batch, laid out as a person asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from driftline.core.changes import (
+    AddPartitionField,
+    Refused,
+    SetProperties,
+    SetSortOrder,
+    TableChange,
+    evolved,
+)
+from driftline.core.changes.evolve import VERSION
+from driftline.core.changes.layout_text import LayoutReader
+from driftline.core.changes.sort import PartsOf
+from driftline.core.planning.contract import spelled_path
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.naming import by_key, caseless, data_key
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
+from driftline.errors import DataError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """What was asked for, in the words of the settings; empty: nothing was.
+
+    >>> Creation("day(at), bucket(16, id)").paths
+    [('at',), ('id',)]
+    """
+
+    partition_by: str = ""
+    sort_by: str = ""
+    format_version: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.partition_by or self.sort_by or self.format_version)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The columns that the table is to be partitioned by."""
+        return [change.term.path for change in self._partition()]
+
+    def changes(self) -> list[TableChange]:
+        """What makes a table without a layout as it was asked for. Raises
+        UsageError for what cannot be read.
+        """
+        changes: list[TableChange] = [*self._partition()]
+        if self.sort_by:
+            changes.append(SetSortOrder(_all_of(self.sort_by, LayoutReader.sort_expression)))
+        if self.format_version:
+            changes.append(SetProperties({VERSION: self.format_version}))
+        return changes
+
+    def definition(
+        self, table: str, blank: Definition, schema: Schema, settings: Settings, parts_of: PartsOf | None
+    ) -> Definition:
+        """The table of this ``schema``, made of a ``blank`` one.
+
+        Raises DataError, UsageError where it cannot be laid out so: for a column of the partitions that is
+        not there, or has drifted in its first batch.
+        """
+        for path in self.paths:
+            _check(table, path, schema, settings)
+        made = replace(blank, schema=schema, last_column=schema.highest_id())
+        try:
+            return evolved(made, self.changes(), mark=settings.mark, parts_of=parts_of)[0]
+        except Refused as refused:
+            error = refused.error
+            hint = error.hint or "--hint PATH=TYPE says a column's type before any data"
+            raise type(error)(f"{table} cannot be made: {error.message}", hint) from refused
+
+    def differences(self, table: str, now: Definition, parts_of: PartsOf | None) -> Iterator[str]:
+        """In what a table that is there is not as it was asked for, a sentence each."""
+        if self.format_version and int(self.format_version) != now.format_version:
+            yield f"{table} is of format v{now.format_version}: format_version counts where a table is made"
+        asked = self._laid(now, parts_of)
+        if self.partition_by and (asked is None or _specs(asked) != _specs(now)):
+            yield (
+                f"{table} is not partitioned by {self.partition_by}, which counts where a table is made: "
+                f"ALTER TABLE {table} SET PARTITIONED BY ({self.partition_by}) changes it"
+            )
+        if self.sort_by and (asked is None or asked.sort != now.sort):
+            yield (
+                f"{table} is not sorted by {self.sort_by}, which counts where a table is made: "
+                f"ALTER TABLE {table} SET SORTED BY ({self.sort_by}) changes it"
+            )
+
+    def _partition(self) -> tuple[AddPartitionField, ...]:
+        return _all_of(self.partition_by, _partition_field) if self.partition_by else ()
+
+    def _laid(self, now: Definition, parts_of: PartsOf | None) -> Definition | None:
+        """The table that is there with the layout that was asked for; None where it cannot have that."""
+        changes = replace(self, format_version="").changes()
+        try:
+            return evolved(replace(now, partition=(), sort=()), changes, parts_of=parts_of)[0]
+        except Refused:
+            return None
+
+
+def _all_of(text: str, read: Callable[[LayoutReader], T]) -> tuple[T, ...]:
+    """The items of a list that is all of the text. Raises UsageError."""
+    reader = LayoutReader(text)
+    found = reader.listed(lambda: read(reader))
+    if not reader.done:
+        reader.stop(f"nothing more expected {reader.here()}")
+    return found
+
+
+def _partition_field(reader: LayoutReader) -> AddPartitionField:
+    return AddPartitionField(reader.term(), reader.named_as())
+
+
+def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
+    """That a column of the partitions is there, and alone holds its field; a hint says which is meant."""
+    parent = schema.find(path[:-1]) if len(path) > 1 else Field("", schema.struct)
+    columns = parent.type.fields if parent is not None and isinstance(parent.type, Struct) else ()
+    column = next((f for f in columns if caseless(f.name) == caseless(path[-1])), None)
+    named = dotted(path)
+    if column is None:
+        raise DataError(
+            f"{table} is to be partitioned by {named}, which its first batch does not have",
+            f"--hint {spelled_path(path)}=TYPE makes the column all the same",
+        )
+    twins = by_key(columns, settings.mark).get(data_key(column, settings.mark), [column])
+    if len(twins) > 1 and settings.contract.at(path).hint is None:
+        types = " and ".join(type_name(f.type) for f in twins)
+        raise DataError(
+            f"{table} is to be partitioned by {named}, which is {types} in its first batch",
+            f"say which is meant: --hint {spelled_path(path)}={type_name(column.type)}; other values go "
+            "beside it, and their rows to the partition of those that have none",
+        )
+
+
+def _specs(of: Definition) -> list[tuple[int, str]]:
+    return [(f.source, str(f.transform)) for f in of.partition]

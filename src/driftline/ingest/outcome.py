@@ -1,0 +1,51 @@
+"""What came of a batch: its result, out of what was planned and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.core.planning.rest import spelled_field
+from driftline.core.planning.routes import Plan
+from driftline.errors import DriftlineError
+from driftline.formats.base import Transaction
+from driftline.ingest.batch import Planned
+from driftline.ingest.result import Result, result
+from driftline.sql.rest import waiting
+
+
+def outcome(
+    planned: Planned, written: int, quarantined: int, snapshot: int | None, rest: Mapping[str, int | None]
+) -> Result:
+    """The result. ``rest``: how many values went there, by path."""
+    batch, state = planned.batch, planned.state
+    made = result(batch.table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
+    made = made.with_rest(rest, planned.plan.route, planned.settings.contract)
+    made_as = batch.made_as(state, planned.plan) if batch.creation else None
+    differences: tuple[str, ...] = ()
+    with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
+        differences = batch.differences(state)
+    return replace(made, made_as=made_as, hints=(*made.hints, *differences))
+
+
+def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:
+    """How many values went to the rest, by path. The batch is in: where that
+    cannot be read, only the paths are known.
+    """
+    if not planned.plan.route.has_rest:
+        return {}
+    with suppress(DriftlineError, PySparkException, Py4JError):
+        rows = transaction.read_written()
+        if rows is not None:
+            return {one.path: one.values for one in waiting(rows, planned.plan.schema)}
+    return paths_of_rest(planned.plan)
+
+
+def paths_of_rest(planned: Plan) -> Mapping[str, int | None]:
+    """The paths whose values the plan sends to the rest."""
+    paths = (path for field in planned.route.fields for path in field.rest_paths((field.key,)))
+    return {spelled_field(path): None for path in paths}
