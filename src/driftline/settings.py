@@ -10,6 +10,7 @@ from typing import Any
 from driftline.core.planning.contract import MAPS, NEW_FIELDS, POLICIES, contract, parse_path
 from driftline.core.planning.conversions import EPOCH_DIGITS
 from driftline.core.planning.creation import Creation
+from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
@@ -52,6 +53,10 @@ SETTINGS: Mapping[str, Setting] = {
         "Bytes of a record's text; a longer one is quarantined by how it begins.", int, "134217728"
     ),
     "mark": Setting("What the comment of a sibling column begins with.", None, MARK),
+    "delimiter": Setting("What stands between the cells of CSV: one character, or `tab`; else as a file tells."),
+    "quote": Setting("What stands around cells of CSV, one character, or `none`; else as a file tells."),
+    "encoding": Setting("The encoding of CSV, such as `cp1252`; else UTF-8, or UTF-16 where a file tells."),
+    "decimal": Setting("The decimal sign in numbers of CSV.", (".", ","), "."),
     "partition_by": Setting("How a table is partitioned that is made: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How a table's files are sorted, if it is made: `at desc, id`."),
     "format_version": Setting("The version of Iceberg's format that a table is made in; 2 by itself.", ("2", "3")),
@@ -67,6 +72,7 @@ PATH_SETTINGS: Mapping[str, Setting] = {
 }
 # Settings that count where a table is made; the table itself then has what they say.
 _ONCE = ("partition_by", "sort_by", "format_version")
+_DIALECT = ("delimiter", "quote", "encoding", "decimal")
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {
@@ -133,8 +139,10 @@ def _checked(key: str, value: str) -> str:
             parse_path(path)
         if name == "hints":
             parse_type(value)
-        if key.replace("-", "_") in _ONCE:
+        if name in _ONCE:
             Creation(**{name: value}).changes()
+        if name in _DIALECT:
+            Dialect(**{name: value})
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value
@@ -194,4 +202,5 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
             new_fields=value("new_fields"),
             new_fields_of=paths["new_fields"],
         ),
+        csv=Dialect(**{name: plain.get(name, "") for name in _DIALECT}),
     )

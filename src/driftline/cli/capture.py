@@ -15,6 +15,9 @@ import typer
 from driftline.cli import interrupt
 from driftline.cli.options import (
     Conflict,
+    Decimal,
+    Delimiter,
+    Encoding,
     Excludes,
     FormatOption,
     FormatVersion,
@@ -24,6 +27,7 @@ from driftline.cli.options import (
     OnChange,
     PartitionBy,
     PolicyOption,
+    Quote,
     Sets,
     SortBy,
     Strings,
@@ -115,6 +119,10 @@ def capture(
         bool, typer.Option("--skip-lost", help="Go on without records that Kafka has deleted.")
     ] = False,
     set_: Sets = None,
+    delimiter: Delimiter = None,
+    quote: Quote = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     strings: Strings = False,
     json: Json = False,
     on_change: OnChange = None,
@@ -137,9 +145,12 @@ def capture(
 
     scope: Scope = context.obj
     pause = None if every is None else seconds(every)
+    more = {
+        "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
+        "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
+    }  # fmt: skip
+    settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude, more)
     clients = _clients(scope, kafka_set, registry)
-    made_as = {"partition_by": partition_by, "sort_by": sort_by, "format_version": format_version}
-    settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude, made_as)
     metrics = _metrics(into, name, metrics_port, metrics_file)
     with Progress() as progress:
         lake = scope.open(progress)

@@ -11,6 +11,9 @@ import typer
 
 from driftline.cli.options import (
     Conflict,
+    Decimal,
+    Delimiter,
+    Encoding,
     Excludes,
     FormatOption,
     FormatVersion,
@@ -21,6 +24,7 @@ from driftline.cli.options import (
     PartitionBy,
     PerFile,
     PolicyOption,
+    Quote,
     Sets,
     SortBy,
     Sources,
@@ -64,13 +68,20 @@ def ingest(
     sort_by: SortBy = None,
     format_version: FormatVersion = None,
     set_: Sets = None,
+    delimiter: Delimiter = None,
+    quote: Quote = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     strings: Strings = False,
     json: Json = False,
     on_change: OnChange = None,
 ) -> None:
     """Take files into a table, as one batch."""
-    made_as = {"partition_by": partition_by, "sort_by": sort_by, "format_version": format_version}
-    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, made_as)
+    more = {
+        "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
+        "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
+    }  # fmt: skip
+    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, more)
     results = _results(
         context.obj, sources, into, format, settings,
         per_file=batch_per_file, strings=strings, dry_run=dry_run, on_change=on_change,
@@ -92,6 +103,10 @@ def plan(
     sort_by: SortBy = None,
     format_version: FormatVersion = None,
     set_: Sets = None,
+    delimiter: Delimiter = None,
+    quote: Quote = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     strings: Strings = False,
     fail_on: Annotated[
         list[Kind] | None,
@@ -111,8 +126,11 @@ def plan(
     from driftline.errors import DataError
     from driftline.report.findings import findings
 
-    made_as = {"partition_by": partition_by, "sort_by": sort_by, "format_version": format_version}
-    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, made_as)
+    more = {
+        "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
+        "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
+    }  # fmt: skip
+    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, more)
     results = list(
         _results(
             context.obj, sources, into, format, settings,

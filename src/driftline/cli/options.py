@@ -119,6 +119,28 @@ OnChange = Annotated[
         show_default=False,
     ),
 ]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHAR",
+        help="Between the cells of CSV, or tab. [default: as the file tells]",
+        show_default=False,
+    ),
+]
+Quote = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHAR", help="Around cells of CSV, or none. [default: as the file tells]", show_default=False
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="Of CSV: cp1252, latin1, utf-16, ... [default: UTF-8]", show_default=False),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(metavar="SIGN", help="In numbers of CSV: , or . [default: .]", show_default=False),
+]
 Strings = Annotated[bool, typer.Option("--strings", help="CSV cells stay text.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
 
@@ -131,10 +153,10 @@ def table_settings(
     on_conflict: OnConflict | None,
     hints: Sequence[str] | None,
     excludes: Sequence[str] | None,
-    made_as: Mapping[str, object | None],
+    more: Mapping[str, object | None],
 ) -> dict[str, str]:
-    """The table's settings: those of the file, and of flags before those. ``made_as``: settings that count
-    where it is made. Raises UsageError for what is wrong.
+    """The table's settings: those of the file, and of flags before those. ``more``: further ones
+    that have flags of their own. Raises UsageError for what is wrong.
     """
     from driftline.settings import as_properties
 
@@ -145,7 +167,7 @@ def table_settings(
     flags |= {f"exclude.{path}": "true" for path in excludes or ()}
     flags |= {"policy": str(policy)} if policy else {}
     flags |= {"on_conflict": str(on_conflict)} if on_conflict else {}
-    flags |= {key: str(value) for key, value in made_as.items() if value is not None}
+    flags |= {key: str(value) for key, value in more.items() if value is not None}
     as_properties(flags)  # what is wrong with them is said before Spark starts
     return {**scope.config.tables.get(table, {}), **flags}
 

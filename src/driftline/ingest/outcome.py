@@ -29,7 +29,8 @@ def outcome(
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)
-    return replace(made, made_as=made_as, hints=(*made.hints, *differences))
+    notes = getattr(batch.source, "notes", ())
+    return replace(made, made_as=made_as, hints=(*made.hints, *notes, *differences))
 
 
 def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:

@@ -35,6 +35,7 @@ NARROW = (
     "float",
 )  # types that a column has only if somebody declared it, the narrowest first
 ALL: Types = frozenset(_NARROWEST_FIRST)
+POINT = "."
 _DATE_LENGTH = len("2024-02-29")
 _FIRST_DAY = -719_162  # of the year 1
 _DAY = 86_400_000_000  # microseconds
@@ -45,9 +46,20 @@ _NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 _MOMENT = r"^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*[1-9])?Z?$"  # of texts that are moments
 
 
-def types_of(texts: pa.Array, among: Types = ALL) -> Types:
-    """The types ``among`` some in which every text that is not null prints
-    as it is written; of no text, all of them.
+def with_point(texts: pa.Array, decimal: str) -> pa.Array:
+    """Texts with another ``decimal`` sign as they would be with a point; what has a point is no number then.
+
+    >>> with_point(pa.array(["1,5", "1.000,5"]), ",").to_pylist()
+    ['1.5', '1_000.5']
+    """
+    if decimal == POINT:
+        return texts
+    return pc.replace_substring(pc.replace_substring(texts, POINT, "_"), decimal, POINT)
+
+
+def types_of(texts: pa.Array, among: Types = ALL, decimal: str = POINT) -> Types:
+    """The types ``among`` some in which every text that is not null prints as it is written; of no text, all
+    of them. ``decimal``: the sign in numbers.
 
     >>> sorted(type_.name for type_ in types_of(pa.array(["1", None, "-20"])))
     ['double', 'long']
@@ -57,11 +69,14 @@ def types_of(texts: pa.Array, among: Types = ALL) -> Types:
     texts = texts.drop_null() if texts.null_count else texts
     if not len(texts):
         return among
-    likely = _likely(texts[0].as_py()) & among
-    if LONG in likely and (numbers := _longs(texts)) is not None:
-        least, most = (bound.as_py() for bound in pc.min_max(numbers).values())
+    likely = _likely(texts[0].as_py()) - {DOUBLE}
+    numbers = with_point(texts, decimal)
+    likely = (likely | (_likely(numbers[0].as_py()) & {DOUBLE})) & among
+    if LONG in likely and (whole := _longs(texts)) is not None:
+        least, most = (bound.as_py() for bound in pc.min_max(whole).values())
         return likely if least >= -EXACT and most <= EXACT else frozenset((LONG,))
-    return frozenset(type_ for type_ in likely if type_ != LONG and _prints_as(texts, type_))
+    shown = {type_: numbers if type_ == DOUBLE else texts for type_ in likely - {LONG}}
+    return frozenset(type_ for type_, texts in shown.items() if _prints_as(texts, type_))
 
 
 def type_of(parts: Sequence[Types]) -> Primitive:
@@ -75,7 +90,7 @@ def type_of(parts: Sequence[Types]) -> Primitive:
     return VOID if common == ALL else next((t for t in _NARROWEST_FIRST if t in common), STRING)
 
 
-def numbers_of(texts: pa.Array, among: Types) -> Types:
+def numbers_of(texts: pa.Array, among: Types, decimal: str = POINT) -> Types:
     """The number types ``among`` some that hold exactly every text that is not null, read as a
     number of JSON; of no text, all of them.
 
@@ -86,6 +101,7 @@ def numbers_of(texts: pa.Array, among: Types) -> Types:
     texts = texts.drop_null() if texts.null_count else texts
     if not (len(texts) and among):
         return among
+    texts = with_point(texts, decimal)
     numbers = all(_all(pc.match_substring_regex(some, _NUMBER)) for some in (texts[:1], texts))
     return frozenset(type_ for type_ in among if numbers and _holds(texts, type_))
 

@@ -55,6 +55,12 @@ def packed(path: str) -> bool:
         return _codec(path, file, length) is not None
 
 
+def is_marked(path: str) -> bool:
+    """Whether a byte order mark tells an encoding of the file's, which is UTF-8 where it is `opened`."""
+    with _raw(path) as (file, length):
+        return _codec(path, file, length) in ("UTF-16", "UTF-32")
+
+
 @contextmanager
 def _raw(path: str) -> Iterator[tuple[Any, int]]:
     if "://" not in path:

@@ -91,10 +91,9 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
             return JsonFiles(spark, files)
         case "csv":
             from driftline.source.columns import ColumnFiles
-            from driftline.source.csv import Fitted, csv_readers
+            from driftline.source.csv import CsvFiles
 
-            readers = csv_readers(spark, files, strings=strings)
-            return ColumnFiles(spark, readers, files, None if strings else Fitted(spark, readers))
+            return ColumnFiles(spark, CsvFiles(spark, files, strings), files)
         case "parquet":
             from driftline.source.columns import ColumnFiles
             from driftline.source.parquet import parquet_readers

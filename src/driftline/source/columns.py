@@ -56,6 +56,9 @@ class ColumnReader(Protocol):
         ...
 
 
+Finder: TypeAlias = "Callable[[Expect, Settings], Sequence[ColumnReader]]"
+
+
 class Part(NamedTuple):
     """A part of one of the readers."""
 
@@ -143,25 +146,32 @@ class PartRows:
 
 @dataclass(slots=True)
 class ColumnFiles:
-    """Files of columns as one batch. ``fitted``: the readers for a table of which so
-    much is known, where their types hang on it.
+    """Files of columns as one batch. ``readers``: or what finds them for a table of which so much is known,
+    by its settings.
     """
 
     spark: SparkSession
-    readers: Sequence[ColumnReader]
+    readers: Sequence[ColumnReader] | Finder
     files: Sequence[str]
-    fitted: Callable[[Expect], Sequence[ColumnReader]] | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
     conflicts: tuple[Conflict, ...] = ()
     asked: tuple[Schema, Settings] | None = None
     work: Work | None = None
     begun: PartTasks | None = None
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know of how the files were read."""
+        found: Sequence[str] = getattr(self.readers, "notes", ())
+        return found
+
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the first rows of each reader say."""
-        if len(self.readers) > _HEADS or has_required(schema):
+        if has_required(schema):
             return None
         work = self._work(schema, settings)
+        if len(work.readers) > _HEADS:
+            return None
         heads = Observers(work)
         for number, part in enumerate(work.parts):
             first = next(work.rows(number), None) if part.part == 0 else None
@@ -204,7 +214,7 @@ class ColumnFiles:
 
     def _work(self, schema: Schema, settings: Settings) -> Work:
         known = expect(schema, settings)
-        readers = self.readers if self.fitted is None else self.fitted(known)
+        readers = self.readers(known, settings) if callable(self.readers) else self.readers
         parts = [Part(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
         terms = Terms(known, settings, self.conflicts)
         self.asked, self.work, self.begun = (schema, settings), Work(readers, parts, terms), None

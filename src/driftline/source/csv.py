@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from driftline.convert import arrow_type
 from driftline.convert.declared import VOID
+from driftline.core.planning.dialect import Dialect
+from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct
 from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
 from driftline.observe.expect import UNKNOWN, Expect
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
-from driftline.source.csv_files import Stretch, header_of, size_of, stretches_of
+from driftline.source.csv_files import ANY, Stretch, header_of, size_of, stretches_of
 from driftline.source.csv_look import CsvFile, looked, looks_at
 from driftline.source.rejects import Origin, Reject
 
@@ -48,18 +50,20 @@ class CsvReader:
         types = [pa.null() if f.type == VOID else arrow_type(f.type) for f in self.struct.fields]
         stretch = self.stretches[part]
         for piece in stretch.pieces():
-            arrays, others = columns(piece, types)
+            arrays, others = columns(piece, types, stretch.form.decimal)
             rejects = [Reject(Origin(stretch.path, other.line), other.raw, other.why) for other in others]
             yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects)
 
 
-def csv_readers(spark: SparkSession, files: Sequence[str], *, strings: bool) -> list[CsvReader]:
+def csv_readers(
+    spark: SparkSession, files: Sequence[str], dialect: Dialect = ANY, *, strings: bool
+) -> list[CsvReader]:
     """Readers of CSV files with a header line each; files with the same header are read together.
 
-    ``strings``: every cell stays text. Raises DataError for a file that cannot be read, UsageError
-    for a header with two columns of one name.
+    ``dialect``: what is known of how they are written. ``strings``: every cell stays text. Raises DataError
+    for a file that cannot be read, UsageError for a header with two columns of one name.
     """
-    headers = {file: header for file in files if (header := header_of(file)) is not None}
+    headers = {file: header for file in files if (header := header_of(file, dialect)) is not None}
     share = sum(map(size_of, headers)) // (2 * spark.sparkContext.defaultParallelism)
     size = min(max(share, _STRETCH[0]), _STRETCH[1])
     cut = [CsvFile(file, header, stretches_of(file, header, size)) for file, header in headers.items()]
@@ -76,6 +80,32 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     names = files[0].header.names
     struct = Struct(tuple(Field(name, type_) for name, type_ in zip(names, types, strict=True)))
     return CsvReader(struct, files[0].path, [stretch for file in files for stretch in file.stretches])
+
+
+@dataclass(slots=True)
+class CsvFiles:
+    """The readers of CSV files, for a table of which so much is known, by its settings."""
+
+    spark: SparkSession
+    files: Sequence[str]
+    strings: bool
+    asked: Dialect | None = None
+    fitted: Fitted | None = None
+
+    def __call__(self, known: Expect, settings: Settings) -> Sequence[CsvReader]:
+        """Raises as `csv_readers` does."""
+        if self.fitted is None or self.asked != settings.csv:
+            readers = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
+            self.asked, self.fitted = settings.csv, Fitted(self.spark, readers)
+        return self.fitted.readers if self.strings else self.fitted(known)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """How the files are written, as far as they alone have told."""
+        if self.fitted is None or self.asked is None:
+            return ()
+        forms = {part.form: reader for reader in self.fitted.readers for part in reader.stretches}
+        return [note for form, reader in forms.items() for note in form.notes(self.asked, reader.label)]
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from driftline.observe.csv_types import POINT, with_point
 from driftline.source.csv_cut import Piece, Record, bounds, count_lines, records
 
 NOT_AS_WIDE = "not as many cells as the header"
@@ -26,21 +27,24 @@ class NoRow:
     why: str
 
 
-def columns(piece: Piece, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], list[NoRow]]:
+def columns(
+    piece: Piece, types: Sequence[pa.DataType], decimal: str = POINT
+) -> tuple[list[pa.Array], list[NoRow]]:
     """The cells of a piece's rows, an array for each of the columns, and its records that are no rows.
 
     ``types``: of the columns; each text must be as a value of its column's type prints, and the piece UTF-8.
-    A blank line is a row only where there is one column.
+    ``decimal``: the sign in numbers. A blank line is a row only where there is one column.
 
     >>> arrays, others = columns(Piece(b"1,x\\n2\\n3,\\n", 1, plain=True), [pa.int64(), pa.string()])
     >>> [array.to_pylist() for array in arrays], others
     ([[1, 3], ['x', None]], [NoRow(raw=b'2', line=2, why='not as many cells as the header')])
     """
-    return _plain(piece, types) if piece.plain else _careful(piece, types)
+    return (_plain if piece.plain else _careful)(piece, types, decimal)
 
 
-def _plain(piece: Piece, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], list[NoRow]]:
+def _plain(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[list[pa.Array], list[NoRow]]:
     names = [str(i) for i in range(len(types))]
+    delimiter, quote = piece.marks
     wrong: list[int] = []
 
     def skip(row: csv.InvalidRow) -> str:
@@ -53,8 +57,9 @@ def _plain(piece: Piece, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], 
         pa.BufferReader(piece.text),
         csv.ReadOptions(use_threads=False, block_size=len(piece.text) + 1, column_names=names),
         csv.ParseOptions(
-            delimiter=piece.delimiter.decode(),
-            newlines_in_values=b'"' in piece.text,
+            delimiter=delimiter.decode(),
+            quote_char=quote.decode() or False,
+            newlines_in_values=bool(quote) and quote in piece.text,
             ignore_empty_lines=len(types) > 1,
             invalid_row_handler=skip,
         ),
@@ -65,6 +70,7 @@ def _plain(piece: Piece, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], 
             true_values=["true"],
             false_values=["false"],
             strings_can_be_null=True,
+            decimal_point=decimal,
         ),
     )
     return [column.combine_chunks() for column in table.columns], _found(piece, wrong, blanks=len(types) == 1)
@@ -74,7 +80,7 @@ def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
     """The records at these places as no rows; ``blanks``: blank lines count, too."""
     if not places:
         return []
-    begins, ends = bounds(piece.text)
+    begins, ends = bounds(piece.text, piece.marks.quote)
     filled = np.flatnonzero((ends > begins) | blanks)[list(places)]
     out, line, at = [], piece.line, 0
     for begin, end in zip(begins[filled].tolist(), ends[filled].tolist(), strict=True):
@@ -83,16 +89,16 @@ def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
     return out
 
 
-def _careful(piece: Piece, types: Sequence[pa.DataType]) -> tuple[list[pa.Array], list[NoRow]]:
+def _careful(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[list[pa.Array], list[NoRow]]:
     rows: list[list[bytes]] = []
     others = []
-    for record in records(piece.text, piece.line, piece.delimiter):
+    for record in records(piece.text, piece.line, piece.marks):
         why = _why(record, len(types))
         if why is not None:
             others.append(NoRow(record.raw, record.line, why))
         elif record.raw or len(types) == 1:
             rows.append(record.cells or [])
-    return [_array([row[i] for row in rows], type_) for i, type_ in enumerate(types)], others
+    return [_array([row[i] for row in rows], type_, decimal) for i, type_ in enumerate(types)], others
 
 
 def _why(record: Record, width: int) -> str | None:
@@ -101,6 +107,8 @@ def _why(record: Record, width: int) -> str | None:
     return NOT_AS_WIDE if record.raw and len(record.cells) != width else None
 
 
-def _array(cells: Sequence[bytes], type_: pa.DataType) -> pa.Array:
+def _array(cells: Sequence[bytes], type_: pa.DataType, decimal: str) -> pa.Array:
     texts = pa.array([cell.decode() if cell else None for cell in cells], pa.string())
+    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        texts = with_point(texts, decimal)
     return pa.nulls(len(cells), type_) if pa.types.is_null(type_) else texts.cast(type_)

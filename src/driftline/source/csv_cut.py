@@ -11,26 +11,55 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 LONGEST = 128 * 2**20  # bytes of a record, at most, and of text in which a quote has to be closed
 
-DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may have
-COMMA = DELIMITERS[0]
-_QUOTE, _FEED, _RETURN = b'"\n\r'
-_CELLS = {  # one by one, in a file of each delimiter
-    d: re.compile(
-        rb'(?:"([^"]*+(?:""[^"]*+)*+)"(?=[%b\r\n]|\Z)|([^%b\r\n]*+))(%b|\r\n|[\r\n]|\Z)'
-        % (d, d, re.escape(d))
+_FEED, _RETURN = b"\n\r"
+
+
+class Marks(NamedTuple):
+    """What stands between the cells of a text, and around them; no ``quote``: nothing does."""
+
+    delimiter: bytes = b","
+    quote: bytes = b'"'
+
+
+COMMA = Marks()
+
+
+class _Patterns(NamedTuple):
+    """What is looked for in a text of some marks: a ``cell`` with what ends it; a quote that may yet be
+    closed (``open``); one that ends in the midst of its cell (``misquoted``). ``before``: by code, what may
+    stand before a quote that opens, and after one that closes.
+    """
+
+    cell: re.Pattern[bytes]
+    open: re.Pattern[bytes]
+    misquoted: re.Pattern[bytes]
+    before: NDArray[np.bool_]
+
+
+@cache
+def _patterns(marks: Marks) -> _Patterns:
+    d, q = map(re.escape, marks)
+    before = np.isin(np.arange(256), list(b"\n\r" + b"".join(marks)))
+    bare = rb"([^%b\r\n]*+))(%b|\r\n|[\r\n]|\Z)" % (d, d)
+    if not q:
+        never = re.compile(rb"(?!)")
+        return _Patterns(re.compile(rb"(?:((?!))|" + bare), never, never, before)
+    inside = rb"[^%b]*+(?:%b%b[^%b]*+)*+" % (q, q, q, q)
+    in_line = rb"[^%b\r\n]*+(?:%b%b[^%b\r\n]*+)*+" % (q, q, q, q)
+    return _Patterns(
+        re.compile(rb"(?:%b(%b)%b(?=[%b\r\n]|\Z)|%b" % (q, inside, q, d, bare)),
+        re.compile(rb"%b%b%b?\Z" % (q, inside, q)),
+        re.compile(rb"%b%b%b" % (q, in_line, q)),
+        before,
     )
-    for d in DELIMITERS
-}
-_OPEN = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"?\Z')  # a quote that may yet be closed, if the text goes on
-_MISQUOTED = re.compile(rb'"[^"\r\n]*+(?:""[^"\r\n]*+)*+"')
-# What may stand before a quote that opens, and after one that closes.
-_BEFORE = {d: np.isin(np.arange(256), list(d + b'\n\r"')) for d in DELIMITERS}
 
 
 class OpenEndError(Exception):
@@ -54,7 +83,7 @@ class Piece:
     text: bytes
     line: int
     plain: bool
-    delimiter: bytes = COMMA
+    marks: Marks = COMMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +104,7 @@ def pieces(
     *,
     whole: bool = True,
     longest: int = LONGEST,
-    delimiter: bytes = COMMA,
+    marks: Marks = COMMA,
 ) -> Iterator[Piece]:
     """The text of some ``blocks``, which begins with a record, in pieces of whole records.
 
@@ -88,9 +117,9 @@ def pieces(
     rest = b""
     for block in blocks:
         text = rest + block
-        end, plain = _whole(text, longest, delimiter)
+        end, plain = _whole(text, longest, marks)
         if end:
-            yield Piece(text[:end], line, plain, delimiter)
+            yield Piece(text[:end], line, plain, marks)
             line += count_lines(text[:end])
         rest = text[end:]
         if len(rest) > 2 * longest:  # a quote may open anywhere in a record
@@ -98,37 +127,37 @@ def pieces(
     if rest and not whole:
         raise OpenEndError
     if rest:
-        yield Piece(rest, line, _is_plain(rest, len(rest), delimiter), delimiter)
+        yield Piece(rest, line, _is_plain(rest, len(rest), marks), marks)
 
 
-def records(text: bytes, line: int = 1, delimiter: bytes = COMMA) -> Iterator[Record]:
+def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[Record]:
     """Each record of a text of whole records, blank lines among them.
 
     >>> [record.cells for record in records(b'1,"a ""b"" c"\\r\\n2,5" x,"')]
     [[b'1', b'a "b" c'], None]
     """
-    at = 0
+    at, patterns, (delimiter, quote) = 0, _patterns(marks), marks
     while at < len(text):
         begin, end, cells, is_open = at, at, [], False
         mark = delimiter
         while mark == delimiter:
-            match = _CELLS[delimiter].match(text, at)
+            match = patterns.cell.match(text, at)
             assert match is not None, text[at : at + 80]
             quoted, bare, mark = match.groups()
-            if quoted is None and bare.startswith(b'"') and not _MISQUOTED.match(text, at):
+            if quote and quoted is None and bare.startswith(quote) and not patterns.misquoted.match(text, at):
                 is_open = True
-            cells.append(bare if quoted is None else quoted.replace(b'""', b'"'))
+            cells.append(bare if quoted is None else quoted.replace(quote * 2, quote))
             end, at = match.start(3), match.end()
         yield Record(text[begin:end], line, at, None if is_open else cells)
         line += count_lines(text[begin:end]) + 1
 
 
-def bounds(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def bounds(text: bytes, quote: bytes = COMMA.quote) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where the records of a plain piece's text begin, and where their
     line ends do; blank lines are among them.
     """
     codes = np.frombuffer(text, np.uint8)
-    last = _line_ends(codes, np.flatnonzero(codes == _QUOTE), final=True)
+    last = _line_ends(codes, _places(codes, quote), final=True)
     begins = np.concatenate(([0], last + 1))
     ends = np.concatenate((last, [len(text)]))
     if begins[-1] == len(text):
@@ -148,17 +177,22 @@ def count_lines(text: bytes) -> int:
     return feeds + text.count(b"\r") - text.count(b"\r\n") if b"\r" in text else feeds
 
 
-def _whole(text: bytes, longest: int, delimiter: bytes) -> tuple[int, bool]:
+def _whole(text: bytes, longest: int, marks: Marks) -> tuple[int, bool]:
     """Where the last whole record of a text ends that is yet to go on, and whether all of them are plain."""
-    if b'"' not in text:
+    if not marks.quote or marks.quote not in text:
         return max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1, True
     codes = np.frombuffer(text, np.uint8)
-    ends = _line_ends(codes, np.flatnonzero(codes == _QUOTE), final=False)
+    ends = _line_ends(codes, _places(codes, marks.quote), final=False)
     end = int(ends[-1]) + 1 if len(ends) else 0
     # A quote that is open for so long may be one that is never closed.
-    if len(text) - end < longest and _is_plain(text, end, delimiter):
+    if len(text) - end < longest and _is_plain(text, end, marks):
         return end, True
-    return _careful_end(text, longest, delimiter), False
+    return _careful_end(text, longest, marks), False
+
+
+def _places(codes: NDArray[np.uint8], quote: bytes) -> NDArray[np.int64]:
+    """Where quotes stand."""
+    return np.flatnonzero(codes == quote[0]) if quote else np.empty(0, np.int64)
 
 
 def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bool) -> NDArray[np.int64]:
@@ -175,32 +209,33 @@ def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bo
     return found[np.searchsorted(quotes, found) % 2 == 0] if len(quotes) else found
 
 
-def _is_plain(text: bytes, end: int, delimiter: bytes) -> bool:
+def _is_plain(text: bytes, end: int, marks: Marks) -> bool:
     """Whether each quote before ``end``, where a record ends, opens,
     closes, or is doubled in a quoted cell.
     """
     codes = np.frombuffer(text, np.uint8)[:end]
-    quotes = np.flatnonzero(codes == _QUOTE)
+    quotes = _places(codes, marks.quote)
     if len(quotes) % 2:
         return False
     opening, closing = quotes[::2], quotes[1::2]
     before = codes[opening[opening > 0] - 1]
     after = codes[closing[closing < end - 1] + 1]
-    between = _BEFORE[delimiter]
+    between = _patterns(marks).before
     return bool(between[before].all() and between[after].all())
 
 
-def _careful_end(text: bytes, longest: int, delimiter: bytes) -> int:
+def _careful_end(text: bytes, longest: int, marks: Marks) -> int:
     """Where the last record ends that is whole however the text goes on."""
     end = at = 0
+    patterns = _patterns(marks)
     while at < len(text):
-        match = _CELLS[delimiter].match(text, at)
+        match = patterns.cell.match(text, at)
         assert match is not None, text[at : at + 80]
-        if text.startswith(b'"', at) and len(text) - at < longest and _OPEN.match(text, at):
+        if text.startswith(marks.quote, at) and len(text) - at < longest and patterns.open.match(text, at):
             break
         at = match.end()
         if match[3] == b"" or (match[3] == b"\r" and at == len(text)):
             break
-        if match[3] != delimiter:
+        if match[3] != marks.delimiter:
             end = at
     return end

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 
+from driftline.core.planning.dialect import Dialect
 from driftline.errors import DataError, UsageError
-from driftline.observe.ranges import BOM, lines_between, opened, packed
-from driftline.source.csv_cut import (
-    COMMA,
-    DELIMITERS,
-    LONGEST,
-    Piece,
-    Record,
-    TooLongError,
-    count_lines,
-    pieces,
-    records,
-)
+from driftline.observe.ranges import BOM, is_marked, lines_between, opened, packed
+from driftline.source.csv_cut import LONGEST, Piece, Record, TooLongError, count_lines, pieces, records
+from driftline.source.csv_sniff import PLAIN, Form, as_utf8, form_of
 
-_HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell a delimiter
+ANY = Dialect()
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """The names of a file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row;
-    ``feeds``: lines end in line feeds, at which a file can be cut; ``delimiter``: what stands between cells.
+    ``feeds``: lines end in line feeds, at which a file can be cut.
     """
 
     names: tuple[str, ...]
     size: int
     lines: int
     feeds: bool
-    delimiter: bytes = COMMA
+    form: Form = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +37,14 @@ class Wrong:
     hint: str
 
     @classmethod
-    def byte(cls, line: int, error: UnicodeDecodeError) -> Wrong:
-        """A byte of the line is not UTF-8."""
-        return cls(line, f"byte {error.object[error.start]:#x} is not UTF-8", "convert the file to UTF-8")
+    def byte(cls, line: int, error: UnicodeDecodeError, form: Form) -> Wrong:
+        """A byte of the line is not of the file's encoding. ``error``: of its text as UTF-8."""
+        byte = form.wrong_byte(error)
+        if form.encoding:
+            why = f"byte {byte:#x} is not {form.encoding}"
+            return cls(line, why, "name the encoding that the file has: --encoding")
+        hint = "name the encoding: --encoding cp1252 (Windows in the west), latin1, cp1250, shift_jis, …"
+        return cls(line, f"byte {byte:#x} is not UTF-8", hint)
 
     @classmethod
     def length(cls, line: int) -> Wrong:
@@ -77,14 +74,14 @@ class Stretch:
     size: int
     skip: int = 0
     line: int = 1
-    delimiter: bytes = COMMA
+    form: Form = PLAIN
 
     def pieces(self) -> Iterator[Piece]:
         """The records, in pieces. Raises OpenEndError where the stretch ends within a cell."""
         with opened(self.path) as (file, _):
-            text = lines_between(file, self.start, self.end)
+            text = as_utf8(lines_between(file, self.start, self.end), self.form.encoding)
             behind = _behind(text, self.skip)
-            yield from pieces(behind, self.line, whole=self.end is None, delimiter=self.delimiter)
+            yield from pieces(behind, self.line, whole=self.end is None, marks=self.form.marks)
 
     def at_line(self, line: int) -> Stretch:
         """The stretch, its first line numbered so."""
@@ -94,12 +91,10 @@ class Stretch:
 def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
     """The rows of a file in stretches of about ``size`` bytes; in one, if it is compressed."""
     length = size_of(path)
-    whole = packed(path) or header.size > size or not header.feeds
+    whole = packed(path) or header.size > size or not (header.feeds and header.form.can_be_cut)
     count = 1 if whole else max(1, length // size)
     bounds = [length * i // count for i in range(count + 1)]
-    parts = [
-        Stretch(path, start, end, end - start, delimiter=header.delimiter) for start, end in pairwise(bounds)
-    ]
+    parts = [Stretch(path, start, end, end - start, form=header.form) for start, end in pairwise(bounds)]
     parts[-1] = replace(parts[-1], end=None)
     parts[0] = replace(parts[0], skip=header.size, line=header.lines + 1)
     return parts
@@ -116,53 +111,33 @@ def whole(parts: Sequence[Stretch]) -> Stretch:
     return replace(parts[0], end=None, size=sum(part.size for part in parts))
 
 
-def header_of(path: str) -> Header | None:
-    """The header of a file, which is its first line that is not blank; None if there is none.
+def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
+    """The header of a file, which is its first line that is not blank; None if there is none. ``dialect``:
+    what is known of how the file is written.
 
     Raises DataError where it cannot be read, UsageError where two columns have one name.
     """
     with opened(path) as (file, _):
-        blocks = lines_between(file, 0, None)
+        raw = lines_between(file, 0, None)
+        first = next(raw, b"")
+        form = form_of(first, replace(dialect, encoding="utf-8") if is_marked(path) else dialect)
+        blocks = as_utf8(chain([first], raw), form.encoding)
         first = next(blocks, b"")
         size = len(BOM) if first.startswith(BOM) else 0
-        delimiter = delimiter_of(first[size:])
         try:
-            for piece in pieces(chain([first[size:]], blocks), delimiter=delimiter):
-                for record in records(piece.text, piece.line, delimiter):
+            for piece in pieces(chain([first[size:]], blocks), marks=form.marks):
+                for record in records(piece.text, piece.line, form.marks):
                     if record.raw:
                         lines = record.line + count_lines(record.raw)
                         feeds = piece.text[: record.end].endswith(b"\n")
-                        return Header(_names(path, record), size + record.end, lines, feeds, delimiter)
+                        return Header(_names(path, record, form), size + record.end, lines, feeds, form)
                 size += len(piece.text)
         except TooLongError as error:
             raise Wrong.length(error.line).of(path) from error
     return None
 
 
-def delimiter_of(text: bytes) -> bytes:
-    """What stands between the cells of a file that begins so: what makes most columns of its header, if half
-    of its first rows or more have as many; else a comma.
-
-    >>> delimiter_of(b"a;b,c;d\\n1;2,5;3\\n"), delimiter_of(b"a;b\\n1\\n"), delimiter_of(b"a\\tb\\n")
-    (b';', b',', b'\\t')
-    """
-    head = text[:_HEAD]
-    widths = {delimiter: _width(head, delimiter) for delimiter in DELIMITERS}
-    return max(DELIMITERS, key=lambda delimiter: widths[delimiter])
-
-
-def _width(head: bytes, delimiter: bytes) -> int:
-    """How many cells the header has; 1 where most of the first rows have others."""
-    found = (record for record in records(head, delimiter=delimiter) if record.raw)
-    first = list(islice(found, _ROWS + 1))
-    if len(head) == _HEAD:
-        first = first[:-1]  # it may be cut off
-    widths = [len(record.cells or ()) for record in first] or [1]
-    same = sum(width == widths[0] for width in widths[1:])
-    return widths[0] if 2 * same >= len(widths) - 1 else 1
-
-
-def _names(path: str, header: Record) -> tuple[str, ...]:
+def _names(path: str, header: Record, form: Form) -> tuple[str, ...]:
     if header.cells is None:
         raise DataError(
             f"{path}:{header.line}: a quote is never closed in the header", "close it, or double it"
@@ -170,7 +145,7 @@ def _names(path: str, header: Record) -> tuple[str, ...]:
     try:
         names = tuple(cell.decode() for cell in header.cells)
     except UnicodeDecodeError as error:
-        raise Wrong.byte(header.line, error).of(path) from error
+        raise Wrong.byte(header.line, error, form).of(path) from error
     twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
         raise UsageError(f"{path}: two columns are named {twice[0]!r}", hint="rename one in the header")

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-Test: TypeAlias = "Callable[[pa.Array, Types], Types]"  # of a column's texts, for some types
+# Of a column's texts, for some types, with the sign in numbers.
+Test: TypeAlias = "Callable[[pa.Array, Types, str], Types]"
 Work: TypeAlias = tuple[Stretch, Sequence[Types]]
 
 
@@ -61,12 +62,13 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
             lines += count_lines(piece.text)
             if any(types):
                 texts, _ = columns(piece, [pa.string()] * len(types))
-                types = [test(column, among) for column, among in zip(texts, types, strict=True)]
+                decimal = stretch.form.decimal
+                types = [test(column, among, decimal) for column, among in zip(texts, types, strict=True)]
     except OpenEndError:
         return Look(types, lines, open_end=True)
     except UnicodeDecodeError as error:
         before = count_lines(error.object[: error.start])
-        return Look(types, lines, wrong=Wrong.byte(lines + before + 1, error))
+        return Look(types, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
     except TooLongError as error:
         return Look(types, lines, wrong=Wrong.length(error.line))
     return Look(types, lines)

@@ -50,6 +50,12 @@ class Named:
         found: Sequence[Field] = getattr(self.source, "columns", ())
         return found
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know of how the files were read."""
+        found: Sequence[str] = getattr(self.source, "notes", ())
+        return found
+
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         seen = self.source.guess(schema, settings)
         return None if seen is None else seen.placed(self._named)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import Change
 from driftline.core.planning.contract import Contract
+from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Seen
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.place import Place
@@ -24,7 +25,7 @@ class Settings:
     any number.
     ``beyond``: what becomes of values that would pass these: "rest", "quarantine" or "fail". ``on_conflict``:
     "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write columns anew.
-    ``max_record_bytes``: of a record's text. ``contract``: what was said of paths.
+    ``max_record_bytes``: of a record's text. ``contract``: what was said of paths. ``csv``: of its files.
     """
 
     dates: str = "on"
@@ -36,6 +37,7 @@ class Settings:
     allow_rewrite: bool = False
     max_record_bytes: int = 128 * 2**20
     contract: Contract = field(default_factory=Contract)
+    csv: Dialect = field(default_factory=Dialect)
 
 
 @dataclass(frozen=True, slots=True)

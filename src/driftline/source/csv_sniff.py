@@ -1,0 +1,174 @@
+"""How a CSV file is written: by what was said of it, and else by how it begins."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+
+from driftline.core.planning.dialect import NONE, Dialect
+from driftline.observe.csv_types import POINT
+from driftline.source.csv_cut import COMMA, Marks, Record, records
+
+_HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
+_DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may tell
+_OTHER_QUOTE = b"'"
+_COMMA_NUMBER = re.compile(rb"-?[0-9]+,[0-9]+")
+_UTF8 = ("utf-8", "utf-8-sig")
+_BEGINNINGS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # which begins as UTF-16 does
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_WRONG = 0xFF  # stands in UTF-8 that was made of another encoding for a byte that is none of it
+_MARKED = "driftline_marked"
+
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return f"{chr(0xDC00 + _WRONG)}{error.object[error.start]:02x}", error.end
+
+
+codecs.register_error(_MARKED, _marked)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a file is written. ``encoding`` empty: UTF-8. ``commas``: columns that look like numbers with a
+    decimal comma, where nobody has said that they are.
+    """
+
+    marks: Marks = COMMA
+    encoding: str = ""
+    decimal: str = POINT
+    commas: tuple[str, ...] = ()
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether each line feed of the file is a byte of that code, and the text behind it stands alone."""
+        return not self.encoding or _of_single_bytes(self.encoding)
+
+    def wrong_byte(self, error: UnicodeDecodeError) -> int:
+        """The byte that is none of the encoding. ``error``: of the text that `as_utf8` made."""
+        text, at = error.object, error.start
+        return int(text[at + 1 : at + 3], 16) if self.encoding else text[at]
+
+    def notes(self, said: Dialect, path: str) -> Iterator[str]:
+        """What of it a file alone has told, as flags that would say it."""
+        told = Dialect(
+            "" if said.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
+            "" if said.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
+            "" if said.encoding else self.encoding,
+        )
+        if told != Dialect():
+            yield f"CSV was read by {told.flags}, as {path} tells"
+        if self.commas:
+            yield f"--decimal , would make numbers of {', '.join(self.commas)}, where {path} has commas"
+
+
+PLAIN = Form()
+
+
+def form_of(first: bytes, said: Dialect) -> Form:
+    """How a file is written that begins so. What nobody has said is told by its first rows: the encoding by
+    byte order marks or by where zeros stand, the delimiter by what makes most columns of the header, the
+    quote by what gives all rows as many cells.
+
+    >>> form_of(b"a;b,c;d\\n1;2,5;3\\n", Dialect()).marks, form_of(b"a;b\\n1\\n", Dialect()).marks.delimiter
+    (Marks(delimiter=b';', quote=b'"'), b',')
+    """
+    encoding = "" if said.encoding in _UTF8 else _encoding_of(first, said.encoding)
+    text = next(as_utf8([first[:_HEAD]], encoding), b"").removeprefix(codecs.BOM_UTF8)
+    delimiters = (said.delimiter.encode(),) if said.delimiter else _DELIMITERS
+    quotes = ("" if said.quote == NONE else said.quote).encode() if said.quote else None
+    marks = _marks_of(text, delimiters, quotes)
+    decimal = said.decimal or POINT
+    commas = () if said.decimal or marks.delimiter == b"," else tuple(_with_commas(_rows(text, marks)))
+    return Form(marks, encoding, decimal, commas)
+
+
+def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """A text as UTF-8, by blocks. What is none of its encoding stands
+    there so that it is none of UTF-8 either: see `Form.wrong_byte`.
+    """
+    if not encoding:
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(_MARKED)
+    for block in blocks:
+        yield decoder.decode(block).encode(errors="surrogateescape")
+    yield decoder.decode(b"", final=True).encode(errors="surrogateescape")
+
+
+@cache
+def _of_single_bytes(encoding: str) -> bool:
+    plain = bytes(range(128))
+    pairs = (bytes((first, second)) for first in range(128, 256) for second in range(256))
+    return plain.decode(encoding, "replace") == plain.decode() and all(
+        len(pair.decode(encoding, "replace")) == len(pair) for pair in pairs
+    )
+
+
+def _encoding_of(first: bytes, said: str) -> str:
+    """The encoding; empty for UTF-8."""
+    found = next((name for mark, name in _BEGINNINGS.items() if first.startswith(mark)), "")
+    if found or said not in ("", "utf-16"):
+        return said or found
+    head = first[:_HEAD]
+    zeros = head[::2].count(0), head[1::2].count(0)
+    if max(zeros) > len(head) // 8 and not min(zeros):  # of letters of the west, or commas
+        return "utf-16-be" if zeros[0] else "utf-16-le"
+    return said
+
+
+def _rows(text: bytes, marks: Marks) -> list[Record]:
+    """The first rows, with the header."""
+    found = (record for record in records(text, marks=marks) if record.raw)
+    first = list(islice(found, _ROWS + 1))
+    return first[:-1] if len(text) >= _HEAD else first  # the last may be cut off
+
+
+def _marks_of(text: bytes, delimiters: Iterable[bytes], quote: bytes | None) -> Marks:
+    """What makes most columns of the header, if half of the first rows or more have as many; else a comma,
+    or what else is possible.
+    """
+    delimiters = tuple(delimiters)
+    found = _widest(text, [Marks(d, b'"' if quote is None else quote) for d in delimiters])
+    if quote is not None or _OTHER_QUOTE not in text or _even(text, found):
+        return found
+    other = _widest(text, [Marks(d, _OTHER_QUOTE) for d in delimiters])
+    return other if _even(text, other) else found
+
+
+def _widest(text: bytes, among: list[Marks]) -> Marks:
+    widths = {marks: _width([len(row.cells or ()) for row in _rows(text, marks)] or [1]) for marks in among}
+    return max(among, key=widths.__getitem__)
+
+
+def _width(widths: list[int]) -> int:
+    """How many cells the header has; 1 where most of the first rows have others."""
+    same = widths[1:].count(widths[0])
+    return widths[0] if 2 * same >= len(widths) - 1 else 1
+
+
+def _even(text: bytes, marks: Marks) -> bool:
+    """Whether all of the first rows have the same number of cells, more than one."""
+    widths = {len(row.cells or ()) for row in _rows(text, marks)}
+    return len(widths) == 1 and widths != {1}
+
+
+def _with_commas(rows: list[Record]) -> Iterator[str]:
+    """The columns whose texts are numbers with a comma, of which one at least can be no thousands."""
+    header, *others = rows or [None]
+    names = header.cells if header is not None and header.cells else []
+    for i, name in enumerate(names):
+        cells = [
+            row.cells[i] for row in others if row.cells and len(row.cells) == len(names) and row.cells[i]
+        ]
+        numbers = all(_COMMA_NUMBER.fullmatch(cell) or cell.lstrip(b"-").isdigit() for cell in cells)
+        if numbers and any(b"," in cell and len(cell.partition(b",")[2]) != 3 for cell in cells):
+            yield name.decode(errors="replace")
