@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -16,13 +17,18 @@ from hypothesis import strategies as st
 
 from driftline.core.planning.dialect import NONE, Dialect
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import decimal
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Primitive, decimal
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import Expect
 from driftline.settings import as_properties, from_properties
 from driftline.source import csv as csv_source
 from driftline.source.csv import CsvFiles, csv_readers
 from driftline.source.csv_files import ANY
+from driftline.verify import files as check
+from driftline.verify.cells import Said
+from driftline.verify.files import parts
+from driftline.verify.values import Cell, Reading, holds
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 ENCODINGS = ["utf-8", "utf-8-sig", "latin1", "cp1252", "cp1250", "utf-16", "utf-16-be", "utf-32-le", "shift_jis", "gb18030"]  # fmt: skip
@@ -218,3 +224,40 @@ def test_settings_of_csv_are_checked() -> None:
         with pytest.raises(UsageError) as raised:
             as_properties(setting)
         assert why in raised.value.message
+
+
+@given(written())
+def test_the_reader_of_the_check_finds_the_same_cells(given: tuple[bytes, Dialect, list[list[str]]]) -> None:
+    data, dialect, (names, *rows) = given
+    said = Said(dialect.delimiter, dialect.quote, dialect.encoding)
+    with TemporaryDirectory() as folder:
+        (part,) = parts([str(put(Path(folder), data))], "csv", said=said)
+        assert [one.record for one in check.read(part)] == [
+            dict(zip(names, row, strict=True)) for row in rows
+        ]
+
+
+@pytest.mark.parametrize("text", [SAMPLE, "a,b\n'x,1',2\n'it''s',3\n", "a,b\n'x',2\n'tis,3\n", "a|b\n1|2\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be"])
+def test_it_is_told_the_same_by_a_file(tmp_path: Path, text: str, encoding: str) -> None:
+    file = put(tmp_path, text, encoding)
+    (part,) = parts([str(file)], "csv")
+    found = [tuple(record.record.values()) for record in check.read(part) if record.record is not None]
+    assert found == read(file, strings=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "stored", "held"),
+    [
+        ("1,5", "double", 1.5, True),
+        ("1,50", "decimal(10,2)", Decimal("1.50"), True),
+        ("1,50", "string", "1,50", True),
+        ("1.5", "double", 1.5, False),
+        ("1.5", "string", "1.5", True),
+        ("15", "double", 1.5, False),
+    ],
+)
+def test_the_check_reads_a_decimal_comma(text: str, column: str, stored: object, held: bool) -> None:
+    type_ = parse_type(column)
+    assert isinstance(type_, Primitive)
+    assert holds(type_, stored, Cell(text), Reading(comma=True)) == held

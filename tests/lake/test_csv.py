@@ -206,3 +206,51 @@ def test_semicolons(table: Table, tmp_path: Path) -> None:
     assert types(table) == {"id": "long", "name": "string", "price": "string"}
     assert {r.name for r in table.read().collect()} == {"a;b", "d, e"}
     proven(table, file)
+
+
+def test_a_file_of_windows_with_decimal_commas(table: Table, tmp_path: Path) -> None:
+    text = "Größe;Preis;Menge;Summe\nÄpfel;1,50;1,5;1.000,50\nBäume;20,00;2;7\n"
+    file = tmp_path / "in.csv"
+    file.write_bytes(text.encode("cp1252"))
+    with pytest.raises(DataError, match=r"in\.csv:1: byte 0xf6 is not UTF-8") as raised:
+        table.ingest(file)
+    assert "--encoding cp1252" in str(raised.value.hint)
+    assert not table.format.load().exists
+    settings = {"encoding": "cp1252", "decimal": ",", "hints": {"Preis": "decimal(10,2)"}}
+    result = table.ingest(file, settings=settings)
+    assert result.hints == (f"CSV was read by --delimiter ';', as {file} tells",)
+    assert types(table) == {
+        "Preis": "decimal(10, 2)",
+        "Größe": "string",
+        "Menge": "double",
+        "Summe": "string",
+    }
+    rows = {row["Größe"]: row for row in table.read().collect()}
+    assert (str(rows["Äpfel"].Preis), rows["Äpfel"].Menge, rows["Äpfel"].Summe) == ("1.50", 1.5, "1.000,50")
+    proven(table, file)
+
+    # The table keeps how they are written: a capture goes by it, and a file that is not is refused.
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "1.csv").write_bytes(text.replace("1,50", "2,75").encode("cp1252") + b"\xdcbel;x\n")
+    query = table.capture(str(more), name="files")
+    assert query.awaitTermination(120)
+    assert sorted(str(row.Preis) for row in table.read().collect()) == ["1.50", "2.75", "20.00", "20.00"]
+    assert rejects(table) == [("Übel;x", "not as many cells as the header", 4)]
+    proven(table, file, more / "1.csv")
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_bytes(b"a;b\n1;\x81\n")
+    with pytest.raises(DataError, match=r"wrong\.csv:2: byte 0x81 is not cp1252"):
+        table.ingest(wrong)
+
+
+def test_several_headers_and_delimiters_in_one_batch(table: Table, tmp_path: Path) -> None:
+    files = [
+        csv(tmp_path, "a;b\n1;x\n", "1.csv"),
+        csv(tmp_path, "b,c\n'y,1',2.5\n", "2.csv"),
+        csv(tmp_path, "a\tb\n2\tz\n", "3.csv"),
+    ]
+    assert table.ingest(files).rows_written == 3
+    assert types(table) == {"a": "long", "b": "string", "c": "double"}
+    assert sorted(row.b for row in table.read().collect()) == ["x", "y,1", "z"]
+    proven(table, *files)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from driftline.verify.values import Cell, Misquoted
 
@@ -25,24 +27,56 @@ class Row:
     cells: list[Cell] | None
 
 
-def delimiter_of(text: str) -> str:
-    """The delimiter that gives the header most cells, and half of the first rows as many; a comma by default.
+class Said(NamedTuple):
+    """What the table's settings say of CSV; empty: nothing."""
 
-    >>> delimiter_of("a;b;c\\n1;2,5;3"), delimiter_of("a;b\\n1")
-    (';', ',')
+    delimiter: str = ""
+    quote: str = ""
+    encoding: str = ""
+
+
+def decoded(data: bytes, encoding: str) -> str:
+    """The text; zeros at every other byte tell UTF-16."""
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif encoding in ("", "utf-16"):
+        even, odd = data[:_LOOKED:2].count(0), data[1:_LOOKED:2].count(0)
+        if max(even, odd) * 8 > min(len(data), _LOOKED) and not min(even, odd):
+            encoding = "utf-16-be" if even else "utf-16-le"
+    text = data.decode(encoding, "replace") if encoding else data.decode(errors="surrogateescape")
+    return text.removeprefix("\ufeff")
+
+
+def marks_of(text: str, said: Said) -> tuple[str, str]:
+    """The delimiter that gives the header most cells, and half of the first rows as many, a comma by default;
+    and the quote: a single one, where it alone gives all of them as many.
+
+    >>> marks_of("a;b;c\\n1;2,5;3", Said()), marks_of("a;b\\n1", Said()), marks_of("a,b\\n'1,2',3", Said())
+    ((';', '"'), (',', '"'), (',', "'"))
     """
-    best, most = ",", 1
-    for delimiter in _DELIMITERS:
-        first = [row for row in rows(text[:_LOOKED], delimiter) if row.raw][:_FIRST]
+    delimiters = said.delimiter or _DELIMITERS
+    if said.quote:
+        quote = "" if said.quote == "none" else said.quote
+        return _best(text, delimiters, quote)[0], quote
+    best, even = _best(text, delimiters, '"')
+    other, other_even = _best(text, delimiters, "'")
+    return (other, "'") if "'" in text[:_LOOKED] and other_even and not even else (best, '"')
+
+
+def _best(text: str, delimiters: str, quote: str) -> tuple[str, bool]:
+    """The delimiter, and whether all of the first rows have as many cells, more than one."""
+    best, most, even = delimiters[0], 1, False
+    for delimiter in delimiters:
+        first = [row for row in rows(text[:_LOOKED], delimiter, quote) if row.raw][:_FIRST]
         if len(text) >= _LOOKED:
             first = first[:-1]
         header, *others = [len(row.cells or ()) for row in first] or [0]
         if header > most and others.count(header) * 2 >= len(others):
-            best, most = delimiter, header
-    return best
+            best, most, even = delimiter, header, set(others) <= {header}
+    return best, even
 
 
-def rows(text: str, delimiter: str = ",") -> Iterator[Row]:
+def rows(text: str, delimiter: str = ",", quote: str = '"') -> Iterator[Row]:
     """The records of a text, blank lines among them.
 
     >>> [(row.line, row.cells) for row in rows('1,"a ""b""\\r\\nc"\\n2,"d\\n3,e')]
@@ -56,8 +90,8 @@ def rows(text: str, delimiter: str = ",") -> Iterator[Row]:
     while at < len(text):
         stop = stops[line]
         cells: list[Cell] | None
-        if '"' in text[at:stop]:
-            cells, stop = _cells(text, at, stops, line, delimiter)
+        if quote and quote in text[at:stop]:
+            cells, stop = _cells(text, at, stops, line, delimiter, quote)
         else:
             cells = [Cell(cell) for cell in text[at:stop].split(delimiter)]
         yield Row(line + 1, text[at:stop], cells)
@@ -73,22 +107,24 @@ def cells(raw: bytes) -> list[Cell]:
     return found or [Cell(text)]
 
 
-def _cells(text: str, at: int, stops: list[int], line: int, delimiter: str) -> tuple[list[Cell] | None, int]:
+def _cells(
+    text: str, at: int, stops: list[int], line: int, delimiter: str, quote: str
+) -> tuple[list[Cell] | None, int]:
     """The cells of the record that begins ``at`` a place, and where it ends; None where a
     quote is never closed: its line is the last.
     """
     out: list[Cell] = []
     while True:
         stop = stops[line]
-        if text.startswith('"', at):
-            close = _close(text, at)
+        if text.startswith(quote, at):
+            close = _close(text, at, quote)
             if close is not None and text[close + 1 : close + 2] in ("", delimiter, "\r", "\n"):
-                out.append(Cell(text[at + 1 : close].replace('""', '"')))
+                out.append(Cell(text[at + 1 : close].replace(quote * 2, quote)))
                 end = close + 1
             elif close is not None and close < stop:
                 end = _next(text, delimiter, at, stop)
                 written = text[at:end]
-                lenient = written[1 : close - at].replace('""', '"') + written[close - at + 1 :]
+                lenient = written[1 : close - at].replace(quote * 2, quote) + written[close - at + 1 :]
                 out.append(Misquoted.of(lenient, written))
             else:
                 return None, stop
@@ -107,9 +143,9 @@ def _next(text: str, delimiter: str, at: int, stop: int) -> int:
     return stop if found < 0 else found
 
 
-def _close(text: str, at: int) -> int | None:
+def _close(text: str, at: int, quote: str) -> int | None:
     """Where the quote ``at`` a place is closed: by the next one that is not doubled."""
-    found = text.find('"', at + 1)
-    while found >= 0 and text.startswith('"', found + 1):
-        found = text.find('"', found + 2)
+    found = text.find(quote, at + 1)
+    while found >= 0 and text.startswith(quote, found + 1):
+        found = text.find(quote, found + 2)
     return None if found < 0 else found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from driftline.verify.cells import delimiter_of, rows
+from driftline.verify.cells import Said, decoded, marks_of, rows
 from driftline.verify.packed import is_packed, unpacked
 from driftline.verify.values import number
 
@@ -17,6 +17,7 @@ _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
 LONGEST = 128 * 2**20  # bytes of a record, where the table does not say
 _SHOWN = 4 * 2**10  # bytes of a longer one that the quarantine has
+_NOTHING = Said()
 _DEEPEST = 500  # nested deeper, a text is malformed: what compares goes down by recursion
 
 
@@ -59,7 +60,7 @@ class Read:
 class Part:
     """A file, or the lines of it that begin within these bytes (``end`` None: the whole file).
 
-    ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have.
+    ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have; ``said``: of CSV.
     """
 
     file: str
@@ -68,15 +69,16 @@ class Part:
     end: int | None = None
     size: int = 0
     longest: int = LONGEST
+    said: Said = _NOTHING
 
 
-def parts(files: Sequence[str], fmt: str, longest: int = LONGEST) -> list[Part]:
+def parts(files: Sequence[str], fmt: str, longest: int = LONGEST, said: Said = _NOTHING) -> list[Part]:
     """The files in pieces of at most a size for one task; only plain files of lines are cut."""
     out = []
     for file in files:
         size = _size(file)
         if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file):
-            out.append(Part(file, fmt, size=size, longest=longest))
+            out.append(Part(file, fmt, size=size, longest=longest, said=said))
         else:
             ends = [(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
             out += [Part(file, fmt, at, end, end - at, longest) for at, end in ends]
@@ -105,7 +107,7 @@ def grouped(pieces: Sequence[Part], cores: int) -> list[list[Part]]:
 def read(part: Part) -> Iterator[Read]:
     """The part's records, and what is none, in order."""
     if part.fmt == "csv":
-        yield from _csv(part.file, _whole(part.file))
+        yield from _csv(part.file, _text(part.file, part.said.encoding), part.said)
     elif part.end is not None:
         yield from _cut(part)
     else:
@@ -307,13 +309,12 @@ def _elements(part: Part, text: str) -> Iterator[Read]:
 # CSV ----------------------------------------------------------------------------------------------------
 
 
-def _csv(file: str, data: bytes) -> Iterator[Read]:
+def _csv(file: str, text: str, said: Said) -> Iterator[Read]:
     """Records by the first row's names: a cell is text, an empty one null. A row of another width is
     malformed; a blank line is a row only of a single column.
     """
     header: Sequence[str] | None = None
-    text = data.decode(errors="surrogateescape")
-    for row in rows(text, delimiter_of(text)):
+    for row in rows(text, *marks_of(text, said)):
         if header is None:
             header = row.cells if row.raw else None
             continue
@@ -332,6 +333,14 @@ def _csv(file: str, data: bytes) -> Iterator[Read]:
             yield Read(place, None, raw, reason)
         else:
             yield Read(place, dict(zip(header, row.cells, strict=True)))
+
+
+def _text(file: str, encoding: str) -> str:
+    """What the file holds; a byte order mark goes before the encoding that was said."""
+    with opened(file) as f:
+        data = f.read()
+    marked = data.startswith((BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE))
+    return decoded(unpacked(data, file), "utf-8" if marked else encoding)
 
 
 def _is_text(raw: bytes) -> bool:

@@ -22,7 +22,7 @@ from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Schema
 from driftline.runtime.spark_conf import CASE, configured
-from driftline.verify.cells import cells
+from driftline.verify.cells import Said, cells
 from driftline.verify.columns import floats_in, read_columns, readable
 from driftline.verify.emptied import Listless, lost_lists
 from driftline.verify.files import LONGEST, Malformed, Part, Place, Read, grouped, parse, parts, read
@@ -87,10 +87,12 @@ def verify(
         properties.get("driftline.dates") == "instant",
         units or {},
         any(key.startswith("driftline.resolved.") for key in properties),
+        properties.get("driftline.decimal") == ",",
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
-        reads, floats = _reads(spark, sources, fmt, longest)
+        said = Said(*(properties.get(f"driftline.{name}", "") for name in Said._fields))
+        reads, floats = _reads(spark, sources, fmt, longest, said)
         text = json.dumps(to_json(schema))
         job = _job(
             text,
@@ -124,7 +126,9 @@ def _job(
     return _Job(meeting, fmt, left_out, exactly, made_of)
 
 
-def _reads(spark: SparkSession, sources: Sequence[str], fmt: str, longest: int) -> tuple[RDD[Read], int]:
+def _reads(
+    spark: SparkSession, sources: Sequence[str], fmt: str, longest: int, said: Said
+) -> tuple[RDD[Read], int]:
     context = spark.sparkContext
     if fmt == PICKLED:
         return context.parallelize(sources, max(1, len(sources))).flatMap(read_pickled), _FLOATS
@@ -135,7 +139,7 @@ def _reads(spark: SparkSession, sources: Sequence[str], fmt: str, longest: int) 
         ), floats
     if fmt not in TEXTS:
         return typed(spark, sources, fmt)
-    tasks = grouped(parts(sources, fmt, longest), context.defaultParallelism)
+    tasks = grouped(parts(sources, fmt, longest, said), context.defaultParallelism)
     return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
 
 

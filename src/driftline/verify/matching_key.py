@@ -19,7 +19,7 @@ from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
 from driftline.verify.match import Column, Record
 from driftline.verify.moments import epoch, moment
 from driftline.verify.rest import Waiting
-from driftline.verify.values import Reading, number, single
+from driftline.verify.values import Reading, number, single, written
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
 _WHOLE = _NUMBERS | {"string"}  # what holds a long beside the instant that it may be
@@ -213,8 +213,8 @@ def _collapsed(v: Any, how: Reading, coarse: int, timeless: bool = False) -> str
         except UnicodeDecodeError:
             return str(v.hex())
     if isinstance(v, str):
-        if '"' in v:  # readers of CSV differ in which quotes they take for a part of the text
-            v = v.replace('"', "")
+        if not _QUOTES.isdisjoint(v):  # readers of CSV differ in which they take for a part of the text
+            v = v.translate(_WITHOUT_QUOTES)
         meant = _meant(v, how)
         if meant is None:
             return f"'{v}"
@@ -229,6 +229,8 @@ def _is_whole(record: Record, name: str) -> bool:
     return column is not None and not column.dim and column.type is not None and column.type.name in _WHOLE
 
 
+_QUOTES = frozenset("\"'")
+_WITHOUT_QUOTES = str.maketrans("", "", "\"'")
 _WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -237,6 +239,7 @@ def _meant(text: str, how: Reading) -> float | Decimal | None:
     first = text[:1]
     if first == "-" or "0" <= first <= "9":
         n = number(text)
+        n = written(text, how) if n is None and how.comma else n
         if n is not None:
             return n
         m = moment(text, how.offsets)

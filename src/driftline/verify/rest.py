@@ -12,7 +12,7 @@ from typing import Any
 from driftline.core.planning.rest import is_type_key, steps, type_key
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, peel
-from driftline.verify.values import Cell, Reading, Single, holds, is_nothing, number, single
+from driftline.verify.values import Cell, Reading, Single, holds, is_nothing, number, single, written
 
 Steps = tuple["str | int", ...]
 _DECODE = json.JSONDecoder(parse_int=number, parse_float=number).decode
@@ -85,7 +85,7 @@ class Waiting:
             same = isinstance(stored, list) and len(stored) == len(v)
             return same and all(self._same(x, y, typed) for x, y in zip(stored, v, strict=True))
         if isinstance(v, Cell):
-            return v == stored if isinstance(stored, str) else bool(number(v) == stored)
+            return v == stored if isinstance(stored, str) else bool(written(v, self._how) == stored)
         if isinstance(stored, str):
             return (typed or isinstance(v, str)) and holds(STRING, stored, v, self._how)
         if isinstance(stored, bool) or isinstance(v, bool):

@@ -10,7 +10,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -54,19 +54,20 @@ class Reading:
     ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are
     instants. ``units``: epoch units of key paths, dotted, without steps for elements of lists.
     ``resolved``: fields were folded into a type that somebody chose, so that a text may stand as
-    what it spells, and a number as an instant.
+    what it spells, and a number as an instant. ``comma``: stands in CSV's numbers for the point.
     """
 
     unit: str | None = None
     offsets: bool = False
     units: Mapping[str, str] = field(default_factory=dict)
     resolved: bool = False
+    comma: bool = False
 
     def at(self, path: str) -> Reading:
         """How the field at a path is read: by the unit of the longest path that leads to it."""
         said = [p for p in self.units if path == p or path.startswith(f"{p}.")]
         unit = self.units[max(said, key=len)] if said else None
-        return Reading(unit, self.offsets, resolved=self.resolved) if said else self
+        return replace(self, unit=unit, units={}) if said else self
 
 
 # Numbers ------------------------------------------------------------------------------------------------
@@ -74,6 +75,7 @@ class Reading:
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _PLAIN_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
 _DECLARED = ("int", "float", "decimal")  # types that a column has only if somebody declared it
+_COMMA = str.maketrans(",.", "._")
 _INT_DIGITS = 4300  # Python converts no more
 
 
@@ -92,6 +94,15 @@ def number(text: str) -> int | Decimal | None:
         return Decimal(text)
     except InvalidOperation:
         return None
+
+
+def written(text: str, how: Reading) -> int | Decimal | None:
+    """The number that a cell of CSV is.
+
+    >>> written("1,50", Reading(comma=True)), written("1.50", Reading(comma=True))
+    (Decimal('1.50'), None)
+    """
+    return number(text.translate(_COMMA) if how.comma else text)
 
 
 def single(x: float) -> float:
@@ -232,7 +243,7 @@ def _at(m: Moment, like: datetime) -> datetime:
 def routed(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     """Whether a timestamp column holds a long as an instant: lawful, but no proof of it (seed rule 10)."""
     if isinstance(v, Cell):
-        v = number(v)
+        v = written(v, how)
     if type_.name not in ("timestamp", "timestamp_ntz") or not isinstance(v, int) or isinstance(v, bool):
         return False
     size = abs(v)
@@ -266,7 +277,7 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True
-        v = _declared(v) if type_.name in _DECLARED else _typed(v)
+        v = _declared(v, how) if type_.name in _DECLARED else _typed(v, how)
     found = _IN.get(type_.name, _in_other)(stored, v, how)
     return found or (
         how.resolved and any(way(type_, stored, v, how) for way in (_spells, routed, _is_midnight))
@@ -287,29 +298,30 @@ def _is_midnight(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m
 
 
-def _declared(cell: Cell) -> Any:
+def _declared(cell: Cell, how: Reading) -> Any:
     """The number that the cell's text is, for a column that somebody declared; else what `_typed` says.
 
-    >>> _declared(Cell("1.50")), _declared(Cell("007"))
+    >>> _declared(Cell("1.50"), Reading()), _declared(Cell("007"), Reading())
     (Decimal('1.50'), '007')
     """
-    written = number(cell)
-    return _typed(cell) if written is None else written
+    found = written(cell, how)
+    return _typed(cell, how) if found is None else found
 
 
-def _typed(cell: Cell) -> Any:
+def _typed(cell: Cell, how: Reading) -> Any:
     """The value that prints as the cell's text; the text where none does (2.3).
 
-    >>> _typed(Cell("12")), _typed(Cell("007")), _typed(Cell("1.50")), _typed(Cell("true"))
-    (12, '007', '1.50', True)
+    >>> [_typed(Cell(text), Reading()) for text in ("12", "007", "1.50", "true")]
+    [12, '007', '1.50', True]
     """
     text = str(cell)
     if text in ("true", "false"):
         return text == "true"
-    n = number(text)
+    n = written(text, how)
     if isinstance(n, int):
         return n if str(n) == text else text
-    if n is None or not (_PLAIN_FRACTION.fullmatch(text) or _printed(float(n), text)):
+    spelled = text.translate(_COMMA) if how.comma else text
+    if n is None or not (_PLAIN_FRACTION.fullmatch(spelled) or _printed(float(n), spelled)):
         return text
     return n
 
