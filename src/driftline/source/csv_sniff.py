@@ -163,12 +163,10 @@ def _even(text: bytes, marks: Marks) -> bool:
 
 def _with_commas(rows: list[Record]) -> Iterator[str]:
     """The columns whose texts are numbers with a comma, of which one at least can be no thousands."""
-    header, *others = rows or [None]
-    names = header.cells if header is not None and header.cells else []
+    names = (rows[0].cells if rows else None) or []
     for i, name in enumerate(names):
-        cells = [
-            row.cells[i] for row in others if row.cells and len(row.cells) == len(names) and row.cells[i]
-        ]
+        cells = [row.cells[i] for row in rows[1:] if row.cells and len(row.cells) == len(names)]
+        cells = [cell for cell in cells if cell]
         numbers = all(_COMMA_NUMBER.fullmatch(cell) or cell.lstrip(b"-").isdigit() for cell in cells)
         if numbers and any(b"," in cell and len(cell.partition(b",")[2]) != 3 for cell in cells):
             yield name.decode(errors="replace")
