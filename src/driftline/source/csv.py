@@ -10,13 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from driftline.convert import arrow_type
 from driftline.convert.declared import VOID
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct
+from driftline.errors import DataError
 from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
 from driftline.observe.expect import UNKNOWN, Expect
+from driftline.runtime.failure import explained
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
 from driftline.source.csv_files import ANY, Stretch, header_of, size_of, stretches_of
@@ -95,7 +100,10 @@ class CsvFiles:
     def __call__(self, known: Expect, settings: Settings) -> Sequence[CsvReader]:
         """Raises as `csv_readers` does."""
         if self.fitted is None or self.asked != settings.csv:
-            readers = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
+            try:
+                readers = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
+            except (PySparkException, Py4JError, OSError) as error:
+                raise DataError(*explained(error)) from error
             self.asked, self.fitted = settings.csv, Fitted(self.spark, readers)
         return self.fitted.readers if self.strings else self.fitted(known)
 
