@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from driftline.operations.undo import Undone
     from driftline.operations.view import View
     from driftline.stats import Stats
+    from driftline.stats.lake import LakeStats
     from driftline.verify import Verdict
 
 DEFAULT = "lake"
@@ -103,6 +104,16 @@ class Lake(Shown):
     def tables(self) -> list[Table]:
         """The lake's tables by name, without their quarantines."""
         return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(SUFFIX)]
+
+    def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
+        """What is in all tables, what drifted lately, and what waits: from metadata, or ``exact`` by scans.
+
+        ``progress`` is told what comes next.
+        """
+        from driftline.stats.lake import LakeStats
+
+        found = (table.stats(exact=exact, progress=_about(table.name, progress)) for table in self.tables())
+        return LakeStats(self.warehouse or self.catalog, tuple(found))
 
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; it is made on its first ingest."""
@@ -445,6 +456,10 @@ def _view_note(table: Table) -> tuple[str, ...]:
     except DriftlineError as error:
         return (f"the view of {table.name} is to be made again: {error.message}",)
     return (f"view {made.name} was made again",) if made else ()
+
+
+def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda phase: progress(f"{name}: {phase}")
 
 
 def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:

@@ -7,19 +7,14 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver import ActionChains, Keys
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
 import driftline
-from driftline.report.page import page
-from servers.machine import chromium
 from stats_models import HOSTILE, hostile, small, wide
 from system.test_cli import SEVERAL, call
 
@@ -39,49 +34,6 @@ AFTER = {
 DRIFTED = {
     "n", "flag", "day", "who.id", "who.mail", "size", "at", "tags", "box", "items.element.sku"
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    found, driver = chromium()
-    options = webdriver.ChromeOptions()
-    options.binary_location = found
-    # As root, and in containers with little shared memory, Chromium starts only so.
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        "--disable-gpu",
-        "--hide-scrollbars",
-    ):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))  # so Selenium downloads none
-    yield chrome
-    chrome.quit()
-
-
-@pytest.fixture
-def show(browser, tmp_path):
-    """Opens the page of statistics in a window of this size."""
-
-    def show(of, width: int = 1280, height: int = 900, *, dark: bool = False) -> webdriver.Chrome:
-        file = tmp_path / "page.html"
-        file.write_text(of if isinstance(of, str) else page(of))
-        look(browser, width, height, dark=dark)
-        browser.get_log("browser")
-        browser.get(file.as_uri())
-        return browser
-
-    return show
-
-
-def look(browser, width: int, height: int, *, dark: bool = False) -> None:
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    features = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
-    media = [{"name": name, "value": value} for name, value in features.items()]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
 
 
 def names(browser) -> list[str]:
@@ -298,6 +250,9 @@ def ran(tmp_path_factory) -> tuple[Path, dict[str, tuple[int, str, str]]]:
         "nothing": ["stats", "t.ten", "nothing"],
         "no table": ["stats", "t.none"],
         "no folder": ["stats", "t.ten", "--html", "none/x.html"],
+        "which table": ["stats"],
+        "lake": ["stats", "--all", "--html", "pages"],
+        "lake json": ["stats", "--all", "--json"],
         **{name: words for name, words in readme().items() if words[0] != "resolve"},
         "settled": ["query", "select * from t.ten_settled order by n", "--json"],
         **readme(),
@@ -306,7 +261,7 @@ def ran(tmp_path_factory) -> tuple[Path, dict[str, tuple[int, str, str]]]:
     done = call(here, "-c", SEVERAL, given=json.dumps(list(commands.values())))
     assert done.err == ""
     results = dict(zip(commands, json.loads(done.out), strict=True))
-    wrong = {"nothing", "no table", "no folder"}
+    wrong = {"nothing", "no table", "no folder", "which table"}
     assert {name: result for name, result in results.items() if result[0] and name not in wrong} == {}
     return here, results
 
@@ -354,6 +309,26 @@ def test_the_command_tells_the_same_as_the_page(ran):
     assert {d["field"] for d in found["drifted"]} == {"who.id", "who.mail"}
 
 
+def test_the_pages_of_the_whole_lake(ran, show):
+    here, done = ran
+    assert done["lake"][1].startswith("pages/index.html  2 tables, ")
+    assert {file.name for file in (here / "pages").iterdir()} == {
+        "index.html",
+        "shop.events.html",
+        "t.ten.html",
+    }
+    browser = show((here / "pages" / "index.html").read_text())
+    assert browser.find_element(By.CSS_SELECTOR, "tbody").text.splitlines()[-1].split()[:4] == [
+        "t.ten",
+        "2",
+        "21",
+        "10",
+    ]
+    found = json.loads(done["lake json"][1])
+    assert [one["table"] for one in found["tables"]] == ["shop.events", "t.ten"]
+    assert {one["table"] for one in found["drift"]} == {"shop.events", "t.ten"}
+
+
 def test_wrong_usage_is_told(ran):
     _, done = ran
     assert done["nothing"][0] == done["no table"][0] == done["no folder"][0] == 2
@@ -363,6 +338,7 @@ def test_wrong_usage_is_told(ran):
     )
     assert "there is no table t.none" in done["no table"][2]
     assert "there is no folder none" in done["no folder"][2]
+    assert done["which table"][0] == 2 and "write --all" in done["which table"][2]
 
 
 def test_pictures(ran, show, tmp_path):

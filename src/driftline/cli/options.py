@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -13,6 +13,9 @@ from driftline.errors import UsageError
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Scope
+
+
+NameT = TypeVar("NameT", str, str | None)
 
 
 class Format(StrEnum):
@@ -42,11 +45,12 @@ Sources = Annotated[
 ]
 
 
-def named(context: typer.Context, name: str) -> str:
+def named(context: typer.Context, name: NameT) -> NameT:
     """The name of a table; what is wrong with it is said before Spark starts. Raises UsageError."""
     from driftline.core.schema.table_name import table_parts
 
-    table_parts(name, two=context.obj.config.ducklake is not None)
+    if name is not None:
+        table_parts(name, two=context.obj.config.ducklake is not None)
     return name
 
 
@@ -55,6 +59,9 @@ Into = Annotated[
     typer.Option(metavar="NAMESPACE.TABLE", callback=named, help="The table; made if it is not there."),
 ]
 TableName = Annotated[str, typer.Argument(metavar="NAMESPACE.TABLE", callback=named, show_default=False)]
+AnyTable = Annotated[
+    str | None, typer.Argument(metavar="[NAMESPACE.TABLE]", callback=named, show_default=False)
+]
 PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
 PolicyOption = Annotated[
     Policy | None,

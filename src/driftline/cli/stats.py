@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from driftline.cli.options import Json, TableName, writable
+from driftline.cli.options import AnyTable, Json, writable
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Scope
     from driftline.stats import Stats
+    from driftline.stats.lake import LakeStats
 
 
 def stats(
     context: typer.Context,
-    table: TableName,
+    table: AnyTable = None,
     path: Annotated[
         str | None,
         typer.Argument(
@@ -27,23 +28,40 @@ def stats(
     exact: Annotated[
         bool, typer.Option("--exact", help="Count every value, with a scan; adds distinct values.")
     ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Every column of a wide table.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every column of a wide table; without a table, every table.")
+    ] = False,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write it as one page for a browser.", show_default=False),
+        typer.Option(
+            metavar="FILE",
+            help="Write it as one page for a browser; of every table, pages into this folder.",
+            show_default=False,
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what is in a table, column by column, and what drifted."""
+    """Show what is in a table, column by column, and what drifted; or in all tables of the lake."""
+    if table is not None:
+        _of_table(context.obj, table, path, exact=exact, all_=all_, html=html, json=json)
+    elif all_:
+        _of_lake(context.obj, exact=exact, html=html, json=json)
+    else:
+        raise UsageError("of which table?", "name it, or write --all for every table of the lake")
+
+
+def _of_table(
+    scope: Scope, table: str, path: str | None, *, exact: bool, all_: bool, html: Path | None, json: bool
+) -> None:
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import stats_text
 
     if html is not None:
         writable(html)
-    found = None if exact else _offline(context.obj, table)
+    found = None if exact else _offline(scope, table)
     if found is None:
         with Progress() as progress:
-            lake = context.obj.open(progress, must_exist=True, brief=not exact)
+            lake = scope.open(progress, must_exist=True, brief=not exact)
             found = lake.table(table).stats(exact=exact, progress=progress.phase)
     shown = found if path is None else found.only(path)
     if path is not None and not shown.columns:
@@ -53,7 +71,42 @@ def stats(
     elif html is None:
         show(stats_text.stats(shown, all_columns=all_ or path is not None))
     if html is not None:
-        _write(html, found, tell=not json)
+        from driftline.report.page import page
+
+        size = _write(html, page(found))
+        if not json:
+            typer.echo(f"{html}  {size / 1000:.0f} kB, one file, to be opened in any browser")
+
+
+def _of_lake(scope: Scope, *, exact: bool, html: Path | None, json: bool) -> None:
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import stats_text
+
+    if html is not None and not html.is_dir():
+        writable(html)
+    with Progress() as progress:
+        found = scope.open(progress, must_exist=True).stats(exact=exact, progress=progress.phase)
+    if json:
+        put(found.to_dict())
+    elif html is None:
+        show(stats_text.lake(found.tables))
+    if html is not None:
+        _write_all(html, found, tell=not json)
+
+
+def _write_all(folder: Path, found: LakeStats, *, tell: bool) -> None:
+    """The pages of all tables. What else is in the folder stays."""
+    from driftline.report.page import INDEX, pages
+
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made: {error.strerror}") from error
+    size = sum(_write(folder / name, text) for name, text in pages(found))
+    if tell:
+        count = len(found.tables)
+        tables = "1 table" if count == 1 else f"{count} tables"
+        typer.echo(f"{folder / INDEX}  {tables}, {size / 1000:.0f} kB, to be opened in any browser")
 
 
 def _offline(scope: Scope, table: str) -> Stats | None:
@@ -64,12 +117,9 @@ def _offline(scope: Scope, table: str) -> Stats | None:
     return None if offline is None else stats(offline)
 
 
-def _write(file: Path, found: Stats, *, tell: bool) -> None:
-    from driftline.report.page import page
-
+def _write(file: Path, text: str) -> int:
+    """Writes it; returns how many bytes there are."""
     try:
-        size = file.write_bytes(page(found).encode(errors="backslashreplace"))
+        return file.write_bytes(text.encode(errors="backslashreplace"))
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
-    if tell:
-        typer.echo(f"{file}  {size / 1000:.0f} kB, one file, to be opened in any browser")

@@ -20,7 +20,7 @@ def tables(context: typer.Context, json: Json = False) -> None:
     with Progress() as progress:
         opened = context.obj.open(progress, must_exist=True)
         progress.phase("looking at the tables")
-        rows = [table.stats() for table in opened.tables()]
+        rows = opened.stats().tables
     if json:
         put([_summary(row) for row in rows])
     elif not rows:

@@ -12,11 +12,13 @@ from driftline.operations.undo import Undone
 from driftline.operations.view import View
 from driftline.report import drift, evolution, stats_text, text
 from driftline.runtime.shown import shows
+from driftline.stats.lake import LakeStats
 from driftline.stats.model import Stats
 from driftline.verify.verdict import Verdict
 
 shows(Result, text.batch)
 shows(Stats, stats_text.stats)
+shows(LakeStats, lambda of: stats_text.lake(of.tables))
 shows(Verdict, lambda verdict: text.verdict(verdict, "the table"))
 shows(Altered, evolution.altered)
 shows(History, evolution.history)

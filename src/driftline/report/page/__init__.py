@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +18,60 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from driftline.report.page import rows
+from driftline.stats.lake import DAYS, LakeStats
 from driftline.stats.model import Stats
 
 _HERE = Path(__file__).parent
 
 
-def page(of: Stats) -> str:
-    """The page, as the text of an HTML file."""
-    script = (_HERE / "page.js").read_text()
+INDEX = "index.html"
+_LONG = 150  # characters
+_PLAIN = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")
+
+
+def page(of: Stats, index: str | None = None) -> str:
+    """The page, as the text of an HTML file. ``index``: the name of that with all tables."""
+    fields = [rows.card(one) for one in of.drifted]
+    return _rendered(
+        "page", stats=of, fields=fields, columns=_inert(rows.packed(rows.columns(of))), index=index
+    )
+
+
+def pages(of: LakeStats) -> Iterator[tuple[str, str]]:
+    """The pages of a whole lake, each with the name of its file: that with all tables comes last, so that it
+    is not there before what it leads to.
+    """
+    names = {one.table: _file_name(one.table) for one in of.tables}
+    for one in of.tables:
+        yield names[one.table], page(one, INDEX)
+    yield INDEX, _rendered("index", lake=of, names=names, days=DAYS)
+
+
+def _rendered(name: str, **values: Any) -> str:
+    script = (_HERE / f"{name}.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
     environment.filters |= rows.FILTERS
-    return environment.get_template("page.html").render(
-        stats=of,
-        fields=[rows.card(one) for one in of.drifted],
-        columns=_inert(rows.columns(of)),
+    return environment.get_template(f"{name}.html").render(
         style=Markup((_HERE / "page.css").read_text()),  # noqa: S704  our own
         script=Markup(script),  # noqa: S704  our own
         digest=digest,
+        **values,
     )
+
+
+def _file_name(table: str) -> str:
+    """A name that every file system has, and that is no other table's in any letter case.
+
+    >>> _file_name("shop.orders"), _file_name("a.B/c")
+    ('shop.orders.html', 'a.B_c-0c4ae4ff.html')
+    """
+    if _PLAIN.fullmatch(table) and len(table) < _LONG:
+        return f"{table}.html"
+    digest = hashlib.sha256(table.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', table)[:_LONG]}-{digest}.html"
 
 
 def _inert(value: Any) -> Markup:

@@ -2,18 +2,28 @@
 // The list of columns: a tree of which only the rows in sight are in the document.
 (() => {
   const ROW = 36, SPARE = 8, SMALL = 200;
-  const columns = JSON.parse(document.getElementById("data").textContent);
-  const [tree, rows, find, kind, count, detail] =
-    ["tree", "rows", "find", "kind", "count", "detail"].map((id) => document.getElementById(id));
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const columns = data.rows.map((row) => Object.fromEntries(row.map((value, i) =>
+    [data.keys[i], value === null ? undefined : i < data.shared ? data.texts[value] : value])));
+  const [tree, rows, find, kind, sort, count, detail] =
+    ["tree", "rows", "find", "kind", "sort", "count", "detail"].map((id) => document.getElementById(id));
   const inside = columns.map(() => []);
   const roots = [];
   columns.forEach((column, i) => {
+    column.path ??= (column.up < 0 ? "" : columns[column.up].path + ".") + column.name;
     column.level = column.up < 0 ? 1 : columns[column.up].level + 1;
     column.text = (column.path + "\n" + (column.from || "")).toLowerCase();
     (column.up < 0 ? roots : inside[column.up]).push(i);
   });
   const open = new Set(columns.length <= SMALL ? columns.keys() : []);
-  let shown = [], hits = null, at = 0;
+  let shown = [], hits = null, at = 0, told = -1, printing = false;
+  const amount = (c) => c.values === undefined ? -1 : Number(c.values.replace(/[^0-9]/g, ""));
+  const orders = {
+    name: (a, b) => a.name.localeCompare(b.name, "en"),
+    most: (a, b) => amount(b) - amount(a),
+    least: (a, b) => amount(a) - amount(b),
+    last: (a, b) => (b.last || "").localeCompare(a.last || "", "en"),
+  };
 
   const tests = {
     all: () => true,
@@ -49,12 +59,14 @@
 
   function list() {
     shown = [];
+    const order = orders[sort.value];
+    const ordered = (some) => order ? [...some].sort((a, b) => order(columns[a], columns[b]) || a - b) : some;
     const walk = (i) => {
       if (hits && !hits.has(i)) return;
       shown.push(i);
-      if (hits ? inside[i].some((j) => hits.has(j)) : open.has(i)) inside[i].forEach(walk);
+      if (hits ? inside[i].some((j) => hits.has(j)) : open.has(i)) ordered(inside[i]).forEach(walk);
     };
-    roots.forEach(walk);
+    ordered(roots).forEach(walk);
     const found = hits ? [...hits.values()].filter(Boolean).length : columns.length;
     count.textContent = hits ? `${found.toLocaleString("en")} of ${columns.length.toLocaleString("en")} columns` : `${found.toLocaleString("en")} columns, with those inside others`;
     tree.setAttribute("aria-rowcount", shown.length);
@@ -64,8 +76,8 @@
   }
 
   function draw() {
-    const first = Math.max(Math.floor(tree.scrollTop / ROW) - SPARE, 0);
-    const last = Math.min(Math.ceil((tree.scrollTop + tree.clientHeight) / ROW) + SPARE, shown.length);
+    const first = printing ? 0 : Math.max(Math.floor(tree.scrollTop / ROW) - SPARE, 0);
+    const last = printing ? shown.length : Math.min(Math.ceil((tree.scrollTop + tree.clientHeight) / ROW) + SPARE, shown.length);
     rows.replaceChildren(...shown.slice(first, last).map((i, k) => row(i, first + k)));
     if (shown.length) tree.setAttribute("aria-activedescendant", `c${shown[at]}`);
     else tree.removeAttribute("aria-activedescendant");
@@ -141,8 +153,28 @@
     fact("first seen", c.first);
     fact("last seen", c.last);
     if (c.trend) fact("last batches", spark(c.trend, 180, 36));
+    const link = element("a", "", "link to this column");
+    link.href = `#c:${encodeURIComponent(c.path)}`;
+    fact("", link);
     detail.replaceChildren(element("h3", "", c.path), facts);
     detail.hidden = false;
+    told = i;
+    location.replace(link.href);
+  }
+
+  // The column that the address names, after #c:
+  function visit() {
+    let path;
+    try { path = decodeURIComponent(location.hash.replace(/^#c:/, "")); } catch { return; }
+    const i = location.hash.startsWith("#c:") ? columns.findIndex((c) => c.path === path) : -1;
+    if (i < 0 || i === told) return;
+    find.value = kind.value = "";
+    document.querySelector("input[name=show][value=all]").checked = true;
+    for (let up = columns[i].up; up >= 0; up = columns[up].up) open.add(up);
+    search();
+    tell(i);
+    go(shown.indexOf(i));
+    tree.scrollIntoView({ block: "center" });
   }
 
   const isOpen = (i) => hits ? inside[i].some((j) => hits.has(j)) : open.has(i);
@@ -189,6 +221,10 @@
   window.addEventListener("resize", draw);
   find.addEventListener("input", search);
   kind.addEventListener("change", search);
+  sort.addEventListener("change", search);
+  window.addEventListener("hashchange", visit);
+  window.addEventListener("beforeprint", () => { printing = true; draw(); });
+  window.addEventListener("afterprint", () => { printing = false; draw(); });
   document.querySelectorAll("input[name=show]").forEach((one) => one.addEventListener("change", search));
   document.getElementById("open").addEventListener("click", () => { columns.forEach((_, i) => open.add(i)); list(); });
   document.getElementById("close").addEventListener("click", () => { open.clear(); list(); });
@@ -197,4 +233,5 @@
     if (columns.some((c) => c.kind === value)) kind.append(new Option(name, value));
   }
   list();
+  visit();
 })();

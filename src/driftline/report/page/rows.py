@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.core.columns.statistics import Seen, Value, iso
@@ -10,6 +10,7 @@ from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Primitive, Type, dotted, peel
 from driftline.report.stats_text import percent
 from driftline.report.text import clean
+from driftline.stats.lake import last_drift
 from driftline.stats.model import Column, Drifted, Part, Stats, origin
 
 _KINDS = {
@@ -82,6 +83,30 @@ def columns(of: Stats) -> list[dict[str, Any]]:
         place[column.path] = i
         out.append(_column(column, place.get(column.path[:-1], -1), column.path in drifted))
     return out
+
+
+_SHARED = ("type", "kind", "percent", "of", "first", "last")  # keys whose texts many columns have
+_OWN = (
+    "name", "path", "up", "key", "from", "drifted", "density", "values", "distinct", "min", "max", "sample", "trend"
+)  # fmt: skip
+
+
+def packed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The columns on little room: values in the order of ``keys``, texts of the first of these by their
+    places in ``texts``; a path only where it is not that of the column above and the name.
+    """
+    texts: dict[str, int] = {}
+    rows = []
+    for column in found:
+        shared = [texts.setdefault(column[key], len(texts)) if key in column else None for key in _SHARED]
+        row = [*shared, *(column.get(key) for key in _OWN)]
+        above = f"{found[column['up']]['path']}." if column["up"] >= 0 else ""
+        if column["path"] == above + column["name"]:
+            row[len(_SHARED) + _OWN.index("path")] = None
+        while row[-1] is None:
+            row.pop()
+        rows.append(row)
+    return {"keys": [*_SHARED, *_OWN], "shared": len(_SHARED), "texts": list(texts), "rows": rows}
 
 
 def _column(of: Column, parent: int, drifted: bool) -> dict[str, Any]:
@@ -182,6 +207,6 @@ def tallest(numbers: Sequence[int]) -> int:
 
 FILTERS = {
     "clean": clean, "number": number, "when": when, "short": short, "place": place, "size": size, "tallest": tallest,
-    "rule": lambda rule: _RULES.get(rule or "", rule or ""),
+    "last_drift": last_drift, "rule": lambda rule: _RULES.get(rule or "", rule or ""),
 }  # fmt: skip
 FILTERS["who"] = lambda event: who(event.by, event.who)

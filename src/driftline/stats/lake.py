@@ -1,0 +1,68 @@
+"""Statistics of all tables of a lake."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from driftline.core.columns.statistics import iso
+from driftline.runtime.shown import Shown
+from driftline.stats.model import Event, Stats
+
+DAYS = 7  # whose drift is told
+_DAY = 86_400_000  # milliseconds
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LakeStats(Shown):
+    """The statistics of a lake's tables, by name. ``at``: when they were looked at, in milliseconds."""
+
+    lake: str
+    tables: tuple[Stats, ...]
+    at: int = field(default_factory=_now)
+
+    @property
+    def records(self) -> int | None:
+        """Of all tables; None where those of one are not known."""
+        counts = [one.records for one in self.tables]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def drift(self) -> tuple[tuple[Stats, Event], ...]:
+        """What drifted in the last `DAYS`, the newest first, each with its table."""
+        since = self.at - DAYS * _DAY
+        found = [
+            (one, event)
+            for one in self.tables
+            for event in one.events
+            if event.steps and event.at is not None and event.at >= since
+        ]
+        return tuple(sorted(found, key=lambda pair: -(pair[1].at or 0)))
+
+    @property
+    def waiting(self) -> tuple[Stats, ...]:
+        """The tables beside which records wait in quarantine, or values in the rest."""
+        return tuple(one for one in self.tables if one.quarantined or one.rest)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
+        drift: Iterator[dict[str, Any]] = (
+            {"table": one.table, **event.to_dict()} for one, event in self.drift
+        )
+        return {
+            "lake": self.lake,
+            "at": iso(self.at),
+            "drift": list(drift),
+            "tables": [one.to_dict() for one in self.tables],
+        }
+
+
+def last_drift(of: Stats) -> int | None:
+    """When a field of the table last drifted, in milliseconds; None where none did, or that is not known."""
+    return max((event.at for event in of.events if event.steps and event.at is not None), default=None)

@@ -1,0 +1,53 @@
+"""Debian's Chromium, without a window."""
+
+from collections.abc import Iterator
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from driftline.report.page import page
+from servers.machine import chromium
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[webdriver.Chrome]:
+    found, driver = chromium()
+    options = webdriver.ChromeOptions()
+    options.binary_location = found
+    # As root, and in containers with little shared memory, Chromium starts only so.
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--hide-scrollbars",
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = webdriver.Chrome(options=options, service=Service(driver))  # so Selenium downloads none
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens the page of statistics in a window of this size."""
+
+    def show(of, width: int = 1280, height: int = 900, *, dark: bool = False) -> webdriver.Chrome:
+        file = tmp_path / "page.html"
+        file.write_text(of if isinstance(of, str) else page(of))
+        look(browser, width, height, dark=dark)
+        browser.get_log("browser")
+        browser.get(file.as_uri())
+        return browser
+
+    return show
+
+
+def look(browser, width: int, height: int, *, dark: bool = False) -> None:
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    features = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
+    media = [{"name": name, "value": value} for name, value in features.items()]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
