@@ -66,7 +66,7 @@ def _file_name(table: str) -> str:
     """A name that every file system has, and that is no other table's in any letter case.
 
     >>> _file_name("shop.orders"), _file_name("a.B/c")
-    ('shop.orders.html', 'a.B_c-0c4ae4ff.html')
+    ('shop.orders.html', 'a.B_c-9949f130.html')
     """
     if _PLAIN.fullmatch(table) and len(table) < _LONG:
         return f"{table}.html"
