@@ -71,6 +71,7 @@ class Draft:
     renamed: set[int] = field(default_factory=set)
 
     def make(self, change: ColumnChange) -> None:
+        """Makes the change. Raises DataError, KeyError where the schema does not allow it."""
         match change:
             case AddColumn(within=True):
                 return
@@ -84,6 +85,16 @@ class Draft:
                 self.renamed.add(self.edit(path, lambda f: renamed(f, name, self.mark)).id)
             case MoveColumn(path, to):
                 self.edit(path[:-1], lambda f: replace(f, type=self._moved(f.type, path[-1], to)))
+            case SetIdentifiers(paths):
+                self._identify(self._ids(paths))
+            case DropIdentifiers(paths):
+                self._identify(self.schema.identifiers - self._ids(paths))
+            case _:
+                self._alter(change)
+
+    def _alter(self, change: ColumnChange) -> None:
+        """Makes a change to what one column is."""
+        match change:
             case WidenColumn(path, type_):
                 self.edit(path, lambda f: replace(f, type=type_))
             case RelaxColumn(path):
@@ -96,12 +107,12 @@ class Draft:
                 self.edit(path, lambda f: replace(f, write_default=default_json(f.type, value)))
             case SetDoc(path, doc):
                 self.edit(path, lambda f: replace(f, doc=documented(f.doc, doc, self.mark)))
-            case SetIdentifiers(paths):
-                ids = frozenset(self.find(path).id for path in paths)
-                self.schema = replace(self.schema, identifiers=ids)
-            case DropIdentifiers(paths):
-                ids = frozenset(self.find(path).id for path in paths)
-                self.schema = replace(self.schema, identifiers=self.schema.identifiers - ids)
+
+    def _ids(self, paths: Iterable[Path]) -> frozenset[int]:
+        return frozenset(self.find(path).id for path in paths)
+
+    def _identify(self, columns: frozenset[int]) -> None:
+        self.schema = replace(self.schema, identifiers=columns)
 
     def find(self, path: Path) -> Field:
         """The field at a path; the empty path is the record itself. Raises KeyError."""

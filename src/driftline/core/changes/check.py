@@ -70,6 +70,21 @@ class Checker:
                 self.member(path, "moved")
                 self.position(path[:-1], to, path[-1])
                 return change
+            case SetIdentifiers(paths):
+                for path in paths:
+                    self.identifier(path)
+                return change
+            case DropIdentifiers(paths):
+                for path in paths:
+                    if self.at(path).id not in self.draft.schema.identifiers:
+                        raise UsageError(f"{dotted(path)} is not an identifier field")
+                return change
+            case _:
+                return self.altered(change)
+
+    def altered(self, change: ColumnChange) -> ColumnChange | None:
+        """A change to what one column is, complete."""
+        match change:
             case WidenColumn(path, type_):
                 return self.widen(change, self.at(path).type, type_)
             case RelaxColumn(path):
@@ -90,17 +105,10 @@ class Checker:
             case SetDoc(path):
                 self.member(path, "commented")
                 return change
-            case SetIdentifiers(paths):
-                for path in paths:
-                    self.identifier(path)
-                return change
-            case DropIdentifiers(paths):
-                for path in paths:
-                    if self.at(path).id not in self.draft.schema.identifiers:
-                        raise UsageError(f"{dotted(path)} is not an identifier field")
-                return change
             case RewriteColumn(path):
                 raise DataError(f"{dotted(path)}: a rewrite is the widen policy's, with allow_rewrite")
+            case _:
+                raise AssertionError(change)
 
     # One kind each
     # --------------------------------------------------------------------------------------------

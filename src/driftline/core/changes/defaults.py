@@ -5,7 +5,7 @@ the column's type, exactly or not at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
 from struct import pack, unpack
@@ -98,30 +98,8 @@ def shown(value: Literal) -> str:
 
 
 def _of(type_: Primitive, value: Literal) -> Default:
-    match type_.name:
-        case "boolean":
-            return value if isinstance(value, bool) else None
-        case "int" | "long":
-            return _whole(value, _BITS[type_.name])
-        case "float" | "double":
-            return _floating(value, _EXACT[type_.name])
-        case "decimal":
-            return _decimal(value, *type_.args)
-        case "string":
-            return value if isinstance(value, str) else None
-        case "uuid":
-            return str(value if isinstance(value, UUID) else UUID(str(value)))
-        case "binary" | "fixed":
-            return _bytes(value, type_)
-        case "date":
-            return _date(value)
-        case "time":
-            at = value if isinstance(value, time) else time.fromisoformat(_text(value))
-            return None if at.tzinfo else at.isoformat()
-        case "timestamp" | "timestamp_ntz":
-            return _timestamp(value, instant=type_.name == "timestamp")
-        case _:
-            return None
+    convert = _CONVERSIONS.get(type_.name)
+    return None if convert is None else convert(type_, value)
 
 
 def _text(value: Literal) -> str:
@@ -178,3 +156,32 @@ def _timestamp(value: Literal, *, instant: bool) -> str | None:
     elif at.tzinfo:
         return None
     return at.isoformat()
+
+
+def _uuid(value: Literal) -> str:
+    return str(value if isinstance(value, UUID) else UUID(str(value)))
+
+
+def _time(value: Literal) -> str | None:
+    at = value if isinstance(value, time) else time.fromisoformat(_text(value))
+    return None if at.tzinfo else at.isoformat()
+
+
+# A literal as the default of a column, in Iceberg's JSON, by the name of the column's type; None or
+# ValueError where it is none, or not exactly.
+_CONVERSIONS: Mapping[str, Callable[[Primitive, Literal], Default]] = {
+    "boolean": lambda _, value: value if isinstance(value, bool) else None,
+    "int": lambda type_, value: _whole(value, _BITS[type_.name]),
+    "long": lambda type_, value: _whole(value, _BITS[type_.name]),
+    "float": lambda type_, value: _floating(value, _EXACT[type_.name]),
+    "double": lambda type_, value: _floating(value, _EXACT[type_.name]),
+    "decimal": lambda type_, value: _decimal(value, *type_.args),
+    "string": lambda _, value: value if isinstance(value, str) else None,
+    "uuid": lambda _, value: _uuid(value),
+    "binary": lambda type_, value: _bytes(value, type_),
+    "fixed": lambda type_, value: _bytes(value, type_),
+    "date": lambda _, value: _date(value),
+    "time": lambda _, value: _time(value),
+    "timestamp": lambda _, value: _timestamp(value, instant=True),
+    "timestamp_ntz": lambda _, value: _timestamp(value, instant=False),
+}

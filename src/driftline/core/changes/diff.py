@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from driftline.core.changes.defaults import literal_of
@@ -69,9 +69,13 @@ def _struct(before: Struct, after: Struct, at: Path) -> Iterator[ColumnChange]:
         yield from _added(f, at)
     names = {f.id: f.name for f in [*kept, *added]}
     yield from _moves([*names], [f.id for f in after.fields], names, at)
-    for f in kept:
-        if f.name != new[f.id].name:
-            yield RenameColumn((*at, f.name), new[f.id].name)
+    yield from _renames(kept, new, at)
+
+
+def _renames(fields: Iterable[Field], after: Mapping[int, Field], at: Path) -> Iterator[RenameColumn]:
+    for f in fields:
+        if f.name != after[f.id].name:
+            yield RenameColumn((*at, f.name), after[f.id].name)
 
 
 def _field(before: Field, after: Field, at: Path) -> Iterator[ColumnChange]:

@@ -17,6 +17,7 @@ from driftline.core.changes.spelling import meant, spelled
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
+    ColumnChange,
     DropColumn,
     DropPartitionField,
     RenameColumn,
@@ -117,11 +118,22 @@ class _Evolution:
             case WidenColumn(path, type_) if children(type_):
                 for one in list(reshaped(path, self.checker().at(path).type, type_)):
                     self.column(step, one)
-                return
             case ReplaceColumns(columns):
                 for one in list(replaced(self.draft.schema.struct, columns)):
                     self.column(step, one)
-                return
+            case RenameTable():
+                raise UsageError(
+                    "RENAME TO stands alone: the name is the catalog's, and not of the same commit"
+                )
+            case _ if isinstance(change, ColumnChange):
+                self.column(step, change)
+            case _:
+                self.table(change)
+                self.done.append(change)
+
+    def table(self, change: TableChange) -> None:
+        """Makes a change to the layout or the properties."""
+        match change:
             case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetPartitioning():
                 self.now = replace(self.now, partition=self.partitioned(change))
             case SetSortOrder(terms):
@@ -133,21 +145,15 @@ class _Evolution:
                 self.set(change)
             case UnsetProperties():
                 self.unset(change)
-            case RenameTable():
-                raise UsageError(
-                    "RENAME TO stands alone: the name is the catalog's, and not of the same commit"
-                )
             case _:
-                self.column(step, change)
-                return
-        self.done.append(change)
+                raise AssertionError(change)
 
     def checker(self) -> Checker:
         return Checker(self.draft, self.now.format_version, self.nulls_of)
 
-    def column(self, step: int, change: TableChange) -> None:
-        assert not isinstance(change, RenameTable)
-        checked = self.checker().check(change)  # type: ignore[arg-type]
+    def column(self, step: int, change: ColumnChange) -> None:
+        """Checks a change to columns, and makes it."""
+        checked = self.checker().check(change)
         if checked is None:
             return
         if isinstance(checked, DropColumn):

@@ -67,12 +67,6 @@ def spelled_path(draft: Draft, path: Path) -> Path:
 def spelled(draft: Draft, change: TableChange) -> TableChange:
     """The change with each name as the table has it. Raises UsageError for one that is ambiguous."""
 
-    def term(of: Term) -> Term:
-        return replace(of, path=spelled_path(draft, of.path))
-
-    def old(field: str | Term) -> str | Term:
-        return term(field) if isinstance(field, Term) else field
-
     def position(parent: Path, to: Position | None) -> Position | None:
         if to is None or to.after is None:
             return to
@@ -97,6 +91,18 @@ def spelled(draft: Draft, change: TableChange) -> TableChange:
             return replace(change, path=spelled_path(draft, change.path))
         case SetIdentifiers(paths) | DropIdentifiers(paths):
             return replace(change, paths=tuple(spelled_path(draft, path) for path in paths))
+        case _:
+            return _spelled_layout(draft, change)
+
+
+def _spelled_layout(draft: Draft, change: TableChange) -> TableChange:
+    def term(of: Term) -> Term:
+        return replace(of, path=spelled_path(draft, of.path))
+
+    def old(field: str | Term) -> str | Term:
+        return term(field) if isinstance(field, Term) else field
+
+    match change:
         case AddPartitionField():
             return replace(change, term=term(change.term))
         case DropPartitionField():

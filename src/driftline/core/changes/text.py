@@ -15,6 +15,7 @@ from driftline.core.changes.values import (
     DropIdentifiers,
     DropPartitionField,
     MoveColumn,
+    Position,
     RelaxColumn,
     RenameColumn,
     RenameTable,
@@ -38,7 +39,7 @@ from driftline.core.changes.values import (
 from driftline.core.schema.naming import marked_key, unmarked
 from driftline.core.schema.partitioning import SortKey
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Path, dotted
+from driftline.core.schema.types import Field, Path, dotted
 
 
 def to_dict(change: Change) -> dict[str, Any]:
@@ -64,16 +65,35 @@ def in_words(change: TableChange) -> str:
     """
     match change:
         case AddColumn(_, column):
-            default = (
-                "" if column.initial_default is None else f", {_json(column.initial_default)} in old rows"
-            )
-            return f"new {dotted(change.path)} {type_name(column.type)}{default}"
+            return f"new {dotted(change.path)} {type_name(column.type)}{_in_old_rows(column)}"
         case DropColumn(path):
             return f"{dotted(path)} dropped"
         case RenameColumn(path, name):
             return f"{dotted(path)} is now {name}"
         case MoveColumn(path, to):
-            return f"{dotted(path)} stands {f'after {to.after}' if to.after else 'first'}"
+            return f"{dotted(path)} stands {_at(to)}"
+        case SetIdentifiers(paths):
+            return f"identifier fields {_listed(paths) or 'none'}"
+        case DropIdentifiers(paths):
+            return f"no identifier fields any longer: {_listed(paths)}"
+        case ReplaceColumns(columns):
+            return f"the columns are {', '.join(f.name for f in columns)}"
+        case RenameTable(name):
+            return f"table renamed to {name}"
+        case _:
+            return _column_in_words(change)
+
+
+def _in_old_rows(column: Field) -> str:
+    return "" if column.initial_default is None else f", {_json(column.initial_default)} in old rows"
+
+
+def _at(position: Position) -> str:
+    return f"after {position.after}" if position.after else "first"
+
+
+def _column_in_words(change: TableChange) -> str:
+    match change:
         case WidenColumn(path, type_):
             return f"{dotted(path)} is now {type_name(type_)}"
         case RewriteColumn(path, type_):
@@ -89,14 +109,6 @@ def in_words(change: TableChange) -> str:
             filled = [f"is filled from {key}"] if key is not None else []
             said = [f"comment {_quoted(comment)}"] if comment or not filled else []
             return f"{dotted(path)} {', '.join([*filled, *said])}"
-        case SetIdentifiers(paths):
-            return f"identifier fields {_listed(paths) or 'none'}"
-        case DropIdentifiers(paths):
-            return f"no identifier fields any longer: {_listed(paths)}"
-        case ReplaceColumns(columns):
-            return f"the columns are {', '.join(f.name for f in columns)}"
-        case RenameTable(name):
-            return f"table renamed to {name}"
         case _:
             return _layout_in_words(change)
 
@@ -122,17 +134,23 @@ def told(changes: Iterable[ColumnChange]) -> list[ColumnChange]:
 def _layout_in_words(change: TableChange) -> str:
     match change:
         case AddPartitionField(term, name):
-            return f"partitioned by {_term(term)}{f' as {name}' if name else ''} too"
+            return f"partitioned by {_named(term, name)} too"
         case DropPartitionField(old):
             return f"no longer partitioned by {_ref(old)}"
         case ReplacePartitionField(old, term, name):
-            return f"partitioned by {_term(term)}{f' as {name}' if name else ''} in place of {_ref(old)}"
+            return f"partitioned by {_named(term, name)} in place of {_ref(old)}"
         case SetPartitioning(terms):
             return f"partitioned by {', '.join(map(_term, terms))}" if terms else "no longer partitioned"
         case SetSortOrder(terms):
             return f"sorted by {', '.join(map(sort_term, terms))}" if terms else "no longer sorted"
         case SetDistribution(mode):
             return f"rows go to writers by {mode}"
+        case _:
+            return _properties_in_words(change)
+
+
+def _properties_in_words(change: TableChange) -> str:
+    match change:
         case SetProperties(properties):
             return f"set {', '.join(properties)}"
         case UnsetProperties(keys):
@@ -144,39 +162,45 @@ def _layout_in_words(change: TableChange) -> str:
 def details(change: TableChange) -> dict[str, Any]:
     """The change as `history --json` prints it."""
     path = getattr(change, "path", None)
-    out: dict[str, Any] = {"action": change.action}
-    if path is not None:
-        out["path"] = dotted(path)
+    own = {} if path is None else {"path": dotted(path)}
+    return {"action": change.action, **own, **_details(change)}
+
+
+def _details(change: TableChange) -> dict[str, Any]:
     match change:
         case AddColumn(_, column):
-            out["type"] = type_name(column.type)
-            if column.initial_default is not None:
-                out["default"] = column.initial_default
+            default = {} if column.initial_default is None else {"default": column.initial_default}
+            return {"type": type_name(column.type), **default}
         case WidenColumn(type=type_) | RewriteColumn(type=type_):
-            out["type"] = type_name(type_)
+            return {"type": type_name(type_)}
         case RenameColumn(name=name) | RenameTable(name=name):
-            out["to"] = name
+            return {"to": name}
         case MoveColumn(_, to):
-            out["after"] = to.after
+            return {"after": to.after}
         case SetDefault(_, value):
-            out["default"] = None if value is None else shown(value)
+            return {"default": None if value is None else shown(value)}
         case SetDoc(_, doc):
-            out["comment"] = doc
+            return {"comment": doc}
         case SetIdentifiers(paths=paths) | DropIdentifiers(paths=paths):
-            out["paths"] = [dotted(p) for p in paths]
-        case SetPartitioning(terms):
-            out["by"] = [_term(t) for t in terms]
-        case SetSortOrder(terms):
-            out["by"] = [sort_term(t) for t in terms]
-        case SetProperties(properties):
-            out["keys"] = list(properties)
-        case UnsetProperties(keys):
-            out["keys"] = list(keys)
-        case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetDistribution():
-            out["text"] = in_words(change)
+            return {"paths": [*map(dotted, paths)]}
         case _:
-            pass
-    return out
+            return _layout_details(change)
+
+
+def _layout_details(change: TableChange) -> dict[str, Any]:
+    match change:
+        case SetPartitioning(terms):
+            return {"by": [*map(_term, terms)]}
+        case SetSortOrder(terms):
+            return {"by": [*map(sort_term, terms)]}
+        case SetProperties(properties):
+            return {"keys": list(properties)}
+        case UnsetProperties(keys):
+            return {"keys": list(keys)}
+        case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetDistribution():
+            return {"text": in_words(change)}
+        case _:
+            return {}
 
 
 def sort_term(term: SortTerm) -> str:
@@ -191,6 +215,10 @@ def direction(key: SortTerm | SortKey) -> str:
         "" if key.nulls_first is not key.descending else f" nulls {'first' if key.nulls_first else 'last'}"
     )
     return order + nulls
+
+
+def _named(term: Term, name: str | None) -> str:
+    return f"{_term(term)} as {name}" if name else _term(term)
 
 
 def _term(term: Term) -> str:

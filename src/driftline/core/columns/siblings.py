@@ -152,12 +152,21 @@ class Settling:
         yield Family(family.key, words, apart=True)
         yield Family(family.key, tuple(c for c in family.columns if c not in words), apart=True)
 
+    def _map(self, maps: Sequence[Map], structs: Sequence[Struct], at: Path, keys: Path) -> One:
+        """Maps as one, and with them structs whose keys turned out to be data: maps take them since."""
+        values = [f.type for struct in structs for f in struct.fields if not is_metadata(f.doc)]
+        value = self.of([*(m.value for m in maps), *values], (*at, "value"), (*keys, "value"))
+        return One(0, key=maps[0].key, value=value)
+
     def of(self, types: Sequence[Type], at: Path, keys: Path) -> One:
         """The type that holds every value of columns of these types, as far as there is one."""
         asked = next((p for p in (at, keys) if p in self.wanted), None)
         if asked is not None:
             self.met.add(asked)
             return replace(self._wanted(self.wanted[asked], types, at, keys), asked=True)
+        return self._widest(types, at, keys)
+
+    def _widest(self, types: Sequence[Type], at: Path, keys: Path) -> One:
         dim = max(peel(t)[0] for t in types)
         inner = [peel(t)[1] for t in types]
         below = (*at, *("element",) * dim)
@@ -165,14 +174,10 @@ class Settling:
         if len(structs) == len(inner):
             return replace(self.record(structs, below, keys), dim=dim)
         maps = [t for t in inner if isinstance(t, Map)]
-        if len(maps) == len(inner) and len({m.key for m in maps}) == 1:
-            value = self.of([m.value for m in maps], (*below, "value"), (*keys, "value"))
-            return One(dim, key=maps[0].key, value=value)
-        if maps and len(maps) + len(structs) == len(inner) and {m.key for m in maps} == {STRING}:
-            # A struct whose keys turned out to be data, and the map that takes them since.
-            values = [f.type for struct in structs for f in struct.fields if not is_metadata(f.doc)]
-            value = self.of([*(m.value for m in maps), *values], (*below, "value"), (*keys, "value"))
-            return One(dim, key=STRING, value=value)
+        key_types = {m.key for m in maps}
+        alike = len(maps) + len(structs) == len(inner) and len(key_types) == 1
+        if alike and (not structs or key_types == {STRING}):
+            return replace(self._map(maps, structs, below, keys), dim=dim)
         plain = [t for t in inner if isinstance(t, Primitive)]
         if len(plain) == len(inner):
             return One(dim, base=_widest(plain), unit=unit_at(self.contract, keys))

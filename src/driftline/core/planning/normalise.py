@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from driftline.core.planning.field_plan import takes
 from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.policies import preserve
+from driftline.core.planning.policies.policy import Policy
 from driftline.core.planning.shape import NUMBER_TEXT, Facet, FieldShape, RecordShape, Seen
 from driftline.core.schema.types import STRING, Primitive
 
 
-def settled(seen: FieldShape, columns: Sequence[Facet], policy: str) -> FieldShape:
+def settled(seen: FieldShape, columns: Sequence[Facet], policy: Policy) -> FieldShape:
     """The shape with what depends on the field's columns decided:
     dates, numbers as text, objects of nothing.
     """
@@ -21,7 +21,7 @@ def settled(seen: FieldShape, columns: Sequence[Facet], policy: str) -> FieldSha
     for facet, kept in facets.items():
         if facet.base == NUMBER_TEXT:
             facet, kept = Facet(facet.dim, STRING), replace(kept, digits=True)
-        if _holds_type(facet, kept) or any(takes(policy, c, facet, kept) for c in columns):
+        if _holds_type(facet, kept) or any(policy.takes(c, facet, kept) for c in columns):
             out.add(facet, kept)
         else:
             # An object of nothing but null is as good as {}: a struct without fields cannot be written.

@@ -25,6 +25,7 @@ from driftline.core.planning.maps import (
     values_of,
 )
 from driftline.core.planning.policies import preserve
+from driftline.core.planning.policies.policy import Policy
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.schema.naming import by_key, data_key, is_metadata
@@ -62,11 +63,11 @@ class Objects:
 
 
 def objects_of(
-    shape: FieldShape, types: Sequence[Type], contract: Contract, policy: str, mark: str
+    shape: FieldShape, types: Sequence[Type], contract: Contract, policy: Policy, mark: str
 ) -> Objects:
     """Decides for the objects of a field whose columns have these ``types``. ``mark``: the prefix of docs."""
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
-    structs = [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
+    structs = _structs(types)
     has_map = any(facet_of(type_).base == MAP for type_ in types)
     folded = [seen for facet, seen in shape.facets.items() if facet.base == MAP and not seen.typed]
     if has_map:
@@ -79,18 +80,30 @@ def objects_of(
         return Objects(shape)
     apart = words_apart(types, contract, mark) if verdict is None else verdict.apart
     closed = Closed.data if apart else Closed.all if structs else Closed.none
+    return Objects(_dealt(shape, types, closed, mark, contract.epoch_unit or "ms"), verdict, closed)
+
+
+def _dealt(shape: FieldShape, types: Sequence[Type], closed: Closed, mark: str, unit: str) -> FieldShape:
+    """The shape with each object dealt out to the map and the structs among the columns."""
+    records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
+    apart, structs = closed is Closed.data, _structs(types)
     out = replace(shape, facets={f: s for f, s in shape.facets.items() if f not in records})
     deepest = max((c.dim for type_ in types if (c := facet_of(type_)).base == RECORD), default=-1)
     for facet, seen in records.items():
-        assert seen.record is not None
-        in_map = seen.record.having(lambda key: not apart or closed.holds(key))
+        in_map, words = _split(seen, apart, closed)
         if in_map.fields or not apart:
             out.add(Facet(facet.dim, MAP), replace(seen, record=None, value=values_of(in_map, seen.place)))
         if apart or deepest >= facet.dim:
-            words = {k: s for k, s in seen.record.fields.items() if k not in in_map.fields}
-            record = _within(in_map, _together(structs), mark, contract.epoch_unit or "ms")
+            record = _within(in_map, _together(structs), mark, unit)
             out.add(facet, replace(seen, record=RecordShape(record.fields | words)))
-    return Objects(out, verdict, closed)
+    return out
+
+
+def _split(seen: Seen, apart: bool, closed: Closed) -> tuple[RecordShape, dict[str, FieldShape]]:
+    """What of an object is the map's, and its other fields."""
+    assert seen.record is not None
+    in_map = seen.record.having(lambda key: not apart or closed.holds(key))
+    return in_map, {k: shape for k, shape in seen.record.fields.items() if k not in in_map.fields}
 
 
 def folded(shape: RecordShape) -> RecordShape:
@@ -126,7 +139,7 @@ def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
     map beside it: words are of another kind than what made the map. Else the struct is one that
     turned out to be a map, which has all keys.
     """
-    structs = [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
+    structs = _structs(types)
     maps = [inner for type_ in types if isinstance(inner := peel(type_)[1], Map)]
     if not structs or not maps or contract.hint is not None:
         return False
@@ -164,11 +177,11 @@ def _is_object(facet: Facet, seen: Seen) -> bool:
 
 
 def _verdict(
-    records: Iterable[Seen], structs: Sequence[Struct], contract: Contract, policy: str, mark: str
+    records: Iterable[Seen], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
 ) -> Verdict | None:
     """Why the objects become a map, if they do by themselves."""
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
-    if decided or policy != "preserve":
+    if decided or not policy.keeps_all:
         return None
     entries = entries_of(seen.record for seen in records if seen.record is not None)
     for key, entry in _entries_of_columns(structs, mark).items():
@@ -197,6 +210,11 @@ def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, Entry
     return entries
 
 
+def _structs(types: Iterable[Type]) -> list[Struct]:
+    """The structs among the types, as they are inside lists."""
+    return [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
+
+
 def _together(structs: Sequence[Struct]) -> Struct:
     return Struct(tuple(f for struct in structs for f in struct.fields))
 
@@ -216,19 +234,26 @@ def _within(record: RecordShape, struct: Struct, mark: str, unit: str) -> Record
 def _fitting(shape: FieldShape, types: Sequence[Type], mark: str, unit: str) -> FieldShape:
     """What of a field its columns take as they are."""
     facets = [facet_of(type_) for type_ in types]
-    structs = [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
-    maps = [inner for type_ in types if isinstance(inner := peel(type_)[1], Map)]
     out = replace(shape, facets={})
     for facet, seen in shape.facets.items():
         if isinstance(facet.base, Primitive):
             if any(preserve.accepts(column, facet, seen, unit) for column in facets):
                 out.add(facet, seen)
-        elif seen.record is None:
-            continue
-        elif structs and any(c.base == RECORD and c.dim >= facet.dim for c in facets):
-            out.add(facet, replace(seen, record=_within(seen.record, _together(structs), mark, unit)))
-        elif maps and any(c.base == MAP and c.dim >= facet.dim for c in facets):
-            values = [map_.value for map_ in maps]
-            fields = {key: _fitting(v, values, mark, unit) for key, v in seen.record.fields.items()}
-            out.add(facet, replace(seen, record=RecordShape(fields)))
+        elif seen.record is not None:
+            record = _fitting_record(facet.dim, seen.record, types, mark, unit)
+            if record is not None:
+                out.add(facet, replace(seen, record=record))
     return out
+
+
+def _fitting_record(
+    dim: int, record: RecordShape, types: Sequence[Type], mark: str, unit: str
+) -> RecordShape | None:
+    """What of the records inside ``dim`` lists the structs among the types take, or else the maps."""
+    facets = [facet_of(type_) for type_ in types]
+    if any(c.base == RECORD and c.dim >= dim for c in facets):
+        return _within(record, _together(_structs(types)), mark, unit)
+    if any(c.base == MAP and c.dim >= dim for c in facets):
+        values = [inner.value for type_ in types if isinstance(inner := peel(type_)[1], Map)]
+        return RecordShape({key: _fitting(v, values, mark, unit) for key, v in record.fields.items()})
+    return None

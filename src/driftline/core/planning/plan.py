@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from driftline.core.changes import Change, RelaxColumn, RewriteColumn, apply
+from driftline.core.planning.field_plan import Context
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.limits import Beyond, beyond_limits
 from driftline.core.planning.map_hints import notes_of_maps
 from driftline.core.planning.metadata import with_own
-from driftline.core.planning.planner import Planner
+from driftline.core.planning.planner import Scope, plan_record
 from driftline.core.planning.rest import REST
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.planning.shape import RecordShape
+from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.types import Path, Schema, Struct
 
 
@@ -40,28 +41,30 @@ def plan(
     settings = settings or Settings()
     refused: Beyond = {}
     while True:
-        planner = Planner(settings, schema, refused, not_rewritten)
-        made = _planned(planner, shape)
-        more = beyond_limits(made, planner.last, settings)
+        planned, last = _planned(shape, Context(settings, schema, refused, not_rewritten))
+        more = beyond_limits(planned, last, settings)
         if more.keys() <= refused.keys():
-            return with_own(made, [REST]) if made.route.has_rest else made
+            return with_own(planned, [REST]) if planned.route.has_rest else planned
         refused = more | refused
 
 
-def _planned(planner: Planner, shape: RecordShape) -> Plan:
-    schema = planner.schema
-    record = planner.record(schema.struct, shape, planner.settings.contract)
-    changes = tuple(_lifted(planner.changes, schema, record.struct))
-    return Plan(
+def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, Facet]]:
+    """The plan, and the type of each field that was seen last."""
+    schema = context.schema
+    record = plan_record(Scope(schema.struct), shape, context.settings.contract, context)
+    findings = record.findings
+    changes = tuple(_lifted(findings.changes, schema, record.struct))
+    planned = Plan(
         schema,
         apply(schema, changes),
         changes,
         record.route,
-        tuple(planner.converted),
-        tuple(sorted(planner.untyped)),
-        (*notes_of_maps(planner.new_maps), *planner.hints),
-        tuple(planner.conflicts),
+        findings.converted,
+        tuple(sorted(set(findings.untyped))),
+        (*notes_of_maps(dict(findings.new_maps)), *findings.hints),
+        findings.conflicts,
     )
+    return planned, dict(findings.last)
 
 
 def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:

@@ -124,21 +124,8 @@ class TypeReader(Words):
         token = self.now
         word = self.name("a type").lower()
         match word:
-            case "array" | "list":
-                close = self.open()
-                element = self.exact_type()
-                self.need(close)
-                return List(element)
-            case "map":
-                close = self.open()
-                key = self.exact_type()
-                self.need(",")
-                value = self.exact_type()
-                self.need(close)
-                return Map(key, value)
-            case "struct" | "row":
-                close = self.open()
-                return self.struct(close)
+            case "array" | "list" | "map" | "struct" | "row":
+                return self._nested(word)
             case "decimal" | "numeric" | "dec":
                 return self.decimal(token)
             case "fixed":
@@ -152,6 +139,24 @@ class TypeReader(Words):
                 if self.got("WITHOUT", "TIME", "ZONE"):
                     return TIMESTAMP_NTZ
                 self.got("WITH", "TIME", "ZONE")
+        return self._named(word, token)
+
+    def _nested(self, word: str) -> Type:
+        """What is inside the brackets of a nested type."""
+        close = self.open()
+        if word in ("struct", "row"):
+            return self.struct(close)
+        inner = self.exact_type()
+        if word != "map":
+            self.need(close)
+            return List(inner)
+        self.need(",")
+        value = self.exact_type()
+        self.need(close)
+        return Map(inner, value)
+
+    def _named(self, word: str, token: Token) -> Type:
+        """The type of this name. Raises UsageError where there is none."""
         if word not in TYPES or token.kind is not Kind.word:
             self.stop(
                 f"there is no type {token.value}",

@@ -37,6 +37,22 @@ def base_of(text: str) -> Primitive:
     return BIG_DECIMAL if _holds(BIG_DECIMAL, digits, power) else NUMBER_TEXT
 
 
+def _declared_whole(text: str, natural: Primitive, declared: Collection[Primitive]) -> Primitive | None:
+    """The type of a whole number, if a declared column takes it that is no decimal for itself."""
+    integer, single, decimals = _narrow(frozenset(declared))
+    value = int(text)
+    if integer and -(2**31) <= value < 2**31:
+        return INT
+    if natural != LONG:
+        return None
+    digits, power = _written(text)
+    if single and _is_single(float(value), digits, power, exact=_float(value) == value):
+        return FLOAT
+    # A long that a wider column takes as it is.
+    wider = (DOUBLE in declared and abs(value) <= EXACT) or any(_whole_digits(t) >= 19 for t in decimals)
+    return LONG if wider else None
+
+
 def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
     """The type of a JSON number in a field with columns of these types: `base_of`, if among them; else the
     narrowest of them that reads back as the written number; else `base_of` (section 3 of the rules).
@@ -55,21 +71,8 @@ def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
     if not _whole(text):
         if single and natural == DOUBLE and _is_single(float(text), digits, power):
             return FLOAT
-    elif natural != NUMBER_TEXT:
-        value = int(text)
-        if integer and -(2**31) <= value < 2**31:
-            return INT
-        if (
-            single
-            and natural == LONG
-            and _is_single(float(value), digits, power, exact=_float(value) == value)
-        ):
-            return FLOAT
-        # A long that a wider column takes as it is.
-        if natural == LONG and (
-            (DOUBLE in declared and abs(value) <= EXACT) or any(_whole_digits(t) >= 19 for t in decimals)
-        ):
-            return LONG
+    elif natural != NUMBER_TEXT and (base := _declared_whole(text, natural, declared)) is not None:
+        return base
     if natural == NUMBER_TEXT and "e" in text.lower():
         return natural  # Spark cannot tell whether it is exact
     return next((t for t in decimals if _holds(t, digits, power)), natural)

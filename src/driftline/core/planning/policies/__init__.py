@@ -1,1 +1,22 @@
-"""One file a policy: which columns a field needs, given what it has and what was seen."""
+"""One file a policy: which columns a field needs, given what it has
+and what was seen. `POLICIES` has them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driftline.core.planning.policies.policy import Policy
+from driftline.core.planning.policies.preserve import Preserve
+from driftline.core.planning.policies.strict import Strict
+from driftline.core.planning.policies.widen import Widen
+
+_ALL: tuple[Policy, ...] = (Preserve(), Widen(), Strict())
+POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in _ALL}
+
+
+def policy_of(name: str, *, new_struct: bool = False) -> Policy:
+    """The policy of this name. In a struct that is itself new,
+    ``strict`` lets pass what its first batch has.
+    """
+    return POLICIES["preserve" if new_struct and name == "strict" else name]

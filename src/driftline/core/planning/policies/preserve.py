@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
-from driftline.core.planning.policies.decision import Decision, Facets, New, Retyped
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, Seen
+from driftline.core.planning.policies.policy import Decision, Facets, FieldState, New, Retyped
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, MapOf, Seen
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
     DATE,
@@ -25,23 +25,45 @@ from driftline.core.schema.types import (
 DATELIKE = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
-def decide(columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, unit: str) -> Decision:
+class Preserve:
+    """Every type of a field has a column: siblings where one does not fit."""
+
+    name = "preserve"
+    keeps_all = True
+
+    def decide(self, field: FieldState) -> Decision:
+        return decide(field)
+
+    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+        del seen
+        return takes(column, facet)
+
+    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+        return accepts(column, facet, seen, unit)
+
+    def keeps_required(self, *, absent: bool) -> str:
+        del absent
+        return ""
+
+
+def decide(field: FieldState) -> Decision:
     """The columns of a field: widened in place first, then what is missing ("Planning a field").
 
-    ``pinned``: columns that are never widened.
+    Pinned columns are never widened. Maps are not decided here, but by the types of their values.
     """
-    now = list(columns)
-    changed: list[Retyped | None] = [None] * len(columns)
-    for i, column in enumerate(columns):
-        wider = None if pinned[i] else widening(column, facets)
+    facets = {f: seen for f, seen in field.facets.items() if not isinstance(f.base, MapOf)}
+    now = list(field.columns)
+    changed: list[Retyped | None] = [None] * len(now)
+    for i, column in enumerate(field.columns):
+        wider = None if field.pinned[i] else widening(column, facets)
         if wider is not None:
             now[i] = Facet(column.dim, wider.base)
             why = f"{wider.spelled()} is wider than {column.spelled()}, which the format widens in place"
             changed[i] = Retyped(now[i], why, facets[wider])
     if not facets:
         return Decision(changed)
-    if columns:
-        return Decision(changed, later(now, facets, unit))
+    if now:
+        return Decision(changed, later(now, facets, field.unit))
     new, first = first_sight(facets)
     return Decision(changed, new, first)
 

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from driftline.core.planning.policies import preserve
-from driftline.core.planning.policies.decision import Decision, Facets, Refusal
-from driftline.core.planning.shape import Facet
+from driftline.core.planning.policies.policy import Decision, FieldState, Refusal
+from driftline.core.planning.shape import Facet, Seen
+
+_FROZEN = "the schema is frozen"
 
 
-def decide(
-    columns: Sequence[Facet], facets: Facets, unit: str, why: str = "the schema is frozen"
-) -> Decision:
+class Strict:
+    """No column, no other type: the schema is as a person made it."""
+
+    name = "strict"
+    keeps_all = False
+
+    def decide(self, field: FieldState) -> Decision:
+        return decide(field)
+
+    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+        del seen
+        return preserve.takes(column, facet)
+
+    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+        return preserve.accepts(column, facet, seen, unit)
+
+    def keeps_required(self, *, absent: bool) -> str:
+        del absent
+        return f"a required column without a value; {_FROZEN}"
+
+
+def decide(field: FieldState, why: str = _FROZEN) -> Decision:
     """No columns; a refusal for each facet that has values which fit none."""
-    refused = []
-    for facet, seen in facets.items():
-        if any(preserve.accepts(c, facet, seen, unit) for c in columns):
+    columns, refused = field.columns, []
+    for facet, seen in field.facets.items():
+        if any(preserve.accepts(c, facet, seen, field.unit) for c in columns):
             continue
         holder = next((c for c in columns if preserve.takes(c, facet, routing=False)), None)
-        told = why if not columns else f"{preserve.unfit(facet, columns)}; {why}"
-        refused.append(Refusal(facet, told, holder))
+        refusal = why if not columns else f"{preserve.unfit(facet, columns)}; {why}"
+        refused.append(Refusal(facet, refusal, holder))
     return Decision([None] * len(columns), refused=tuple(refused))

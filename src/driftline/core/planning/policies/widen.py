@@ -8,10 +8,11 @@ value that is not exact in the cell's type.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from driftline.core.planning.conversions import widens_in_place
 from driftline.core.planning.policies import preserve
-from driftline.core.planning.policies.decision import Decision, Facets, New, Refusal, Retyped
+from driftline.core.planning.policies.policy import Decision, FieldState, New, Refusal, Retyped
 from driftline.core.planning.policies.preserve import DATELIKE
 from driftline.core.planning.shape import Facet, Seen
 from driftline.core.schema.types import BIG_DECIMAL, BIG_INTEGER, BINARY, STRING, VARIANT, Primitive
@@ -28,6 +29,29 @@ MATRIX: dict[str, dict[str, str | None]] = {
 }  # fmt: skip
 
 
+class Widen:
+    """One column a field, which grows by the matrix; what it does not take is refused."""
+
+    name = "widen"
+    keeps_all = False
+
+    def decide(self, field: FieldState) -> Decision:
+        if field.reserved and not field.columns:
+            why = "names that begin with _ are for the table's first batch"
+            return Decision((), refused=[Refusal(facet, why) for facet in field.facets])
+        return decide(field)
+
+    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+        return takes(column, facet, seen)
+
+    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+        del unit
+        return accepts(column, facet, seen)
+
+    def keeps_required(self, *, absent: bool) -> str:
+        return "a required column that no record of the batch has" if absent else ""
+
+
 def takes(column: Facet, facet: Facet, seen: Seen) -> bool:
     """Whether values of the facet are stored in the column as it is."""
     if column.base == VARIANT:
@@ -39,45 +63,51 @@ def takes(column: Facet, facet: Facet, seen: Seen) -> bool:
     return _cell(column, facet) == column
 
 
-def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+def accepts(column: Facet, facet: Facet, seen: Seen) -> bool:
     """Whether the column stores every value of the facet exactly."""
-    del unit
     return takes(column, facet, seen) and _exact(column, facet, seen)
 
 
-def decide(
-    columns: Sequence[Facet], pinned: Sequence[bool], facets: Facets, *, rewrite: bool, kept: bool = False
-) -> Decision:
-    """The columns that a field gets. ``pinned``: columns that never change; ``rewrite``: a cell may be one
-    that the format reaches only by writing the column anew, unless it is ``kept`` as it is. At first sight
-    the facet that comes first is the column's.
+def decide(field: FieldState) -> Decision:
+    """The columns that a field gets. Pinned columns never change; a cell may be one that
+    the format reaches only by writing the column anew, where that is allowed. At first
+    sight the facet that comes first is the column's.
     """
-    now = list(columns)
-    fixed = list(pinned)
-    changed: list[Retyped | None] = [None] * len(columns)
+    first = next(iter(field.facets), None)
+    if field.columns or first is None:
+        _, changed, refused = _widened(field)
+        return Decision(changed, refused=refused)
+    (column,), _, refused = _widened(replace(field, columns=[first], pinned=[False]))
+    return Decision((), (New(column, "first-sight", "first seen", field.facets[first]),), column, refused)
+
+
+def _widened(field: FieldState) -> tuple[list[Facet], list[Retyped | None], list[Refusal]]:
+    """The field's columns as they are afterwards, how each changed, and what none of them takes."""
+    now = list(field.columns)
+    changed: list[Retyped | None] = [None] * len(now)
     refused: dict[Facet, Refusal] = {}
-    first = next(iter(facets), None)
-    if not columns and first is not None:
-        now, fixed, changed = [first], [False], [None]
-    for facet, seen in facets.items():
-        if any(takes(c, facet, seen) for c in now):
+    for facet, seen in field.facets.items():
+        if any(takes(column, facet, seen) for column in now):
             continue
-        i, wider = _target(now, fixed, facet, seen)
-        if wider is None or not ((rewrite and not kept) or _in_place(now[i], wider)):
-            refused[facet] = Refusal(facet, _why(facet, seen, now, wider, kept=rewrite and kept))
+        i, wider = _target(now, field.pinned, facet, seen)
+        if wider is None or not ((field.rewrite and not field.kept) or _in_place(now[i], wider)):
+            why = _why(facet, seen, now, wider, kept=field.rewrite and field.kept)
+            refused[facet] = Refusal(facet, why)
         else:
-            written = (changed[i] is not None and changed[i].rewrite) or not _in_place(now[i], wider)  # type: ignore[union-attr]
+            before = changed[i]
+            written = (before is not None and before.rewrite) or not _in_place(now[i], wider)
             why = f"{facet.spelled()} into {now[i].spelled()} gives {wider.spelled()}"
             now[i], changed[i] = wider, Retyped(wider, why, seen, written)
-    for facet, seen in facets.items():
-        if facet not in refused and not any(accepts(c, facet, seen, "") for c in now):
-            holder = next(c for c in now if takes(c, facet, seen))
-            why = f"a value of {facet.spelled()} is not exact in {holder.spelled()}"
-            refused[facet] = Refusal(facet, why, holder)
-    if columns or first is None:
-        return Decision(changed, refused=tuple(refused.values()))
-    new = New(now[0], "first-sight", "first seen", facets[first])
-    return Decision((), (new,), now[0], tuple(refused.values()))
+    inexact = [_inexact(now, f, seen) for f, seen in field.facets.items() if f not in refused]
+    return now, changed, [*refused.values(), *(refusal for refusal in inexact if refusal is not None)]
+
+
+def _inexact(columns: Sequence[Facet], facet: Facet, seen: Seen) -> Refusal | None:
+    """The refusal of what is not exact in the column that takes the facet."""
+    if any(accepts(column, facet, seen) for column in columns):
+        return None
+    holder = next(column for column in columns if takes(column, facet, seen))
+    return Refusal(facet, f"a value of {facet.spelled()} is not exact in {holder.spelled()}", holder)
 
 
 def _target(

@@ -1,0 +1,232 @@
+"""One field, decided: which columns it gets, and what its policy refuses.
+
+The values of a map are decided as a field is, by the same function again; the fields of records are the
+planner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from driftline.core.changes import Change, Reason, RewriteColumn, WidenColumn
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.field_notes import notes_of
+from driftline.core.planning.field_plan import Context, FieldDecision, Target, without
+from driftline.core.planning.findings import Findings, gathered
+from driftline.core.planning.maps import Verdict
+from driftline.core.planning.normalise import settled
+from driftline.core.planning.objects import MAP, objects_of
+from driftline.core.planning.policies import policy_of, preserve, strict
+from driftline.core.planning.policies.policy import Decision, FieldState, Policy, Refusal, Retyped
+from driftline.core.planning.routes import Conflict, facet_of
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf
+from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_inner, with_value
+from driftline.core.schema.types import VARIANT, Map, Path, Primitive, Type, wrap
+
+
+def decide_field(target: Target, seen: FieldShape, contract: Contract, context: Context) -> FieldDecision:
+    """What becomes of a field, or of a map's values, of which ``seen`` was observed."""
+    policy = policy_of(contract.policy, new_struct=target.is_new)
+    objects = objects_of(seen, target.types, contract, policy, context.settings.mark)
+    shape = settled(objects.shape, [facet_of(t) for t in target.types], policy)
+    field = FieldDecision(target.types, shape, contract, policy, closed=objects.closed)
+    if target.may_wait:
+        field = field.sending(_held(shape, contract, policy))
+    new_maps = ((target.data_path, objects.verdict),) if objects.verdict and not field.beyond else ()
+
+    state, no_room = _state(field, target, context)
+    decision = _decision(field, state, no_room, target, context)
+    field, conflicts = _refuse(field, decision, no_room, target, context)
+    types, changes = _retype(target, decision)
+    plain = [n for n in decision.new if not isinstance(n.facet.base, MapOf)]
+    field = replace(
+        field,
+        types=types,
+        new=tuple(
+            (stub_of(n.facet), Reason(n.rule, n.why, target.data_path, n.cause.sample, n.cause.place))
+            for n in plain
+        ),
+        original=stub_of(decision.original) if decision.original and plain else None,
+    )
+    last = ((target.data_path, [*state.facets][-1]),) if state.facets else ()
+    own = Findings(changes, conflicts, new_maps=new_maps, last=last)
+    columns = field.facets
+    field = _with_maps(field, target, objects.verdict, context)
+    below = [value.findings for value in field.values.values()]
+    return replace(field, findings=gathered([own, *below, notes_of(field, columns, target.data_path)]))
+
+
+def _held(shape: FieldShape, contract: Contract, policy: Policy) -> frozenset[Facet]:
+    """The types of a new field that wait in the rest; what a hint declares does not."""
+    if contract.new_fields != "hold" or not policy.keeps_all or contract.hint is not None:
+        return frozenset()
+    return frozenset(f for f in shape.facets if not (contract.declares_fields and f.base in (RECORD, MAP)))
+
+
+def _state(field: FieldDecision, target: Target, context: Context) -> tuple[FieldState, frozenset[Facet]]:
+    """What the policy is asked about the types that have room in the table; and the types that have none."""
+    path = target.data_path
+    no_room = frozenset(f for f in field.shape.facets if (path, f) in context.refused)
+    state = FieldState(
+        field.facets,
+        without(field.shape, no_room).facets,
+        pinned=[t == field.contract.hint for t in field.types],
+        unit=field.unit,
+        rewrite=context.settings.allow_rewrite,
+        # A list or map that is kept is kept with what is inside it.
+        kept=any(p[: len(kept)] == kept for p in target.paths for kept in context.not_rewritten),
+        reserved=path[-1].startswith("_") and bool(context.schema.struct.fields),
+    )
+    return state, no_room
+
+
+def _decision(
+    field: FieldDecision, state: FieldState, no_room: frozenset[Facet], target: Target, context: Context
+) -> Decision:
+    """What the field's policy says, and a refusal of each type without room that no column takes."""
+    decision = field.policy.decide(state)
+    if not no_room:
+        return decision
+    now = [
+        column if change is None else change.facet
+        for column, change in zip(state.columns, decision.columns, strict=True)
+    ]
+    columns = [*now, *(n.facet for n in decision.new)]
+    more = [
+        refusal
+        for facet, seen in field.shape.facets.items()
+        if facet in no_room
+        for refusal in strict.decide(
+            replace(state, columns=columns, facets={facet: seen}), context.refused[target.data_path, facet]
+        ).refused
+    ]
+    return replace(decision, refused=(*decision.refused, *more))
+
+
+def _refuse(
+    field: FieldDecision, decision: Decision, no_room: frozenset[Facet], target: Target, context: Context
+) -> tuple[FieldDecision, tuple[Conflict, ...]]:
+    """The field without what is refused, or with it in the rest, where that takes what has no room."""
+    if not decision.refused:
+        return field, ()
+    to_rest = no_room if context.settings.beyond == "rest" and field.policy.keeps_all else frozenset()
+    columns = [*field.facets, *(n.facet for n in decision.new)]
+    conflicts = tuple(
+        _conflict(field, refusal, columns, target.data_path, limit=refusal.facet in no_room)
+        for refusal in decision.refused
+        if refusal.facet not in to_rest
+    )
+    whole = frozenset(r.facet for r in decision.refused if r.inexact is None)
+    partly = frozenset(r.facet for r in decision.refused if r.inexact is not None)
+    field = replace(field, shape=without(field.shape, whole - to_rest)) if whole - to_rest else field
+    return field.sending(whole & to_rest, inexact=partly & to_rest), conflicts
+
+
+def _conflict(
+    field: FieldDecision, refusal: Refusal, columns: Sequence[Facet], data_path: Path, *, limit: bool
+) -> Conflict:
+    seen = field.shape.facets[refusal.facet]
+    table_type = ", ".join(c.spelled() for c in columns) or "none"
+    return Conflict(
+        data_path,
+        table_type,
+        refusal.facet,
+        refusal.why,
+        seen.sample,
+        seen.place,
+        refusal.inexact,
+        field.unit,
+        limit,
+    )
+
+
+def _retype(target: Target, decision: Decision) -> tuple[tuple[Type, ...], tuple[Change, ...]]:
+    """The types of the columns from now on, and what changes them."""
+    types, changes = list(target.types), []
+    for i, retyped in enumerate(decision.columns):
+        if retyped is not None:
+            types[i], change = _retyped(target, i, retyped)
+            changes.append(change)
+    return tuple(types), tuple(changes)
+
+
+def _retyped(target: Target, i: int, retyped: Retyped) -> tuple[Type, Change]:
+    base, path, type_ = retyped.facet.base, target.paths[i], target.types[i]
+    assert isinstance(base, Primitive), base
+    wider = with_inner(type_, base)
+    rule = "rewrite" if retyped.rewrite else "widen-in-place"
+    reason = Reason(rule, retyped.why, target.data_path, retyped.cause.sample, retyped.cause.place)
+    if retyped.rewrite:
+        return wider, RewriteColumn(path, wider, reason)
+    return wider, WidenColumn(inside(path, type_), base, reason)
+
+
+def _with_maps(
+    field: FieldDecision, target: Target, verdict: Verdict | None, context: Context
+) -> FieldDecision:
+    """The field with its map columns, by type of key, for the largest dimension of such maps."""
+    columns = field.facets
+    dims = _dimensions(field, columns)
+    for base in sorted(dims, key=lambda b: (dims[b], str(b))):
+        field = _with_map(field, Facet(dims[base], base), target, verdict, context)
+    return field
+
+
+def _dimensions(field: FieldDecision, columns: Sequence[Facet]) -> dict[MapOf, int]:
+    """The kinds of maps that the field has, each with its largest dimension."""
+    dims: dict[MapOf, int] = {}
+    for facet in field.shape.facets:
+        if isinstance(facet.base, MapOf) and not any(
+            c.base == VARIANT and preserve.takes(c, facet) for c in columns
+        ):
+            dims[facet.base] = max(facet.dim, dims.get(facet.base, 0))
+    for type_, column in zip(field.types, columns, strict=True):
+        if isinstance(column.base, MapOf) and hollow(type_):
+            dims.setdefault(column.base, column.dim)  # a declared map gets its values' contract, seen or not
+    return dims
+
+
+def _with_map(
+    field: FieldDecision, map_facet: Facet, target: Target, verdict: Verdict | None, context: Context
+) -> FieldDecision:
+    """The field with its maps of one kind: what is a new column for their values is a new map here."""
+    dim, base = map_facet.dim, map_facet.base
+    assert isinstance(base, MapOf)
+    columns = field.facets
+    holding = [i for i, c in enumerate(columns) if c.base == base and c.dim >= dim]
+    values = Target(
+        tuple(value_of(field.types[i]) for i in holding),
+        tuple((*inside(target.paths[i], field.types[i]), "value") for i in holding),
+        (*target.data_path, "value"),
+        target.is_new or not holding,
+    )
+    contract = field.contract.inside(dim).of("value")
+    value = decide_field(values, _values_seen(field.shape, base), contract, context)
+    if value.beyond and not (holding or value.new):
+        field = field.sending(frozenset(f for f in field.shape.facets if f.base == base))
+    types = list(field.types)
+    for i, type_ in zip(holding, value.types, strict=True):
+        types[i] = with_value(types[i], type_)
+    new, original = list(field.new), field.original
+    for stub, reason in value.new:
+        if types and not holding:
+            reason = replace(reason, rule="sibling", why=preserve.unfit(map_facet, columns))
+        elif verdict is not None:
+            reason = replace(reason, rule="map", why=str(verdict))
+        map_type = wrap(Map(base.key, stub), dim)
+        new.append((map_type, replace(reason, field=target.data_path)))
+        has_record = original is not None and facet_of(original).base == RECORD
+        if not types and not has_record and stub == value.original:
+            original = map_type
+    return replace(
+        field, types=tuple(types), new=tuple(new), original=original, values={**field.values, base: value}
+    )
+
+
+def _values_seen(shape: FieldShape, base: MapOf) -> FieldShape:
+    """What was seen of the values of the maps of one kind."""
+    seen = FieldShape(shape.place)
+    for facet, facet_seen in shape.facets.items():
+        seen = seen.merge(facet_seen.value) if facet.base == base and facet_seen.value else seen
+    return seen
