@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from driftline.core.planning.contract import MAPS, NEW_FIELDS, POLICIES, contract, parse_path
+from driftline.core.planning.contract import MAPS, NEW_FIELDS, OfPaths, contract, parse_path
 from driftline.core.planning.conversions import EPOCH_DIGITS
 from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
+from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
@@ -32,7 +33,7 @@ class Setting:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "policy": Setting("What becomes of a value that does not fit.", POLICIES, "preserve"),
+    "policy": Setting("What becomes of a value that does not fit.", tuple(POLICIES), "preserve"),
     "on_conflict": Setting("What becomes of a record that is refused.", ("quarantine", "fail"), "quarantine"),
     "allow_rewrite": Setting(
         "Under `widen`: write the whole table anew where a column cannot be widened in place.", ("true", "false"), "false"
@@ -63,7 +64,7 @@ SETTINGS: Mapping[str, Setting] = {
 }  # fmt: skip
 # Settings of paths, `hints.amount`.
 PATH_SETTINGS: Mapping[str, Setting] = {
-    "policies": Setting("The policy of a path; `PATH.*` is what is below it.", POLICIES),
+    "policies": Setting("The policy of a path; `PATH.*` is what is below it.", tuple(POLICIES)),
     "hints": Setting("The type of a field before any data."),
     "exclude": Setting("Whether a field is left out, and counted.", ("true", "false"), "false"),
     "epoch_units": Setting("`epoch_unit` of a path.", tuple(EPOCH_DIGITS)),
@@ -192,15 +193,17 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         allow_rewrite=value("allow_rewrite") == "true",
         contract=contract(
             value("policy"),
-            value("epoch_unit") or None,
-            policies=paths["policies"],
-            hints={path: parse_type(text) for path, text in paths["hints"].items()},
-            exclude=[path for path, excluded in paths["exclude"].items() if excluded == "true"],
-            epoch_units=paths["epoch_units"],
+            epoch_unit=value("epoch_unit") or None,
             maps=value("maps"),
-            maps_of=paths["maps"],
             new_fields=value("new_fields"),
-            new_fields_of=paths["new_fields"],
+            paths=OfPaths(
+                policies=paths["policies"],
+                hints={path: parse_type(text) for path, text in paths["hints"].items()},
+                exclude=[path for path, excluded in paths["exclude"].items() if excluded == "true"],
+                epoch_units=paths["epoch_units"],
+                maps=paths["maps"],
+                new_fields=paths["new_fields"],
+            ),
         ),
         csv=Dialect(**{name: plain.get(name, "") for name in _DIALECT}),
     )

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driftline.core.planning.admission import Judge
-from driftline.core.planning.contract import contract
+from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct
@@ -78,7 +78,7 @@ POLICIES = st.builds(
         dates="off",
         max_columns=most,
         allow_rewrite=rewrite,
-        contract=contract(policy, policies={("a", "*"): inner}),
+        contract=contract(policy, paths=OfPaths(policies={("a", "*"): inner})),
     ),
     st.sampled_from(["preserve", "widen"]),
     st.sampled_from(["preserve", "widen", "strict"]),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import changes, conflicts, drift, same, show
-from driftline.core.planning.contract import contract, parse_path
+from driftline.cli.options import Policy
+from driftline.core.planning.contract import OfPaths, contract, parse_path
+from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.type_text import parse_type
 from driftline.errors import UsageError
@@ -143,9 +145,13 @@ def test_no_types(text: str) -> None:
 
 def test_paths() -> None:
     assert parse_path("a.`b``c.d`.e") == ("a", "b`c.d", "e")
-    tree = contract(policies={("a",): "strict", ("a", "b"): "preserve"})
+    tree = contract(paths=OfPaths(policies={("a",): "strict", ("a", "b"): "preserve"}))
     assert [tree.of("a").policy, tree.of("a").of("b").policy, tree.of("a").of("c").policy] == [
         "strict",
         "preserve",
         "strict",
     ]
+
+
+def test_the_command_line_names_every_policy() -> None:
+    assert [*Policy] == [*POLICIES]

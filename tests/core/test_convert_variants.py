@@ -14,7 +14,7 @@ from pyspark.sql.types import VariantVal
 from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.variants import variants
-from driftline.core.planning.contract import contract
+from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
@@ -107,7 +107,7 @@ HIDDEN = [("v", "secret"), ("v", "in", "secret"), ("v", "all", "secret"), ("n", 
 def test_what_is_excluded_enters_no_variant() -> None:
     """Below one, in lists too, whether records come as they are parsed or as columns."""
     schema = Schema(Struct((Field("v", VARIANT, 2),)))
-    settings = Settings(contract=contract("preserve", None, exclude=HIDDEN))
+    settings = Settings(contract=contract(paths=OfPaths(exclude=HIDDEN)))
     record = parse(LINE)
     typed = pa.RecordBatch.from_pylist([json.loads(LINE), {"v": None}]).select(["v"])
     declared = Declared(typed.schema)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core.planning.contract import POLICIES, contract
+from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
+from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.naming import mark
@@ -247,7 +248,7 @@ def test_decoding_sees_what_walking_sees(
 
 
 @pytest.mark.slow
-@given(batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from(POLICIES))
+@given(batches(), SCHEMAS, st.sampled_from(["on", "off", "instant"]), st.sampled_from([*POLICIES]))
 @settings(max_examples=400, deadline=None)
 def test_a_column_that_was_not_seen_changes_no_plan(
     lines: list[bytes], schema: Schema, dates: str, policy: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import batch, changes, conflicts, drift, same, show
-from driftline.core.planning.contract import contract
+from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
@@ -153,6 +153,6 @@ def test_a_rewrite_inside_a_list_or_map_is_one_of_the_column() -> None:
 def test_what_a_hint_names_is_never_widened() -> None:
     from driftline.core.schema.types import INT
 
-    pinned = Settings(contract=contract("widen", hints={("a",): INT}), allow_rewrite=True)
+    pinned = Settings(contract=contract("widen", paths=OfPaths(hints={("a",): INT})), allow_rewrite=True)
     planned = drift("a: long", before="a: int", settings=pinned)
     assert (show(planned.schema), conflicts(planned)) == (same("a: int"), {"a": "long"})

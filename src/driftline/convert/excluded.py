@@ -21,8 +21,8 @@ def cuts_variants(struct: Struct, contract: Contract) -> bool:
 def cut_record(record: Mapping[str, object], contract: Contract) -> dict[str, object]:
     """A parsed record without what is excluded, at any depth.
 
-    >>> from driftline.core.planning.contract import contract
-    >>> cut_record({"v": [{"a": 1, "b": 2}], "b": 3}, contract("preserve", None, exclude=[("v", "b")]))
+    >>> from driftline.core.planning.contract import OfPaths, contract
+    >>> cut_record({"v": [{"a": 1, "b": 2}], "b": 3}, contract(paths=OfPaths(exclude=[("v", "b")])))
     {'v': [{'a': 1}], 'b': 3}
     """
     return {

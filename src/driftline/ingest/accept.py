@@ -8,6 +8,7 @@ from dataclasses import replace
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.plan import plan
+from driftline.core.planning.policies import policy_of
 from driftline.core.planning.recent import Recent
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.planning.shape import RecordShape
@@ -108,7 +109,8 @@ def _fail_of(conflict: Conflict | None) -> None:
 
 
 def _frozen_without_columns(schema: Schema, planned: Plan, settings: Settings) -> None:
-    if settings.contract.policy == "strict" and not (schema.struct.fields or planned.schema.struct.fields):
+    policy = policy_of(settings.contract.policy)
+    if not (policy.makes_columns or schema.struct.fields or planned.schema.struct.fields):
         raise UsageError(
             "the policy is strict, and the table has no columns yet",
             "declare them with hints, or make the table under another policy first",

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from driftline.core.planning.policies import policy_of
 from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
 
-POLICIES = ("preserve", "widen", "strict")
 MAPS = ("auto", "hint", "off")
 NEW_FIELDS = ("add", "hold")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys of TOML that need no quotes
@@ -73,7 +73,12 @@ class Contract:
     @property
     def folds(self) -> bool:
         """Whether nothing that was said of any path here or below keeps an object from being a map."""
-        plain = self.maps == "auto" and self.policy == "preserve" and self.hint is None and not self.excluded
+        plain = (
+            self.maps == "auto"
+            and policy_of(self.policy).keeps_all
+            and self.hint is None
+            and not self.excluded
+        )
         return plain and all(below.folds for below in self.fields.values())
 
     @property
@@ -96,44 +101,58 @@ class Contract:
         return not self.fields
 
 
+@dataclass(frozen=True, slots=True)
+class OfPaths:
+    """What was said of single paths. One that ends in ``*`` speaks of all that is below."""
+
+    policies: Mapping[Path, str] = field(default_factory=dict)
+    hints: Mapping[Path, Type] = field(default_factory=dict)
+    exclude: Collection[Path] = ()
+    epoch_units: Mapping[Path, str] = field(default_factory=dict)
+    maps: Mapping[Path, str] = field(default_factory=dict)
+    new_fields: Mapping[Path, str] = field(default_factory=dict)
+
+
 def contract(
     policy: str = "preserve",
-    epoch_unit: str | None = None,
     *,
-    policies: Mapping[Path, str] | None = None,
-    hints: Mapping[Path, Type] | None = None,
-    exclude: Iterable[Path] = (),
-    epoch_units: Mapping[Path, str] | None = None,
+    epoch_unit: str | None = None,
     maps: str = "hint",
-    maps_of: Mapping[Path, str] | None = None,
     new_fields: str = "add",
-    new_fields_of: Mapping[Path, str] | None = None,
+    paths: OfPaths | None = None,
 ) -> Contract:
-    """The tree of what was said. A path that ends in ``*`` speaks of
-    all that is below; the longest path counts.
+    """The tree of what was said: of the whole record, and of ``paths``, where the longest one counts.
 
-    >>> tree = contract(policies={("payload", "*"): "strict"})
+    >>> tree = contract(paths=OfPaths(policies={("payload", "*"): "strict"}))
     >>> tree.of("payload").policy, tree.of("payload").of("a").policy, tree.of("other").policy
     ('preserve', 'strict', 'preserve')
     """
+    whole = Contract(policy, policy, epoch_unit, maps=maps, new_fields=new_fields)
+    return whole if paths is None else _grown(whole, (), _by_path(paths))
+
+
+def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
+    """The fields of the contract at each path, as far as they were said."""
     said: dict[Path, dict[str, object]] = {}
-    for path, own in sorted((policies or {}).items(), key=lambda p: p[0][-1:] == ("*",)):
+    for path, own in sorted(paths.policies.items(), key=lambda p: p[0][-1:] == ("*",)):
         if path[-1:] == ("*",):
             said.setdefault(path[:-1], {})["inner"] = own
         else:
             said.setdefault(path, {}).update(policy=own, inner=own)
-    for path, type_ in (hints or {}).items():
+    for path, type_ in paths.hints.items():
         for step, declared in _declared(path, type_):
             said.setdefault(step, {})["hint"] = declared
-    for path in exclude:
-        said.setdefault(path, {})["excluded"] = True
-    for path, unit in (epoch_units or {}).items():
-        said.setdefault(path, {})["epoch_unit"] = unit
-    for path, setting in (maps_of or {}).items():
-        said.setdefault(path, {})["maps"] = setting
-    for path, setting in (new_fields_of or {}).items():
-        said.setdefault(path, {})["new_fields"] = setting
-    return _grown(Contract(policy, policy, epoch_unit, maps=maps, new_fields=new_fields), (), said)
+    excluded = dict.fromkeys(paths.exclude, True)
+    plain: dict[str, Mapping[Path, object]] = {
+        "excluded": excluded,
+        "epoch_unit": paths.epoch_units,
+        "maps": paths.maps,
+        "new_fields": paths.new_fields,
+    }
+    for name, settings in plain.items():
+        for path, setting in settings.items():
+            said.setdefault(path, {})[name] = setting
+    return said
 
 
 def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:

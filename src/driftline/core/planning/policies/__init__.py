@@ -11,6 +11,7 @@ from driftline.core.planning.policies.preserve import Preserve
 from driftline.core.planning.policies.strict import Strict
 from driftline.core.planning.policies.widen import Widen
 
+_WHERE_ALL_IS_NEW = Preserve()
 _ALL: tuple[Policy, ...] = (Preserve(), Widen(), Strict())
 POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in _ALL}
 
@@ -19,4 +20,5 @@ def policy_of(name: str, *, new_struct: bool = False) -> Policy:
     """The policy of this name. In a struct that is itself new,
     ``strict`` lets pass what its first batch has.
     """
-    return POLICIES["preserve" if new_struct and name == "strict" else name]
+    policy = POLICIES[name]
+    return policy if policy.makes_columns or not new_struct else _WHERE_ALL_IS_NEW

@@ -81,6 +81,10 @@ class Policy(Protocol):
     def keeps_all(self) -> bool:
         """Whether every value finds a place: in siblings, in maps, in the rest."""
 
+    @property
+    def makes_columns(self) -> bool:
+        """Whether a field gets a column at all that the table does not have."""
+
     def decide(self, field: FieldState) -> Decision:
         """Which columns the field gets, and what of it is refused."""
 

@@ -30,6 +30,7 @@ class Preserve:
 
     name = "preserve"
     keeps_all = True
+    makes_columns = True
 
     def decide(self, field: FieldState) -> Decision:
         return decide(field)

@@ -14,6 +14,7 @@ class Strict:
 
     name = "strict"
     keeps_all = False
+    makes_columns = False
 
     def decide(self, field: FieldState) -> Decision:
         return decide(field)

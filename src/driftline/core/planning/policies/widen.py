@@ -34,6 +34,7 @@ class Widen:
 
     name = "widen"
     keeps_all = False
+    makes_columns = True
 
     def decide(self, field: FieldState) -> Decision:
         if field.reserved and not field.columns:
