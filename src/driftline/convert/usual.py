@@ -1,12 +1,11 @@
-"""The usual type of each field of a JSON batch: what Arrow's parser reads whole columns as.
+"""The usual type of each field of a JSON batch: what a parser reads whole columns as.
 
 Of a field that drifted it is the type that came first; records that hold another are read one by one. A field
-whose values Arrow cannot read, or not with the text that a column needs, has no usual type.
+whose values the parser cannot read, or not with the text that a column needs, has no usual type.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,20 +24,16 @@ from driftline.core.schema.types import (
     Primitive,
     Struct,
     Type,
-    children,
     peel,
     wrap,
 )
 
-DEEPEST = 60  # levels of lists and structs that Arrow's parser takes
-
-
-_UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names
+DEEPEST = 60  # levels of lists and structs that Arrow hands over
 
 
 def usual_struct(route: RecordRoute) -> Struct:
     """The fields that Arrow reads as whole columns, by key, with the type of each."""
-    return Struct(tuple(f for f in _struct([route], 0).fields if writable(f.type)))
+    return _struct([route], 0)
 
 
 def _struct(routes: Sequence[RecordRoute], depth: int) -> Struct:
@@ -112,19 +107,6 @@ def _parsed_as(facet: Facet, seen: dict[Facet, Seen], columns: Sequence[ColumnRo
     if base == DOUBLE and as_text:
         return None  # a text column needs the number as it was written
     return base if base in (BOOLEAN, LONG, DOUBLE) else None
-
-
-def has_map(type_: Type) -> bool:
-    """Whether there is a map in the type, at any depth."""
-    return isinstance(type_, Map) or any(has_map(child.type) for child in children(type_))
-
-
-def writable(type_: Type) -> bool:
-    """Whether records of this type can be written anew."""
-    return not has_map(type_) or all(
-        not (isinstance(type_, Struct) and _UNSPEAKABLE.search(child.name)) and writable(child.type)
-        for child in children(type_)
-    )
 
 
 def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShape:

@@ -1,6 +1,6 @@
 """Lines of JSON as rows of a table, in tasks.
 
-A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed by Arrow
+A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed
 as whole columns, the others one by one.
 """
 
@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import MsgspecError
-
-from driftline.convert import Converter, arrow_schema
-from driftline.convert.map_text import map_text
-from driftline.convert.usual import has_map, limited, usual_struct
+from driftline.convert import Converter
+from driftline.convert.usual import limited, usual_struct
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
@@ -24,13 +21,14 @@ from driftline.core.values.parse import parse
 from driftline.observe.expect import Expect, foreseen
 from driftline.observe.json_lines import JsonObserver, Looked, Why
 from driftline.observe.observation import Observation
+from driftline.source.arrow_json import Unparsed, parsed
 from driftline.source.rejects import Reject, reject_batch
 from driftline.write import SetAside
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEW = 64  # lines that are not halved any more to find the one that Arrow's parser refuses
+_FEW = 64  # lines that are not halved any more to find the one that the parser refuses
 _BATCH = 16 * 2**20  # bytes of rejected text in one Arrow batch
 
 Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
@@ -71,8 +69,10 @@ class JsonRows:
 
     def of_lines(self, lines: Sequence[bytes], looked: Sequence[Looked]) -> Iterator[Rows]:
         """The rows of those of the lines that are records. ``looked``: as the observer returned it."""
-        unusual = {place for place, _ in looked}
-        usual = [place for place, line in enumerate(lines) if place not in unusual and line.strip()]
+        unusual = {place for place, _ in looked}  # blank lines among them
+        usual = (
+            [place for place in range(len(lines)) if place not in unusual] if unusual else range(len(lines))
+        )
         yield from self._whole(lines, usual)
         yield from self._single(lines, [at for at, why in looked if why is None and lines[at].strip()])
 
@@ -80,15 +80,15 @@ class JsonRows:
         return limited(shape, self.usual, self.settings.contract)
 
     def _whole(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
-        """Lines that Arrow parses; one by one where it does not, for a key that stands twice, say."""
-        import pyarrow as pa
-
+        """Lines that the parser of whole columns takes; one by one
+        where it does not, for a lone surrogate, say.
+        """
         if not places or not self.usual.fields:
             yield from self._single(lines, places)
             return
         try:
-            batch = _parsed([lines[place] for place in places], self.usual)
-        except (pa.ArrowInvalid, MsgspecError):
+            batch = parsed([lines[place] for place in places], self.usual)
+        except Unparsed:
             if len(places) <= _FEW:
                 yield from self._single(lines, places)
                 return
@@ -142,33 +142,6 @@ class LineRows:
     def observed(self) -> Observation:
         """What all lines were."""
         return self._observer.result()
-
-
-def _parsed(lines: Sequence[bytes], usual: Struct) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    mapped = Struct(tuple(f for f in usual.fields if has_map(f.type)))
-    if not mapped.fields:
-        return _read(b"\n".join(lines), usual)
-    text = map_text(mapped)
-    arrays = dict(zip(mapped.fields, text.arrays(_read(text.rewritten(lines), text.lists)), strict=True))
-    plain = Struct(tuple(f for f in usual.fields if f not in arrays))
-    if plain.fields:
-        arrays |= zip(plain.fields, _read(b"\n".join(lines), plain).columns, strict=True)
-    return pa.RecordBatch.from_arrays([arrays[f] for f in usual.fields], [f.name for f in usual.fields])
-
-
-def _read(text: bytes, struct: Struct) -> pa.RecordBatch:
-    import pyarrow as pa
-    from pyarrow import json
-
-    table = json.read_json(
-        pa.BufferReader(text),
-        json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        json.ParseOptions(explicit_schema=arrow_schema(struct), unexpected_field_behavior="ignore"),
-    )
-    (batch,) = table.combine_chunks().to_batches()
-    return batch
 
 
 def rejected_of(
