@@ -260,6 +260,7 @@ def test_a_registry_with_a_login(settings: Mapping[str, str]) -> None:
     ("settings", "says", "todo"),
     [
         ({"url": "ftp://x"}, "'ftp://x' is no registry", "write --registry"),
+        ({"url": "https://"}, "'https://' is no registry", "write --registry"),
         ({"url": "file:///etc/passwd"}, "is no registry", "write --registry"),
         (
             {"url": "http://x", "basic.auth.userinfo": "a:b"},

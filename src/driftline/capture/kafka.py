@@ -39,6 +39,7 @@ _REFUSED = re.compile(r"(?:Sasl|Ssl)AuthenticationException|SSLHandshakeExceptio
 _SETTINGS = re.compile(r"kafka\.common\.(?:config\.ConfigException|errors\.InvalidConfigurationException)")
 JSON_SCHEMA = "json-schema"
 _TEXTS = ("json", JSON_SCHEMA)
+_AROUND = re.compile(r"^.*terminated with exception: |(?<=: )(?:[\w$]+\.)+[\w$]+: |\s*SQLSTATE: \w+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -221,8 +222,12 @@ def lag(progress: str) -> int | None:
 
 
 def _sentence(error: str) -> str:
-    """The line of Spark's message that says what happened."""
+    """What happened, of Spark's message.
+
+    >>> _sentence("[STREAM_FAILED] Query terminated with exception: a.b.C: No login. SQLSTATE: XXKST")
+    'No login'
+    """
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     causes = [line.partition(":")[2].strip() for line in lines if line.startswith("Caused by:")]
     text = next((cause for cause in reversed(causes) if cause), lines[0] if lines else "no answer")
-    return text.rstrip(".")
+    return _AROUND.sub("", text).strip().rstrip(".")

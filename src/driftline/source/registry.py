@@ -65,7 +65,7 @@ class Registry:
                 hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_SETTINGS)}"
                 raise UsageError(f"[registry] has no setting {key!r}", hint=hint)
         url = settings.get("url", "")
-        if any(not one.strip().startswith(("http://", "https://")) for one in url.split(",")):
+        if not all(_is_web(one.strip()) for one in url.split(",")):
             raise UsageError(f"{redacted(url)!r} is no registry", hint="write --registry https://HOST:PORT")
         if file := settings.get("ssl.ca.location"):
             try:
@@ -161,3 +161,11 @@ class Registry:
 
     def __reduce__(self) -> Any:
         return Registry, (self.settings,)  # a connection stays where it is
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
