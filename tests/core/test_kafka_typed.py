@@ -283,6 +283,7 @@ import "place.proto";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/struct.proto";
 import "google/protobuf/wrappers.proto";
+import "google/type/date.proto";
 message Other { string a = 1; }
 message Order {
   enum State { NEW = 0; PAID = 1; }
@@ -299,6 +300,7 @@ message Order {
   bytes raw = 12;
   message Line { float f = 1; double d = 2; bool b = 3; fixed32 u = 4; }
   Line line = 13;
+  google.type.Date day = 14;
 }
 """
 PLACE_PROTO = 'syntax = "proto3"; package shop; message Place { string town = 1; }'
@@ -355,6 +357,7 @@ def test_protobuf(registry: Registry, order: Any, serialized: bool) -> None:
         "before": "string",
         "raw": "binary",
         "line": "struct<f: float, d: double, b: boolean, u: long>",
+        "day": "struct<year: int, month: int, day: int>",
     }
     first, second = rows
     assert not kept

@@ -35,7 +35,7 @@ class Wire:
     def _new(self, number: int) -> Decoder:
         kind = KINDS[self.format]
         try:
-            schema = self.registry.schema(number, "serialized" if kind == "PROTOBUF" else "")
+            schema = self.registry.schema(number)
         except NoSchemaError as error:
             raise UnreadableError(f"the registry has no schema {number}: {error}") from error
         if schema.kind != kind:

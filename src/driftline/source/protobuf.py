@@ -1,4 +1,4 @@
-"""Values of Protobuf, read by descriptors that a registry gives, or that its text compiles to."""
+"""Values of Protobuf, read by the descriptors that the text of a schema is, or compiles to."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from google import type as type_
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
@@ -107,7 +108,7 @@ def _files(schema: Registered) -> Iterator[FileDescriptorProto]:
     texts = {**{name: one.text for name, one in schema.references.items()}, _MAIN: schema.text}
     given = {name: _descriptor(text, name) for name, text in texts.items()}
     files = {name: file for name, file in given.items() if file is not None}
-    if len(files) < len(texts):  # it answers with text, whatever was asked for
+    if len(files) < len(texts):
         yield from _compiled(texts)
         return
     done: set[str] = set()
@@ -152,7 +153,9 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         out = Path(folder, "descriptors")
-        options = [f"--proto_path={folder}", "--include_imports", f"--descriptor_set_out={out}"]
+        # Registries know Google's common types, and do not refer to them.
+        paths = [f"--proto_path={path}" for path in (folder, Path(next(iter(type_.__path__))).parents[1])]
+        options = [*paths, "--include_imports", f"--descriptor_set_out={out}"]
         done = subprocess.run(  # -P: what a registry sends is no module
             [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, str(Path(folder, _MAIN))],
             capture_output=True, text=True, timeout=_PATIENCE, check=False,

@@ -74,31 +74,31 @@ class Registry:
                 raise UsageError(f"[registry] ssl.ca.location: {file}: cannot be read: {error}") from error
         return cls(settings)
 
-    def schema(self, number: int, format: str = "") -> Registered:  # noqa: A002
-        """The schema of an id; ``format``: asked for, where the registry knows it.
+    def schema(self, number: int) -> Registered:
+        """The schema of an id.
 
         Raises NoSchemaError; SetupError where the registry does not answer, after half a minute of tries.
         """
-        return self._registered(self._get(f"/schemas/ids/{number}", format), format, frozenset())
+        return self._registered(self._get(f"/schemas/ids/{number}"), frozenset())
 
-    def _registered(self, answer: Mapping[str, Any], format: str, above: frozenset[str]) -> Registered:  # noqa: A002
+    def _registered(self, answer: Mapping[str, Any], above: frozenset[str]) -> Registered:
         references: dict[str, Registered] = {}
         for one in answer.get("references") or ():
             subject, version = str(one["subject"]), str(one["version"])
             place = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
             if place in above:
                 raise NoSchemaError(f"{subject} refers to itself")
-            inner = self._registered(self._get(place, format), format, above | {place})
+            inner = self._registered(self._get(place), above | {place})
             references |= inner.references
             references[str(one["name"])] = inner
         return Registered(answer.get("schemaType") or "AVRO", str(answer["schema"]), references)
 
-    def _get(self, place: str, format: str) -> dict[str, Any]:  # noqa: A002
+    def _get(self, place: str) -> dict[str, Any]:
         urls = [url.strip() for url in self.settings["url"].split(",")]
         for turn, pause in enumerate((*_PAUSES, None)):
             url = urls[turn % len(urls)]
             try:
-                return self._answer(url, place, format)
+                return self._answer(url, place)
             except HTTPError as error:
                 failure = self._judged(url, place, error)
             except (URLError, OSError, HTTPException) as error:
@@ -109,11 +109,10 @@ class Registry:
                 time.sleep(pause)
         raise self._error(url, failure)
 
-    def _answer(self, url: str, place: str, format: str) -> dict[str, Any]:  # noqa: A002
+    def _answer(self, url: str, place: str) -> dict[str, Any]:
         parts = urlsplit(url)
         bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
-        query = f"?format={format}" if format else ""
-        request = Request(f"{bare.rstrip('/')}{place}{query}")  # noqa: S310  http and https alone, by `of`
+        request = Request(f"{bare.rstrip('/')}{place}")  # noqa: S310  http and https alone, by `of`
         request.add_header("Accept", "application/vnd.schemaregistry.v1+json, application/json")
         if login := self._login(parts.username, parts.password):
             request.add_unredirected_header("Authorization", login)  # nobody else is to have it
