@@ -22,8 +22,9 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+from driftline.runtime.jars import PACKAGES, cache_folder, find_jars
 from driftline.runtime.java import find_java, launcher_home
-from driftline.runtime.session import PACKAGES, cache_folder, find_jars, prepare_environment
+from driftline.runtime.session import prepare_environment
 
 PYICEBERG = Path(__file__).parent / ".venv" / "bin" / "python"
 PLAIN = """

@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from driftline.runtime.session import PACKAGES, open_session
+from driftline.runtime.jars import PACKAGES
+from driftline.runtime.session import open_session
 
 from . import Table
 

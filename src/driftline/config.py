@@ -39,8 +39,8 @@ HIDDEN = "***"
 class Config:
     """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``:
     settings. ``ducklake``: the catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg.
-    ``stores``: what stores of each kind are reached with; ``kafka`` and ``registry``: settings of their
-    clients, as `Table.capture` takes them.
+    ``stores``: what stores of each kind are reached with; ``uri``: of the lake, where that is in one of them;
+    ``kafka`` and ``registry``: settings of their clients, as `Table.capture` takes them.
     """
 
     lake: Path = DEFAULT
@@ -50,6 +50,7 @@ class Config:
     stores: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
     registry: Mapping[str, str] = field(default_factory=dict)
+    uri: str | None = None
 
     def redact(self, text: str) -> str:
         """The text without secrets of the settings.
@@ -84,7 +85,7 @@ def _secrets(key: str, value: str) -> Iterable[str]:
 
 
 def load(
-    lake: Path | None = None,
+    lake: str | None = None,
     file: Path | None = None,
     env: Mapping[str, str] = os.environ,
     here: Path | None = None,
@@ -92,18 +93,23 @@ def load(
     """What flags, the environment and the file say, in this order of precedence.
 
     ``lake`` and ``file`` are flags; without ``file``, the `driftline.toml` in ``here``, the working
-    directory, counts if it is there. A lake named by flag or environment is a folder, whatever catalog the
-    file names; a DuckLake if there is one in it, or if the file says so. Raises UsageError.
+    directory, counts if it is there. A lake that flag or environment name by a path is a folder, whatever
+    catalog the file names; a DuckLake if there is one in it, or if the file says so. The files of one that
+    they name by a URI are there, and the file names its catalog. Raises UsageError.
     """
     path = file or (here or Path()) / FILE
     read = _read(path, env) if file or path.is_file() else Config()
-    named = lake or (Path(env["DRIFTLINE_LAKE"]) if env.get("DRIFTLINE_LAKE") else None)
-    if named is None:
+    given = lake or env.get("DRIFTLINE_LAKE")
+    if not given:
         return read
+    if _is_uri(given):
+        _must_be_iceberg(given, read.ducklake)
+        return replace(read, lake=DEFAULT, uri=given)
+    named = Path(given)
     spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
     inside = next((kind for kind, name in _INSIDE.items() if (named / name).is_file()), None)
     ducklake = inside or (_DUCKLAKE if read.ducklake else None)
-    return replace(read, lake=named, catalog=spark, ducklake=ducklake)
+    return replace(read, lake=named, uri=None, catalog=spark, ducklake=ducklake)
 
 
 def _read(path: Path, env: Mapping[str, str]) -> Config:
@@ -123,16 +129,30 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
     catalog, kafka, registry = (
         dict(_flat(_table(data, name, path), "", path, name)) for name in ("catalog", "kafka", "registry")
     )
-    if "lake" in data:
-        if not isinstance(data["lake"], str):
-            raise UsageError(f"{path}: lake = {data['lake']!r} is not a path")
-        if any(not key.startswith("spark.") for key in catalog):
-            raise UsageError(f"{path}: lake and [catalog] each name a lake", hint="leave one of them out")
-    lake = path.parent / Path(data["lake"]).expanduser() if "lake" in data else DEFAULT
+    named = data.get("lake", str(DEFAULT))
+    if not isinstance(named, str):
+        raise UsageError(f"{path}: lake = {named!r} is not a path")
+    uri = named if _is_uri(named) else None
+    if uri is not None:
+        _must_be_iceberg(uri, ducklake)
+    elif "lake" in data and any(not key.startswith("spark.") for key in catalog):
+        raise UsageError(f"{path}: lake and [catalog] each name a lake", hint="leave one of them out")
+    lake = path.parent / Path(named).expanduser() if "lake" in data and uri is None else DEFAULT
     tables = {name: _settings(name, given, path) for name, given in _table(data, "tables", path).items()}
     stores = _table(data, "store", path)
     by_kind = {kind: dict(_flat(_table(stores, kind, path), "", path, f"store.{kind}")) for kind in stores}
-    return Config(lake, catalog, tables, ducklake, by_kind, kafka, registry)
+    return Config(lake, catalog, tables, ducklake, by_kind, kafka, registry, uri)
+
+
+def _is_uri(lake: str) -> bool:
+    return "://" in lake
+
+
+def _must_be_iceberg(uri: str, ducklake: str | None) -> None:
+    if ducklake is not None:
+        raise UsageError(
+            f"{uri}: a DuckLake of driftline's lies in a folder", hint="Iceberg tables lie in stores"
+        )
 
 
 def from_environment(value: Any, where: Path | str, env: Mapping[str, str] = os.environ) -> Any:

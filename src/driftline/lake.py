@@ -18,7 +18,7 @@ from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct, dotted
-from driftline.errors import DriftlineError, no_table
+from driftline.errors import DriftlineError, UsageError, no_table
 from driftline.formats.base import State
 from driftline.formats.open import iceberg, located
 from driftline.ingest import pipeline
@@ -27,6 +27,7 @@ from driftline.quarantine.table import SUFFIX
 from driftline.report import text
 from driftline.report.notice import Notice
 from driftline.runtime.shown import Shown, shows
+from driftline.runtime.stores import is_stored
 from driftline.settings import from_properties
 from driftline.source import Data, opened
 from driftline.source.files import expand
@@ -75,12 +76,17 @@ class Lake(Shown):
         """The embedded lake in a folder, made where there is none: Iceberg, its catalog in a SQLite file.
 
         ``properties``: those of an existing Iceberg catalog, which is then used in place of the
-        folder's. ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``,
+        folder's. A ``path`` like ``s3://bucket/lake`` says where its files are; such a lake has no other
+        catalog. ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``,
         either with ``:PATH``, or ``postgres:`` and what libpq takes. Raises SetupError where Java,
         the jars or the folder are not to be had.
         """
-        from driftline.runtime.session import open_session
+        from driftline.runtime.session import in_store, open_session
 
+        if is_stored(str(path)):
+            if ducklake is not None:
+                raise UsageError(f"{path}: a DuckLake of driftline's lies in a folder")
+            path, properties = DEFAULT, in_store(str(path), properties or {})
         if ducklake is not None:
             location = located("ducklake", ducklake, Path(path))
             session = open_session(Path(path), catalog=None, properties=properties, notify=notify)

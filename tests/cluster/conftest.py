@@ -15,8 +15,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from driftline.lake import Lake
+from driftline.runtime.jars import find_jars
 from driftline.runtime.java import QUICK
-from driftline.runtime.session import find_jars
 from servers.cluster import Cluster
 from servers.rest import Rest
 

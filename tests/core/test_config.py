@@ -31,7 +31,7 @@ def test_the_file_in_the_working_directory_counts(write, tmp_path):
 
 def test_flag_before_environment_before_file_before_default(write, tmp_path):
     write('lake = "c"')
-    assert load(Path("a"), here=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("a")
+    assert load("a", here=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("a")
     assert load(here=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("b")
     assert load(here=tmp_path, env={}).lake == tmp_path / "c"
 
@@ -58,7 +58,7 @@ def test_properties_of_a_catalog_may_have_dotted_names(write, tmp_path):
 
 def test_a_lake_by_flag_leaves_the_catalog_of_the_file_aside_but_not_spark(write, tmp_path):
     write('[catalog]\ntype = "rest"\nuri = "http://x"\nspark.driver.memory = "2g"')
-    assert at(tmp_path, lake=Path("l")) == Config(Path("l"), {"spark.driver.memory": "2g"}, {})
+    assert at(tmp_path, lake="l") == Config(Path("l"), {"spark.driver.memory": "2g"}, {})
 
 
 def test_settings_may_be_numbers(write, tmp_path):
@@ -110,9 +110,9 @@ def test_a_ducklake_has_one_catalog(write, tmp_path, text, catalog):
 
 
 def test_a_ducklake_in_the_folder_that_a_flag_names_is_found(tmp_path):
-    assert at(tmp_path, lake=tmp_path).ducklake is None
+    assert at(tmp_path, lake=str(tmp_path)).ducklake is None
     (tmp_path / "catalog.sqlite").touch()
-    assert at(tmp_path, lake=tmp_path).ducklake == "sqlite"
+    assert at(tmp_path, lake=str(tmp_path)).ducklake == "sqlite"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_variable_that_is_not_there_is_named(write, tmp_path):
 
 def test_stores_have_options_from_the_environment_and_no_secret_is_told(write, tmp_path):
     write('[store.s3]\nendpoint = "http://x"\nsecret_key = "${KEY}"\npath_style = true')
-    found = load(here=tmp_path, env={"KEY": "hush"}, lake=Path("l"))
+    found = load(here=tmp_path, env={"KEY": "hush"}, lake="l")
 
     assert found.stores == {"s3": {"endpoint": "http://x", "secret_key": "hush", "path_style": "true"}}
     assert found.redact("403 for hush") == "403 for ***"
@@ -176,7 +176,7 @@ def test_clients_of_kafka_and_of_a_registry(write, tmp_path):
     write(
         '[kafka]\nsasl.username = "alice"\nsasl.password = "${PW}"\n[registry]\nurl = "http://r"\nbasic.auth.user.info = "me:${PW}"'
     )
-    read = load(Path("l"), here=tmp_path, env={"PW": "s3cret"})
+    read = load("l", here=tmp_path, env={"PW": "s3cret"})
     assert read.kafka == {"sasl.username": "alice", "sasl.password": "s3cret"}
     assert read.registry == {"url": "http://r", "basic.auth.user.info": "me:s3cret"}
     assert read.redact("alice: s3cret, me:s3cret") == "alice: ***, ***"
@@ -185,3 +185,19 @@ def test_clients_of_kafka_and_of_a_registry(write, tmp_path):
 def test_a_login_of_java_s_is_hidden():
     config = Config(kafka={"sasl.jaas.config": 'M required username="alice" password="s3 cret";'})
     assert config.redact('no: password="s3 cret" of alice') == 'no: password="***" of alice'
+
+
+def test_a_lake_in_a_store_keeps_the_catalog_of_the_file(write, tmp_path):
+    write('[catalog]\ntype = "rest"\nuri = "http://x"')
+    named = at(tmp_path, lake="s3://bucket/lake")
+    assert (named.uri, named.catalog) == ("s3://bucket/lake", {"type": "rest", "uri": "http://x"})
+    write('lake = "s3://bucket/lake"\n[catalog]\ntype = "rest"\nuri = "http://x"')
+    assert at(tmp_path) == named
+    assert at(tmp_path, lake="folder").uri is None
+
+
+@pytest.mark.parametrize("text", ['format = "ducklake"', 'format = "ducklake"\nlake = "s3://bucket/lake"'])
+def test_a_ducklake_is_not_in_a_store(write, tmp_path, text):
+    write(text)
+    with pytest.raises(UsageError, match=r"^s3://bucket/lake: a DuckLake"):
+        at(tmp_path, lake="s3://bucket/lake")

@@ -36,6 +36,6 @@ def test_what_the_user_has_java_told_goes_before(tmp_path, monkeypatch, given, b
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", given or "")
     if given is None:
         monkeypatch.delenv("SPARK_SUBMIT_OPTS")
-    Scope(lake=tmp_path).open(SimpleNamespace(phase=lambda _: None), brief=brief)
+    Scope(lake=str(tmp_path)).open(SimpleNamespace(phase=lambda _: None), brief=brief)
     quick = QUICK if brief else None
     assert os.environ.get("SPARK_SUBMIT_OPTS") == (given or quick)

@@ -14,7 +14,7 @@ import pytest
 
 from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import DOUBLE, LONG, STRING
-from driftline.write import Dealing, Key, dealing
+from driftline.write import BatchFolder, Dealing, Key, dealing
 
 DAYS = Key(("n",), LONG, Transform("truncate", 100))
 NAMES = Key(("s",), STRING)
@@ -44,11 +44,15 @@ def dealt(
     folder: Path, by: Dealing, rows: list[dict[str, Any]], tasks: int = 3
 ) -> list[list[tuple[tuple[Any, ...], list[dict[str, Any]]]]]:
     """What each task of the second round has of the rows that two tasks of the first had, by partition."""
+    place = BatchFolder(str(folder))
     types = pa.schema([("i", pa.int64()), ("n", pa.int64()), ("s", pa.string()), ("f", pa.float64())])
     batches = [pa.RecordBatch.from_pylist(rows[i : i + 20], schema=types) for i in range(0, len(rows), 20)]
-    slices = [one for half in (0, 1) for one in by.deal(batches[half::2], folder / f"{half}.arrow")]
+    slices = [one for half in (0, 1) for one in by.deal(batches[half::2], place, f"{half}.arrow")]
     return [
-        [(part.partition, [row for batch in by.rows(part) for row in batch.to_pylist()]) for part in share]
+        [
+            (part.partition, [row for batch in by.rows(part, place) for row in batch.to_pylist()])
+            for part in share
+        ]
         for share in by.parts(slices, tasks)
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from driftline.convert import arrow_schema
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Schema, Struct
-from driftline.write import FilePlan, FileSettings, WrittenFile, write_files
+from driftline.write import FilePlan, FileSettings, NewFile, WrittenFile, write_files
 
 FULL, COUNTS, NONE, SHORT = "full", "counts", "none", "truncate(2)"
 
@@ -31,6 +32,11 @@ def ids(schema: Schema) -> dict[str, int]:
     return {".".join(path): f.id for path, f in schema.walk()}
 
 
+def new_file(folder: Path, number: int) -> NewFile:
+    path = folder / f"{number}.parquet"
+    return NewFile(str(path), pa.OSFile(str(path), "wb"), path.unlink)
+
+
 def written(
     folder: Path, schema: Schema, batches: Iterable[list[dict[str, Any]]], mode: str = FULL, **sizes: int
 ) -> list[WrittenFile]:
@@ -38,7 +44,7 @@ def written(
     rows = [pa.RecordBatch.from_pylist(batch, schema=types) for batch in batches]
     target = sizes.pop("target", 2**30)
     plan = FilePlan(schema, dict.fromkeys(ids(schema).values(), mode), FileSettings(**sizes), target)
-    return list(write_files(rows, plan, lambda number: folder / f"{number}.parquet"))
+    return list(write_files(rows, plan, partial(new_file, folder)))
 
 
 @pytest.mark.parametrize(
@@ -157,6 +163,6 @@ def test_settings_that_arrows_writer_does_not_know(setting: str, value: str) -> 
 def test_codecs(tmp_path: Path, codec: str) -> None:
     plan = FilePlan(schema_of("a: long"), {1: FULL}, FileSettings(codec), 2**30)
     rows = pa.RecordBatch.from_pylist([{"a": 1}], schema=arrow_schema(plan.schema.struct))
-    (file,) = write_files([rows], plan, lambda _: tmp_path / "a.parquet")
+    (file,) = write_files([rows], plan, partial(new_file, tmp_path))
     chunk = pq.read_metadata(file.path).row_group(0).column(0)
     assert chunk.compression == {"none": "UNCOMPRESSED"}.get(codec, codec.upper())

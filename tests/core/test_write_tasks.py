@@ -19,9 +19,11 @@ from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import SetupError
 from driftline.write import (
+    BatchFolder,
     Dealing,
     FilePlan,
     FileSettings,
+    InFolder,
     Key,
     PartTasks,
     SetAside,
@@ -113,18 +115,20 @@ def test_repeated_attempts_leave_no_row_twice(tmp_path: Path, dealing: str, task
     context: Any = Context()
     plan = FilePlan(SCHEMA, {1: "full"}, FileSettings(), 2**30, DEALINGS[dealing])
     rows, spark = tasks_of(context, tasks), SimpleNamespace(sparkContext=context)
-    with folder_of_batch(cast("Any", spark), f"file:{tmp_path}") as folder:
+    with folder_of_batch(
+        cast("Any", spark), cast("Any", SimpleNamespace(location=f"file:{tmp_path}"))
+    ) as folder:
         assert folder is not None
-        files = write_in_tasks(context, rows, plan, folder, place(tmp_path))
+        files = write_in_tasks(context, rows, plan, folder, InFolder(folder, place(tmp_path)))
         assert rows.outcomes is not None
         aside = [outcome.aside for outcome in rows.outcomes]
-        texts = [pa.ipc.open_file(file.path).read_all()["raw"].to_pylist() for file in aside if file]
+        texts = [pa.ipc.open_file(file.open()).read_all()["raw"].to_pylist() for file in aside if file]
     assert texts == [[str(task)] for task in range(tasks)]
     assert [outcome.observed for outcome in rows.outcomes] == list(range(tasks))
     assert values(files) == [10 * task + i for task in range(tasks) for i in range(3)]
     there = {file for file in tmp_path.rglob("*") if file.is_file()}
     assert there == {local(file.path) for file in files}
-    assert not folder.exists()
+    assert folder.disk is not None and not folder.disk.exists()
     for attempt in context.late:
         with pytest.raises((SetupError, OSError)):
             attempt()
@@ -143,8 +147,8 @@ def test_what_cannot_be_placed_is_not_there(tmp_path: Path) -> None:
             context,
             tasks_of(context, 2),
             plan,
-            staging,
-            lambda file: str(next(folders) / Path(file.path).name),
+            BatchFolder(str(staging)),
+            InFolder(BatchFolder(str(staging)), lambda file: str(next(folders) / Path(file.path).name)),
         )
     rmtree(staging)
     assert [file.name for file in tmp_path.iterdir()] == ["a file"]
@@ -152,4 +156,4 @@ def test_what_cannot_be_placed_is_not_there(tmp_path: Path) -> None:
 
 def test_a_folder_that_a_task_does_not_see(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="does not see the folder"):
-        number_and_attempt(tmp_path / "elsewhere")
+        number_and_attempt(BatchFolder(f"{tmp_path}/elsewhere"))

@@ -48,6 +48,6 @@ def written(
     spark: SparkSession, transaction: Any, maker: Any, summary: Mapping[str, str] | None = None
 ) -> int:
     """Has two tasks write the rows of a maker, as a batch does; returns how many there are."""
-    with folder_of_batch(spark, transaction.location) as folder:
+    with folder_of_batch(spark, transaction) as folder:
         rows: int = transaction.write(PartTasks(spark, (1, 1), maker), folder, summary or {})
     return rows

@@ -24,7 +24,7 @@ from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.gateway import items
 from driftline.runtime.spark_conf import configured
-from driftline.write import WRITTEN, FilePlan, FileSettings, SetAside, write_files
+from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, SetAside, write_files
 from lake.formats import database, declare, written
 
 COLUMNS = """id bigint, i int, b boolean, f float, d double, s string, bin binary, dt date, ts timestamp, tn timestamp_ntz,
@@ -59,7 +59,9 @@ def test_metrics_are_those_of_icebergs_own_writer(lake: Lake, spark: SparkSessio
         pq.read_table(theirs.location()).to_pylist(), schema=arrow_schema(schema.struct)
     )
     plan = FilePlan(schema, modes_of(jvm, java, schema), FileSettings(), 2**30)
-    (file,) = write_files(rows.to_batches(), plan, lambda _: path)
+    (file,) = write_files(
+        rows.to_batches(), plan, lambda _: NewFile(str(path), pa.OSFile(str(path), "wb"), path.unlink)
+    )
     ours = data_file(jvm, java.spec(), file)
     wanted, got = (told(jvm, java, one) for one in (theirs, ours))
     assert wanted["column-sizes"].keys() == got["column-sizes"].keys()

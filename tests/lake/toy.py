@@ -29,7 +29,15 @@ from driftline.formats.base import CommitConflict, Moved, Orphan, State
 from driftline.runtime.spark_conf import CASE, PLAIN, configured
 from driftline.sql.quoting import name as quoted
 from driftline.sql.quoting import spark_type
-from driftline.write import FilePlan, FileSettings, RowTasks, WrittenFile, write_in_tasks
+from driftline.write import (
+    BatchFolder,
+    FilePlan,
+    FileSettings,
+    InFolder,
+    RowTasks,
+    WrittenFile,
+    write_in_tasks,
+)
 
 _TARGET = 2**27  # bytes of a file
 _NOTHING = State(Schema(), {}, None, False)
@@ -227,7 +235,7 @@ class ToyTransaction:
     def location(self) -> str:
         return str(self.table.folder)
 
-    def write(self, tasks: RowTasks, folder: Path | None, summary: Mapping[str, str]) -> int:
+    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
         assert folder is not None, "a toy lake is on this machine"
 
         def place(file: WrittenFile) -> str:
@@ -235,7 +243,7 @@ class ToyTransaction:
 
         unmeasured = {f.id: "none" for _, f in self.schema.walk()}
         plan = FilePlan(self.schema, unmeasured, FileSettings(), _TARGET)
-        written = write_in_tasks(self.table.spark.sparkContext, tasks, plan, folder, place)
+        written = write_in_tasks(self.table.spark.sparkContext, tasks, plan, folder, InFolder(folder, place))
         self.files += [file.path for file in written]
         return sum(file.rows for file in written)
 

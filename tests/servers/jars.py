@@ -8,7 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driftline.runtime.session import cache_folder, prepare_environment
+from driftline.runtime.jars import cache_folder
+from driftline.runtime.session import prepare_environment
 
 
 def java() -> str:

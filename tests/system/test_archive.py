@@ -6,8 +6,9 @@ import sys
 import time
 
 from driftline.runtime.class_data import JAVAS
+from driftline.runtime.jars import cache_folder, find_jars
 from driftline.runtime.java import find_java
-from driftline.runtime.session import cache_folder, find_jars, prepare_environment
+from driftline.runtime.session import prepare_environment
 from servers.machine import lacking
 
 LOOK = """

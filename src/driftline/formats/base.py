@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.changes import Change
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from driftline.core.changes.sort import PartsOf
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
-    from driftline.write import RowTasks
+    from driftline.write import BatchFolder, RowTasks
 
 
 class CommitConflict(Exception):
@@ -103,7 +102,13 @@ class Transaction(Protocol):
         """Where the table's data files lie: a path or URI."""
         ...
 
-    def write(self, tasks: RowTasks, folder: FilePath | None, summary: Mapping[str, str]) -> int:
+    def reached_with(self) -> Mapping[str, str] | None:
+        """What tasks reach the store of the `location` with, as `stores.filesystem`
+        takes it; None where it is in none, or tasks do not get there.
+        """
+        ...
+
+    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
         """Has tasks write their rows, whose columns are those of `row`; returns how many
         were written. ``folder``: for files of this batch alone, at the `location` where that
         is on a disk; None where tasks see none.

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path as FilePath
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -33,7 +32,7 @@ from driftline.runtime.spark_conf import configured
 from driftline.settings import as_properties, creation
 from driftline.source.base import Source
 from driftline.source.files import changed, stamps
-from driftline.write import folder_of_batch
+from driftline.write import BatchFolder, folder_of_batch
 
 _OFTEN = 2  # conflicts of one batch
 _ROOM = 1000  # ids of columns
@@ -163,7 +162,7 @@ def _data(
     and what was planned, which is confirmed.
     """
     table, source = planned.batch.table, planned.batch.source
-    with folder_of_batch(table.spark, transaction.location) as folder:
+    with folder_of_batch(table.spark, transaction) as folder:
         written = _written(transaction, planned, folder)
         if guessed:
             planned = confirmed(planned, written)
@@ -219,7 +218,7 @@ def _ids_after(planned: Planned) -> int:
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
 
 
-def _written(transaction: Transaction, planned: Planned, folder: FilePath | None) -> int:
+def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> int:
     """Has the source's tasks write the batch's rows, by way of the ``folder``; returns how many."""
     source, plan, tally = planned.batch.source, planned.plan, planned.seen.tally
     summary = {"driftline.batch": planned.batch.id}

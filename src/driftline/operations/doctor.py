@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from driftline.errors import DriftlineError
 from driftline.formats.base import Location
 from driftline.formats.open import located
-from driftline.runtime import class_data, session
+from driftline.runtime import class_data, file_io, jars, session, stores
 from driftline.runtime.java import find_java
 
 
@@ -40,18 +41,21 @@ def checks(
     What needs Spark is left out when Spark cannot start. Starts a session, if none runs, and leaves it open.
     """
     properties = properties or {}
-    place = partial(located, "ducklake", folder=lake)
+    at = partial(located, "ducklake", folder=lake)
     parts: list[tuple[str, Callable[[], str]]] = [("python", _python), ("spark", _spark), ("java", _java)]
     if session.is_embedded(properties):
         parts.append(("lake", lambda: _lake(lake)))
     if ducklake is not None:
-        parts.append(("duckdb", lambda: place(ducklake).engine()))
+        parts.append(("duckdb", lambda: at(ducklake).engine()))
     done = [_check(name, look) for name, look in parts]
     if all(check.ok for check in done):
-        done.append(_check("jars", _jars))
+        done.append(_check("jars", partial(_jars, properties)))
     if all(check.ok for check in done):
-        look = partial(_catalog, lake, properties) if ducklake is None else lambda: _located(place(ducklake))
+        look = partial(_catalog, lake, properties) if ducklake is None else lambda: _located(at(ducklake))
         done.append(_check("catalog", look))
+    place = properties.get("warehouse", "")
+    if stores.is_stored(place) and done[-1].ok:
+        done.append(_check("store", partial(_store, place, properties)))
     return done
 
 
@@ -83,18 +87,33 @@ def _lake(lake: Path) -> str:
     return f"{lake.resolve()} can be written to"
 
 
-def _jars() -> str:
+def _jars(properties: Mapping[str, str]) -> str:
     java = session.prepare_environment()
-    jars = session.find_jars()
-    of = class_data.Archive.of(session.cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
+    found = jars.find_jars(more=jars.bundles(properties))
+    of = class_data.Archive.of(jars.cache_folder(), java, found, Path(os.environ["SPARK_HOME"]))
     classes = "" if of is None else "; archive of classes: " + ("there" if of.file() else "not yet made")
-    return f"{len(jars)} jars in {jars[0].parent}{classes}"
+    return f"{len(found)} jars in {found[0].parent}{classes}"
 
 
 def _catalog(lake: Path, properties: Mapping[str, str]) -> str:
     spark = session.open_session(lake, properties=properties)
     names = spark.sql("show namespaces").count()
     return f"opens; {names} namespace{'' if names == 1 else 's'}"
+
+
+def _store(uri: str, properties: Mapping[str, str]) -> str:
+    options = file_io.options_at(uri, properties)
+    if options is None:
+        return f"{uri}: left to Java, as tasks do not know all of its settings"
+    if properties.get("type") == "rest" and not any("key" in name or "token" in name for name in options):
+        return f"{uri}: the catalog may hand out the keys"
+    probe = f"{uri}/driftline-doctor-{uuid4().hex}"
+    system, path = stores.filesystem(probe, options)
+    with stores.explaining(uri, options):
+        with system.open_output_stream(path) as file:
+            file.write(b"")
+        system.delete_file(path)
+    return f"{uri} can be written to"
 
 
 def _located(location: Location) -> str:

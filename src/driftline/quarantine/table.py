@@ -91,7 +91,7 @@ def stage(table: Table, rejected: Rejects | DataFrame, batch: str, token: Token 
     summary = {"driftline.batch": batch}
     if isinstance(rejected, Rejects):
         tasks = rejected.tasks(table.spark, transaction.row, constants)
-        with folder_of_batch(table.spark, transaction.location) as folder:
+        with folder_of_batch(table.spark, transaction) as folder:
             written = transaction.write(tasks, folder, summary)
     else:
         written = transaction.append(_rows(rejected, constants), summary)

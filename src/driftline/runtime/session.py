@@ -3,49 +3,28 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from driftline.errors import SetupError
-from driftline.runtime import class_data
+from driftline.errors import SetupError, UsageError
+from driftline.runtime import class_data, file_io, stores
+from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import Java, find_java, launcher_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The one place of the versions of Java libraries.
 SPARK = "4.1"
-PACKAGES = (
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-    "org.apache.spark:spark-avro_2.13:4.1.1",  # the last one published; it runs on 4.1.3
-    "org.xerial:sqlite-jdbc:3.50.3.0",
-)
-_SPARKS_OWN = (
-    "org.apache.hadoop:*",
-    "org.slf4j:*",
-    "org.lz4:*",
-    "org.xerial.snappy:*",
-    "com.google.code.findbugs:*",
-)
-_KAFKA_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
-# What Spark's resolver is asked for, one after the other, and what it is to leave out each time. The
-# connector's provider of tokens is published up to 4.0.0 only; the connector works with that one.
-RESOLVED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (PACKAGES, ()),
-    (("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",), (*_SPARKS_OWN, _KAFKA_TOKENS)),
-    ((f"{_KAFKA_TOKENS}:4.0.0",), (*_SPARKS_OWN, "org.apache.kafka:*")),
-)
 OURS = "spark.driftline.embedded"  # marks a session that has our jars
 CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
 MEMORY_GIB = 4
 LOCAL = "local[*]"
 _HERE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_SQLITE = "jdbc:sqlite:"
+_NAME_ONE = 'name it in driftline.toml: [catalog] with type = "rest", "glue" or "jdbc", and its uri'
 HINT = "`driftline doctor` looks for the cause."
 
 
@@ -69,14 +48,15 @@ def open_session(
     if is_embedded(properties):
         make_lake(lake)
     settings = catalog_settings(lake, catalog, properties)
-    if session := _running(settings):
+    more = bundles(properties)
+    if session := _running(settings, more):
         return session
     java = prepare_environment()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    jars, master = find_jars(notify), settings.get("spark.master", LOCAL)
+    jars, master = find_jars(notify, more), settings.get("spark.master", LOCAL)
     options = class_data.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
 
     def started(options: str) -> SparkSession:
@@ -109,6 +89,21 @@ def is_embedded(properties: Mapping[str, str]) -> bool:
     return all(key.startswith("spark.") for key in properties)
 
 
+def in_store(lake: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of the catalog of a lake whose files are at the URI ``lake``: with where they are, and
+    what the store is reached with. Raises UsageError where they name no catalog.
+    """
+    if is_embedded(properties) or properties.get("uri", "").startswith(f"{_SQLITE}{lake}"):
+        raise UsageError(
+            f"{lake}: a SQLite catalog cannot lie in a store, so this lake needs another", _NAME_ONE
+        )
+    # Catalogs of these kinds find the way to a store by themselves.
+    finds = properties.get("type") in ("rest", "glue") or "catalog-impl" in properties
+    by_scheme = {} if finds else {"io-impl": "org.apache.iceberg.io.ResolvingFileIO"}
+    store = file_io.properties(lake, stores.configured(lake))
+    return {"warehouse": lake, **by_scheme, **store, **properties}
+
+
 def make_lake(lake: Path) -> None:
     """Makes the folder of an embedded lake. SetupError if it cannot be made or written to."""
     try:
@@ -130,7 +125,7 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
     folder = lake.resolve()  # Spark would take a relative one from wherever each of its processes stands
     embedded = {
         "type": "jdbc",
-        "uri": f"jdbc:sqlite:{folder}/catalog.db",
+        "uri": f"{_SQLITE}{folder}/catalog.db",
         "jdbc.schema-version": "V1",  # with views
         "jdbc.busy_timeout": "20000",  # ms to wait for another process
         "warehouse": str(folder),
@@ -184,14 +179,6 @@ def default_memory() -> str:
     return f"{min(MEMORY_GIB * 1024, half // 2**20)}m"
 
 
-def cache_folder() -> Path:
-    """Where jars are kept between runs; made if it is not there."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("DRIFTLINE_CACHE") or Path(base, "driftline")).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def pyspark_version() -> str:
     """The version of the pyspark that is installed. SetupError if there
     is none, or one that the jars do not fit.
@@ -224,74 +211,9 @@ def prepare_environment() -> Java:
     return java
 
 
-def cached_jars() -> list[Path]:
-    """The jars of RESOLVED and of what they need, out of the cache; none if one of them is not there."""
-    names = _jar_list()
-    jars = [names.with_name(name) for name in names.read_text().split()] if names.is_file() else []
-    return jars if all(jar.is_file() for jar in jars) else []
-
-
-def find_jars(notify: Callable[[str], None] | None = None) -> list[Path]:
-    """The same jars, downloaded by Spark's own resolver when the cache
-    has not got them. SetupError if that fails.
-    """
-    if jars := cached_jars():
-        return jars
-    if notify:
-        notify("Downloading the Java libraries of Iceberg and Kafka, once (about 70 MB)")
-    names = _jar_list()
-    names.parent.mkdir(exist_ok=True)
-    # Another process may do the same at this moment: each has a folder of its own, and renames what is whole.
-    with TemporaryDirectory(dir=names.parent) as draft:
-        for packages, left_out in RESOLVED:
-            _resolve(Path(draft), packages, left_out)
-        found = sorted(Path(draft, "jars").glob("*.jar"))
-        jars = [jar.replace(names.with_name(jar.name)) for jar in found]
-        Path(draft, "names").write_text("\n".join(jar.name for jar in jars))
-        Path(draft, "names").replace(names)
-    return jars
-
-
-def _jar_list() -> Path:
-    key = sha256(repr(RESOLVED).encode()).hexdigest()[:12]
-    return cache_folder() / "jars" / f"{key}.txt"
-
-
-def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> None:
-    """Has Spark download the packages into `folder`/jars: it does so
-    before it starts anything, and then we end it.
-    """
-    from pyspark import SparkConf
-    from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
-
-    conf = SparkConf(loadDefaults=False).setAll(
-        [
-            ("spark.jars.packages", ",".join(packages)),
-            ("spark.jars.excludes", ",".join(left_out)),
-            ("spark.jars.ivy", str(folder)),
-        ]
-    )
-    log = folder / "log"
-    with log.open("w") as output:
-        try:
-            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
-        except PySparkException as error:
-            text = log.read_text()
-            missing = dict.fromkeys(re.findall(r"unresolved dependency: ([^:\s]+)", text))
-            raise SetupError(
-                f"Could not download the Java libraries: {', '.join(missing) or text.strip()[-500:]}",
-                "Is the network there? Behind a mirror, name its Ivy settings file as spark.jars.ivySettings "
-                "in the spark-defaults.conf of SPARK_CONF_DIR.",
-            ) from error
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
-
-
-def _running(settings: Mapping[str, str]) -> SparkSession | None:
-    """The session of this process with this catalog, if Spark runs in
-    it; a further one for another catalog.
+def _running(settings: Mapping[str, str], more: Sequence[str]) -> SparkSession | None:
+    """The session of this process with this catalog, if Spark runs in it; a further one for another catalog.
+    ``more``: the packages of its stores, which Spark takes when it starts.
     """
     if "pyspark" not in sys.modules:
         return None
@@ -308,6 +230,13 @@ def _running(settings: Mapping[str, str]) -> SparkSession | None:
         raise SetupError(
             "This process runs a Spark session of its own already.",
             "Use it with Lake.attach(spark, catalog=...), or stop it first.",
+        )
+    libraries = session.conf.get("spark.driver.extraClassPath", None) or ""
+    names = [package.split(":")[1] for package in more]
+    if lacking := [name for name in names if name not in libraries]:
+        raise SetupError(
+            f"This process runs Spark without {', '.join(lacking)}, which the lake's store needs.",
+            "Open the lake in the store first, or in another process.",
         )
     session = session.newSession()
     for key, value in settings.items():

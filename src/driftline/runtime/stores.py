@@ -62,6 +62,15 @@ def configure(kind: str, options: Options) -> None:
     _configured[kind] = dict(options)
 
 
+def configured(uri: str) -> Options:
+    """What the store of a URI is reached with: what `configure` said, and of
+    its address what the environment says. Keys of the environment are not told.
+    """
+    kind = _kind(uri)
+    given = _configured.get(kind, {})
+    return _with_address(given) if kind == "s3" else given
+
+
 class Uri(str):
     """The URI of a file in a store. Sent to a task, it brings along what the store is reached with; what a
     task sends back is plain text, and has no secrets.
@@ -149,12 +158,13 @@ def opened(path: str) -> Iterator[tuple[Any, int]]:
 
 
 @contextmanager
-def explaining(uri: str) -> Iterator[None]:
-    """What a store answers to a request about ``uri``, as driftline's errors."""
+def explaining(uri: str, options: Options | None = None) -> Iterator[None]:
+    """What a store answers to a request about ``uri``, as driftline's errors. ``options``: as for it."""
     try:
         yield
     except OSError as error:
-        raise explained(uri, error, _configured.get(_kind(uri), {})) from error
+        given = _configured.get(_kind(uri), {}) if options is None else options
+        raise explained(uri, error, given) from error
 
 
 class _Explained(io.RawIOBase):
@@ -211,15 +221,14 @@ def _opened(kind: str, authority: str, given: tuple[tuple[str, str], ...]) -> Fi
 def _s3(options: dict[str, str]) -> FileSystem:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
-    env = os.environ
-    endpoint = options.get("endpoint") or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
-    scheme, host = _split(endpoint)
+    options = _with_address(options)
+    scheme, host = _split(options.get("endpoint"))
     return S3FileSystem(
         access_key=options.get("access_key"),
         secret_key=options.get("secret_key"),
         session_token=options.get("session_token"),
         anonymous=options.get("anonymous") == "true",
-        region=options.get("region") or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
+        region=options.get("region"),
         endpoint_override=host,
         scheme=scheme,
         force_virtual_addressing=options.get("path_style") == "false",
@@ -227,6 +236,15 @@ def _s3(options: dict[str, str]) -> FileSystem:
         request_timeout=_REQUEST,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
     )
+
+
+def _with_address(options: Options) -> dict[str, str]:
+    env = os.environ
+    address = {
+        "endpoint": env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL"),
+        "region": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
+    }
+    return {key: value for key, value in address.items() if value} | dict(options)
 
 
 def _gs(options: dict[str, str]) -> FileSystem:

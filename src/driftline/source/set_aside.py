@@ -64,7 +64,7 @@ class _RejectRows:
         import pyarrow as pa
 
         for number in self.shares[given]:
-            with pa.memory_map(self.rejects.files[number].path) as file:
+            with self.rejects.files[number].open() as file:
                 reader = pa.ipc.open_file(file)
                 for batch in range(reader.num_record_batches):
                     yield self._row_batch(reader.get_batch(batch))

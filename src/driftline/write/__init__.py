@@ -1,22 +1,30 @@
 """Data files of a table, written in tasks; what the commit needs to know of each comes back."""
 
-from driftline.write.dealing import Dealing
+from driftline.write.dealing import Dealing, Partition
+from driftline.write.folder import BatchFolder, folder_of_batch, local
 from driftline.write.keys import Key
-from driftline.write.parquet import FilePlan, FileSettings, WrittenFile, write_files
+from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
+from driftline.write.places import InFolder, InStore, Place
 from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, is_small
-from driftline.write.staging import folder_of_batch, local, staged
+from driftline.write.staging import staged
 from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
 
 __all__ = [
     "STAGED",
     "WRITTEN",
     "AsideFile",
+    "BatchFolder",
     "Dealing",
     "FilePlan",
     "FileSettings",
     "FrameTasks",
+    "InFolder",
+    "InStore",
     "Key",
+    "NewFile",
     "PartTasks",
+    "Partition",
+    "Place",
     "RowTasks",
     "SetAside",
     "WrittenFile",

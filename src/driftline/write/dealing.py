@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import total_ordering
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from driftline.write.folder import BatchFolder
 from driftline.write.keys import Key
 
 _RUN = 32 * 2**20  # bytes of rows that are sorted at a time
@@ -36,7 +36,7 @@ class Slice:
     even distances, from the first to the last.
     """
 
-    path: str
+    file: str
     number: int
     bytes: int
     partition: Partition
@@ -68,21 +68,24 @@ class Dealing:
         """Whether rows can be dealt out and sorted by all of the keys."""
         return all(key.parts for key in self.partition) and all(key.sorts for key in self.sort)
 
-    def deal(self, batches: Iterable[pa.RecordBatch], path: Path) -> list[Slice]:
-        """Writes the rows into a file, in runs; returns its slices."""
+    def deal(self, batches: Iterable[pa.RecordBatch], folder: BatchFolder, name: str) -> list[Slice]:
+        """Writes the rows into a file of the ``folder``, in runs; returns its slices."""
         slices: list[Slice] = []
-        writer = None
+        file = writer = None
         try:
             for rows in _runs(batches):
                 if writer is None:
-                    writer = pa.ipc.new_file(str(path), rows.schema)
+                    file = folder.create(name)
+                    writer = pa.ipc.new_file(file, rows.schema)
                 for partition, part in self._parted(rows):
-                    place = (str(path), len(slices))
+                    place = (name, len(slices))
                     slices.append(Slice(*place, part.nbytes, partition, self._marks(part, place)))
                     writer.write_batch(part)
         finally:
             if writer is not None:
                 writer.close()
+            if file is not None:
+                file.close()
         return slices
 
     def parts(self, slices: Iterable[Slice], tasks: int) -> list[list[Part]]:
@@ -101,12 +104,12 @@ class Dealing:
             laden[least] += part.bytes
         return shares
 
-    def rows(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, in their order."""
-        files = {path: pa.ipc.open_file(pa.memory_map(path)) for path in {one.path for one in part.slices}}
+    def rows(self, part: Part, folder: BatchFolder) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, whose slices are in the ``folder``, in their order."""
+        files = {name: pa.ipc.open_file(folder.open(name)) for name in {one.file for one in part.slices}}
         for low, high in part.bounds:
             batches = (
-                self._between(files[one.path].get_batch(one.number), one, low, high)
+                self._between(files[one.file].get_batch(one.number), one, low, high)
                 for one in part.slices
                 if not self.sort or _overlap(one.marks, low, high)
             )
@@ -171,7 +174,7 @@ class Dealing:
         self, rows: pa.RecordBatch, one: Slice, low: SortKey | None, high: SortKey | None
     ) -> pa.RecordBatch:
         """Those of a slice's rows whose key is not less than ``low``, and less than ``high``."""
-        key_of, numbers = self._key_of(rows, (one.path, one.number)), range(len(rows))
+        key_of, numbers = self._key_of(rows, (one.file, one.number)), range(len(rows))
         start = 0 if low is None else bisect_left(numbers, low, key=key_of)
         end = len(rows) if high is None else bisect_left(numbers, high, key=key_of)
         return rows.slice(start, end - start)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -106,13 +106,25 @@ class WrittenFile:
     partition: Partition = ()
 
 
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file that is open for writing. ``path``: as the table is told of it; ``remove``: takes it away,
+    where it must not stay; ``explaining``: around each use of it, makes one sentence of what its store says.
+    """
+
+    path: str
+    stream: pa.NativeFile
+    remove: Callable[[], None]
+    explaining: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
 def write_files(
-    batches: Iterable[pa.RecordBatch], plan: FilePlan, path_of: Callable[[int], Path]
+    batches: Iterable[pa.RecordBatch], plan: FilePlan, create: Callable[[int], NewFile]
 ) -> Iterator[WrittenFile]:
     """Writes rows with the columns of the plan into files of about its
     target size; none where there are no rows.
 
-    ``path_of``: the path of each file by its number, from 1.
+    ``create``: makes each file by its number, from 1.
     """
     numbers = count(1)
     writer: _Writer | None = None
@@ -122,7 +134,7 @@ def write_files(
                 if writer is not None and writer.size >= plan.target:
                     yield writer.close()
                     writer = None
-                writer = writer or _Writer(path_of(next(numbers)), plan)
+                writer = writer or _Writer(create(next(numbers)), plan)
                 writer.write(batch)
         if writer is not None:
             yield writer.close()
@@ -135,10 +147,9 @@ def write_files(
 class _Writer:
     """One file. Batches are gathered to row groups: each write of its own would be one."""
 
-    def __init__(self, path: Path, plan: FilePlan) -> None:
+    def __init__(self, file: NewFile, plan: FilePlan) -> None:
         settings = plan.settings
-        self._path, self._row_group = str(path), settings.row_group
-        self._file = pa.OSFile(self._path, "wb")
+        self._new, self._file, self._row_group = file, file.stream, settings.row_group
         self._collector = MetricsCollector(plan.schema.struct, plan.modes)
         self._writer = pq.ParquetWriter(
             self._file,
@@ -169,22 +180,27 @@ class _Writer:
     def close(self) -> WrittenFile:
         """Ends the file, and tells what a commit needs to know of it."""
         self._flush()
-        self._writer.close()
-        size = self.size
-        self._file.close()
+        with self._new.explaining():
+            self._writer.close()
+            size = self.size
+            self._file.close()
         footer = self._writer.writer.metadata
         offsets = tuple(_start(footer.row_group(i)) for i in range(footer.num_row_groups))
-        return WrittenFile(self._path, size, footer.num_rows, offsets, self._collector.result(footer))
+        return WrittenFile(self._new.path, size, footer.num_rows, offsets, self._collector.result(footer))
 
     def abandon(self) -> None:
-        """Lets go of the file, which is not whole: a deleted one takes room for as long as it is open."""
+        """Takes the file away, which is not whole: a deleted one takes room for as long as it is open."""
         self._writer.is_open = False
-        self._file.close()
+        with suppress(OSError):  # a store may be what has failed
+            self._file.close()
+        with suppress(OSError):
+            self._new.remove()
 
     def _flush(self) -> None:
         if self._gathered:
             table = pa.Table.from_batches(self._gathered)
-            self._writer.write_table(table, row_group_size=max(1, len(table)))
+            with self._new.explaining():
+                self._writer.write_table(table, row_group_size=max(1, len(table)))
             self._gathered, self._bytes = [], 0
 
 

@@ -5,18 +5,17 @@ with the rows that it makes, and tells what that returned; rows themselves stay 
 from __future__ import annotations
 
 import pickle
-import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from pathlib import Path
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from driftline.convert.deep_pickle import deep_recursion
 from driftline.convert.types import DEEPEST
 from driftline.core.schema.types import Struct
-from driftline.errors import DriftlineError, SetupError
+from driftline.errors import DriftlineError
+from driftline.write.folder import BatchFolder
 from driftline.write.frame import mapped
 
 if TYPE_CHECKING:
@@ -44,11 +43,19 @@ class RowMaker(Protocol[Given_contra]):
 
 @dataclass(frozen=True, slots=True)
 class AsideFile:
-    """What a task has set aside: an Arrow file. ``size``: bytes in memory."""
+    """What a task has set aside: an Arrow file of the batch's ``folder``, which the driver adds. ``size``:
+    bytes in memory.
+    """
 
-    path: str
+    name: str
     rows: int
     size: int
+    folder: BatchFolder | None = None
+
+    def open(self) -> pa.NativeFile:
+        """The file, to be read."""
+        assert self.folder is not None
+        return self.folder.open(self.name)
 
 
 class Made:
@@ -73,6 +80,10 @@ class Outcome(Generic[T]):
     observed: Any
     aside: AsideFile | None
 
+    def of(self, folder: BatchFolder) -> Outcome[T]:
+        """The same, of a task that ran with this folder."""
+        return self if self.aside is None else replace(self, aside=replace(self.aside, folder=folder))
+
 
 class RowTasks(Protocol):
     """What makes a batch's rows, in tasks. ``outcomes``: what the tasks told; None until they have run."""
@@ -84,7 +95,7 @@ class RowTasks(Protocol):
         """Whether there is one task."""
         ...
 
-    def run(self, work: Work[T], folder: Path) -> list[T]:
+    def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
         """Has each task do the ``work`` with its rows; returns what that returned. ``folder``: for files of
         the batch alone, which all tasks see; raises SetupError where one does not.
         """
@@ -110,13 +121,13 @@ class PartTasks:
     def alone(self) -> bool:
         return len(self.sizes) == 1
 
-    def run(self, work: Work[T], folder: Path) -> list[T]:
+    def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
         context, task = self.spark.sparkContext, partial(_task, self.maker, work, folder)
         if self.alone and is_small(context, sum(self.sizes)):
             outcomes = [_in_this_process(task)]
         else:
             outcomes = each(context, task, range(len(self.sizes)))
-        self.outcomes = outcomes
+        self.outcomes = [outcome.of(folder) for outcome in outcomes]
         return [outcome.result for outcome in outcomes]
 
     def frame(self, struct: Struct) -> DataFrame:
@@ -135,7 +146,7 @@ class FrameTasks:
     def alone(self) -> bool:
         return False
 
-    def run(self, work: Work[T], folder: Path) -> list[T]:
+    def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
         with deep_recursion(DEEPEST):
             tasks = [
                 frame.mapInArrow(partial(_frame_task, maker, work, folder), "outcome binary")
@@ -143,7 +154,7 @@ class FrameTasks:
             ]
         found = reduce(_union, tasks).collect()
         outcomes: list[Outcome[T]] = [pickle.loads(row.outcome) for row in found]  # noqa: S301  our own bytes
-        self.outcomes = outcomes
+        self.outcomes = [outcome.of(folder) for outcome in outcomes]
         return [outcome.result for outcome in outcomes]
 
     def frame(self, struct: Struct) -> DataFrame:
@@ -164,7 +175,7 @@ def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any])
         return context.parallelize(shares, len(shares)).map(task).collect() if shares else []
 
 
-def number_and_attempt(folder: Path) -> tuple[int, int]:
+def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
     """The number of the task that this is, and one that no other attempt of any task has.
 
     Raises SetupError where it does not see the ``folder`` of the batch.
@@ -175,20 +186,17 @@ def number_and_attempt(folder: Path) -> tuple[int, int]:
     context = TaskContext.get()
     if context is not None:
         pa.set_cpu_count(1)
-    if not folder.is_dir():
-        raise SetupError(
-            f"a task on {socket.gethostname()} does not see the folder {folder}",
-            hint="the table's location must be one that all workers share",
-        )
+    folder.check()
     return (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
 
 
 class _Aside:
     """The file of what a task sets aside; it is there once there is something."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: BatchFolder) -> None:
         number, attempt = number_and_attempt(folder)
-        self._path = str(folder / f"{number:05d}-{attempt}-0.arrow")
+        self._folder, self._name = folder, f"{number:05d}-{attempt}-0.arrow"
+        self._file: Any = None
         self._writer: Any = None
         self._rows = self._size = 0
 
@@ -196,7 +204,8 @@ class _Aside:
         import pyarrow as pa
 
         if self._writer is None:
-            self._writer = pa.ipc.new_file(self._path, batch.schema)
+            self._file = self._folder.create(self._name)
+            self._writer = pa.ipc.new_file(self._file, batch.schema)
         self._writer.write_batch(batch)
         self._rows += batch.num_rows
         self._size += batch.nbytes
@@ -205,10 +214,11 @@ class _Aside:
         if self._writer is None:
             return None
         self._writer.close()
-        return AsideFile(self._path, self._rows, self._size)
+        self._file.close()
+        return AsideFile(self._name, self._rows, self._size)
 
 
-def _task(maker: RowMaker[Any], work: Work[T], folder: Path, given: Any) -> Outcome[T]:
+def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) -> Outcome[T]:
     """In a task: all of it."""
     aside = _Aside(folder)
     try:
@@ -219,7 +229,7 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: Path, given: Any) -> Outc
     return Outcome(result, made.observed, file)
 
 
-def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: Path, batches: Batches) -> Batches:
+def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: BatchFolder, batches: Batches) -> Batches:
     """The same, of the rows of a frame."""
     import pyarrow as pa
 

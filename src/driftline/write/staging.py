@@ -7,20 +7,15 @@ and their tasks tell what they observed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from errno import EDQUOT, ENOSPC
 from functools import partial
-from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from driftline.convert.spark import as_spark
 from driftline.core.schema.types import Primitive, Schema, Struct
-from driftline.errors import SetupError
 from driftline.runtime.spark_conf import CASE, PLAIN, configured, literally
 from driftline.sql.quoting import spark_type
+from driftline.write.folder import BatchFolder
 from driftline.write.frame import columns_of
 from driftline.write.run import RowTasks, number_and_attempt
 
@@ -31,50 +26,11 @@ if TYPE_CHECKING:
 _GROUP = 32 * 2**20  # bytes of rows that are written at once
 
 
-@contextmanager
-def folder_of_batch(spark: SparkSession, location: str) -> Iterator[Path | None]:
-    """A folder of one batch alone, for as long as its tasks run: in ``location``, a path or URI, where that
-    is on a disk; elsewhere on this machine, where the tasks run here; else None.
-
-    Raises SetupError where nothing can be written there.
-    """
-    if location.startswith(("/", "file:")):
-        path = local(location) / uuid4().hex
-        _make(path)
-    elif str(spark.sparkContext.master).startswith("local"):
-        path = Path(mkdtemp(prefix="driftline-"))
-    else:
-        yield None
-        return
-    try:
-        yield path
-    finally:
-        # By another name no late attempt of a task finds it, and makes a file while it is emptied.
-        rmtree(path.rename(path.with_suffix(".gone")), ignore_errors=True)
-
-
-def _make(path: Path) -> None:
-    try:
-        path.mkdir(parents=True)
-    except OSError as error:
-        if error.errno in (ENOSPC, EDQUOT):
-            raise
-        raise SetupError(
-            f"{path.parent}: no files of the table can be written there: {error.strerror}",
-            hint="let this user write to the table's location; on a cluster, each worker's too",
-        ) from error
-
-
-def local(path: str) -> Path:
-    """The file of a path or ``file:`` URI."""
-    return Path(path.removeprefix("file://").removeprefix("file:"))
-
-
-def staged(spark: SparkSession, tasks: RowTasks, struct: Struct, folder: Path | None) -> DataFrame:
+def staged(spark: SparkSession, tasks: RowTasks, struct: Struct, folder: BatchFolder | None) -> DataFrame:
     """The rows of the tasks, of ``struct``, by way of files in the batch's ``folder``; by way of Arrow where
-    there is none, or files have no such type.
+    there is none that Spark reads, or files have no such type.
     """
-    if folder is None or not _has_files(struct):
+    if folder is None or folder.disk is None or not _has_files(struct):
         return tasks.frame(struct)
     written = tasks.run(partial(_stage, struct, folder), folder)
     files = [literally(f"file://{path}") for path in written if path is not None]
@@ -90,12 +46,12 @@ def _has_files(struct: Struct) -> bool:
     return bool(struct.fields) and all(spark_type(type_) != "void" for type_ in leaves)
 
 
-def _stage(struct: Struct, folder: Path, rows: Iterable[pa.RecordBatch]) -> str | None:
+def _stage(struct: Struct, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> str | None:
     """In a task: its rows in one file; None where there are none."""
     import pyarrow.parquet as pq
 
     number, attempt = number_and_attempt(folder)
-    path = str(folder / f"{number:05d}-{attempt}-{uuid4().hex}-00001.parquet")
+    path = f"{folder.path}/{number:05d}-{attempt}-{uuid4().hex}-00001.parquet"
     writer: pq.ParquetWriter | None = None
     try:
         for table in _gathered(rows, struct):

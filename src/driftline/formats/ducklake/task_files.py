@@ -28,7 +28,16 @@ from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.partition import duckdb_folder
 from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.write import check_required
-from driftline.write import Dealing, FilePlan, FileSettings, Key, WrittenFile, write_in_tasks
+from driftline.write import (
+    BatchFolder,
+    Dealing,
+    FilePlan,
+    FileSettings,
+    InFolder,
+    Key,
+    WrittenFile,
+    write_in_tasks,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +50,13 @@ _TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 
 
 def write_tasks(
-    spark: SparkSession, tasks: RowTasks, schema: Schema, keys: Layout, table: str, folder: Path, name: str
+    spark: SparkSession,
+    tasks: RowTasks,
+    schema: Schema,
+    keys: Layout,
+    table: str,
+    folder: BatchFolder,
+    name: str,
 ) -> list[DataFile] | None:
     """Has the tasks write files into the folder ``table``, which ends with a slash, by way of the
     batch's ``folder``; returns what lies there.
@@ -63,7 +78,7 @@ def write_tasks(
         partitions[path] = values
         return str(root / path)
 
-    write_in_tasks(spark.sparkContext, tasks, plan, folder, place)
+    write_in_tasks(spark.sparkContext, tasks, plan, folder, InFolder(folder, place))
     try:
         files = describe(table, list(partitions), schema)
         check_required(files, schema, name)

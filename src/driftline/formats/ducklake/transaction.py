@@ -8,7 +8,6 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -30,7 +29,7 @@ from driftline.formats.ducklake.rows import Message, Wanted
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.task_files import write_tasks
 from driftline.formats.ducklake.write import write
-from driftline.write import staged
+from driftline.write import BatchFolder, staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -133,7 +132,11 @@ class DuckLakeTransaction:
         """Where the table's data files lie."""
         return self._wanted.folder
 
-    def write(self, tasks: RowTasks, folder: Path | None, summary: Mapping[str, str]) -> int:
+    def reached_with(self) -> Mapping[str, str] | None:
+        """A DuckLake is in no store."""
+        return None
+
+    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants
         that; returns how many rows were written.
         """

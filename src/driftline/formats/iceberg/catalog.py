@@ -28,8 +28,11 @@ class IcebergCatalog:
 
     @property
     def folder(self) -> str | None:
-        """The catalog's warehouse; None where it tells none."""
-        return self.spark.conf.get(f"spark.sql.catalog.{self.name}.warehouse", None)
+        """The catalog's warehouse; None where it tells none, or a name that only the catalog knows."""
+        catalog = f"spark.sql.catalog.{self.name}"
+        warehouse = self.spark.conf.get(f"{catalog}.warehouse", None)
+        by_name = self.spark.conf.get(f"{catalog}.type", None) == "rest" and "/" not in (warehouse or "")
+        return None if by_name else warehouse
 
     @property
     def writes(self) -> str:

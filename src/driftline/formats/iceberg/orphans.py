@@ -15,7 +15,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.formats.base import Orphan
+from driftline.formats.iceberg import store
 from driftline.formats.leftovers import bare, delete, listed
+from driftline.runtime.stores import is_stored
 from driftline.write import STAGED, WRITTEN
 
 if TYPE_CHECKING:
@@ -31,26 +33,34 @@ def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[
     Folders of tables that cannot be read are left as they are.
     """
     spark, before = catalog.spark, time.time() - older_than
-    owners: dict[str, list[str]] = {}
+    owners: dict[str, dict[str, Any]] = {}  # Java's tables, by name
     for name in catalog.tables():
         table = catalog.table(name).java()
         for folder in () if table is None else _folders(table):
-            owners.setdefault(folder, []).append(name)
+            owners.setdefault(folder, {})[name] = table
     found: dict[str, Orphan] = {}
-    if catalog.folder is not None:  # where a table that was never made would be, too
+    stores: dict[str, Any] = {}  # the FileIO of what lies in one
+    if catalog.folder is not None and not is_stored(catalog.folder):
+        # A table that was never made would be there, too.
         found |= {bare(f.path): f for f in listed(spark, catalog.folder, before) if STAGED.search(f.path)}
-    for folder, names in owners.items():
+    for folder, tables in owners.items():
+        table = next(iter(tables.values()))
+        remote = store.in_store(table, folder)
+        files = store.listed(table, folder, before) if remote else listed(spark, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
-        written = [f for f in listed(spark, folder, before) if WRITTEN.search(f.path)]
+        written = [f for f in files if WRITTEN.search(f.path) or (remote and STAGED.search(f.path))]
         try:
-            known = set(_known(catalog, names)) if written else set()
+            known = set(_known(catalog, list(tables))) if written else set()
         except (PySparkException, Py4JError):  # a table that cannot be read may have any of them
             continue
-        found |= {bare(f.path): f for f in written if bare(f.path) not in known}
-    orphans = [found[path] for path in sorted(found)]
+        orphans = {bare(f.path): f for f in written if bare(f.path) not in known}
+        found |= orphans
+        stores |= dict.fromkeys(orphans, table.io()) if remote else {}
     if not dry_run:
-        delete(spark, orphans)
-    return orphans
+        delete(spark, [file for path, file in found.items() if path not in stores])
+        for path, io in stores.items():
+            io.deleteFile(found[path].path)
+    return [found[path] for path in sorted(found)]
 
 
 def _folders(table: Any) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,20 @@ from driftline.core.schema.types import UNKNOWN, Primitive, Schema
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import java_type, text_map
-from driftline.write import Dealing, FilePlan, FileSettings, Key, WrittenFile, write_in_tasks
+from driftline.formats.iceberg.store import options_of, remove_all
+from driftline.write import (
+    BatchFolder,
+    Dealing,
+    FilePlan,
+    FileSettings,
+    InFolder,
+    InStore,
+    Key,
+    Partition,
+    Place,
+    WrittenFile,
+    write_in_tasks,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,12 +41,13 @@ _SESSION = "spark.sql.iceberg."
 _OF_FILES = ("compression-codec", "compression-level")
 _OF_SNAPSHOTS = _SESSION + "snapshot-property."
 _WITH_VOID = 2  # the format version in whose specs all fields stand
+_ANY = "any"  # name of a file
 # What only Iceberg's own writer knows how to do.
 _UNKNOWN = ("encryption.", "write.wap.enabled")
 
 
 def write_tasks(
-    spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks, folder: Path
+    spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks, folder: BatchFolder
 ) -> list[Any] | None:
     """Has the tasks write files of a Java ``table`` that has this ``schema``, in the batch's
     ``folder`` first; returns them as Java has them.
@@ -42,18 +57,37 @@ def write_tasks(
     plan = _file_plan(spark, table, schema)
     if plan is None:
         return None
-    locations, spec, order = table.locationProvider(), table.spec(), int(table.sortOrder().orderId())
+    spec, order = table.spec(), int(table.sortOrder().orderId())
 
     def as_java(file: WrittenFile) -> Any:
         return data_file(spark._jvm, spec, file, plan.dealing.partition, order)
 
-    def place(file: WrittenFile) -> str:
-        name = Path(file.path).name
+    place = _place(spark, table, folder, as_java)
+    if place is None:
+        return None
+    return [as_java(file) for file in write_in_tasks(spark.sparkContext, tasks, plan, folder, place)]
+
+
+def _place(
+    spark: SparkSession, table: Any, folder: BatchFolder, as_java: Callable[[WrittenFile], Any]
+) -> Place | None:
+    """Where the files of a Java ``table`` are written; None where tasks do not get there."""
+    locations, spec, location = table.locationProvider(), table.spec(), location_of(table)
+
+    def located(name: str, file: WrittenFile) -> str:
         if not file.partition:
             return str(locations.newDataLocation(name))
         return str(locations.newDataLocation(spec, as_java(file).partition(), name))
 
-    return [as_java(file) for file in write_in_tasks(spark.sparkContext, tasks, plan, folder, place)]
+    def prefix(batch: str, partition: Partition) -> str:
+        return located(batch, WrittenFile(_ANY, 1, 1, partition=partition))
+
+    if location.startswith(("/", "file:/")):
+        return InFolder(folder, lambda file: located(Path(file.path).name, file))
+    options = options_of(spark, table, location)
+    if options is None or not prefix(_ANY, ()).endswith(_ANY):
+        return None
+    return InStore(options, prefix, partial(remove_all, table.io()))
 
 
 def location_of(table: Any) -> str:
@@ -93,7 +127,6 @@ def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | No
         convertible(schema.struct)
         and dealing.known
         and properties.get("write.format.default", "parquet").lower() == "parquet"
-        and _is_local(location_of(table))
         and not any(key.startswith(_UNKNOWN) for key in properties)
     ):
         return None
@@ -120,7 +153,3 @@ def _dealing(jvm: Any, table: Any, schema: Schema) -> Dealing:
             for f in sort_fields(order)
         ),
     )
-
-
-def _is_local(location: str) -> bool:
-    return location.startswith(("/", "file:/"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from py4j.java_gateway import is_instance_of
@@ -21,6 +20,7 @@ from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
+from driftline.formats.iceberg.store import options_of
 from driftline.formats.iceberg.task_files import location_of, snapshot_properties, write_tasks
 from driftline.formats.iceberg.unread import (
     check_left_out,
@@ -31,7 +31,7 @@ from driftline.formats.iceberg.unread import (
     with_schema,
 )
 from driftline.formats.iceberg.upkeep import upkeep
-from driftline.write import staged
+from driftline.write import BatchFolder, staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -146,7 +146,11 @@ class Transaction:
         """Where the table's data files lie."""
         return location_of(self._java.table())
 
-    def write(self, tasks: RowTasks, folder: Path | None, summary: Mapping[str, str]) -> int:
+    def reached_with(self) -> Mapping[str, str] | None:
+        """What tasks reach the store of the `location` with; None where they do not."""
+        return options_of(self.table.spark, self._java.table(), self.location)
+
+    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants
         that; returns how many rows were written.
         """

@@ -1,0 +1,54 @@
+"""A table's files in a store: what reaches them, as its FileIO has it, and what lists and deletes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
+
+from driftline.formats.base import Orphan
+from driftline.formats.iceberg.gateway import items, text_map
+from driftline.runtime import file_io
+
+_RESOLVING = "ResolvingFileIO"
+_WITH_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
+
+
+def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
+    """What `stores.filesystem` takes for files of a Java ``table`` at the URI
+    ``location``, secrets included; None where only Java gets there.
+    """
+    io = table.io()
+    properties = text_map(spark._jvm, io.properties())
+    if is_instance_of(spark.sparkContext._gateway, io, _WITH_CREDENTIALS):
+        handed = [(str(one.prefix()), text_map(spark._jvm, one.config())) for one in items(io.credentials())]
+        properties |= file_io.vended(handed, location)
+    return file_io.options(_class(io, location), properties, location)
+
+
+def in_store(table: Any, folder: str) -> bool:
+    """Whether the table's own FileIO is what lists this folder of its files, and not Hadoop."""
+    return _class(table.io(), folder) != "HadoopFileIO"
+
+
+def listed(table: Any, folder: str, before: float) -> Iterator[Orphan]:
+    """All files in a folder of a store that were made ``before`` then, in seconds since 1970."""
+    for file in items(table.io().listPrefix(f"{folder.rstrip('/')}/")):
+        if int(file.createdAtMillis()) / 1000 <= before:
+            yield Orphan(str(file.location()), int(file.size()))
+
+
+def remove_all(io: Any, prefix: str) -> None:
+    """Deletes all files whose URIs begin so, as far as that goes: what is left is an orphan."""
+    with suppress(Py4JJavaError):
+        for file in items(io.listPrefix(prefix)):
+            io.deleteFile(file.location())
+
+
+def _class(io: Any, location: str) -> str:
+    """The class of the FileIO that has this location, without its package."""
+    name = str(io.getClass().getSimpleName())
+    return str(io.ioClass(location).getSimpleName()) if name == _RESOLVING else name

@@ -1,0 +1,144 @@
+"""The Java libraries: which there are, in which versions, and where they are kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from driftline.errors import SetupError
+
+# The one place of the versions of Java libraries.
+PACKAGES = (
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "org.apache.spark:spark-avro_2.13:4.1.1",  # the last one published; it runs on 4.1.3
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+)
+_SPARKS_OWN = (
+    "org.apache.hadoop:*",
+    "org.slf4j:*",
+    "org.lz4:*",
+    "org.xerial.snappy:*",
+    "com.google.code.findbugs:*",
+)
+_KAFKA_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+# What Spark's resolver is asked for, one after the other, and what it is to leave out each time. The
+# connector's provider of tokens is published up to 4.0.0 only; the connector works with that one.
+RESOLVED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (PACKAGES, ()),
+    (("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",), (*_SPARKS_OWN, _KAFKA_TOKENS)),
+    ((f"{_KAFKA_TOKENS}:4.0.0",), (*_SPARKS_OWN, "org.apache.kafka:*")),
+)
+_MEGABYTES, _OF_BUNDLE = 70, 60  # of a download, about
+
+# What Iceberg needs beside, of each kind of store: the signs by which a catalog's properties tell of it. What
+# begins a property's name, what begins a value, and what a class is named by.
+BUNDLES = {
+    "s3": "org.apache.iceberg:iceberg-aws-bundle:1.12.0",
+    "gs": "org.apache.iceberg:iceberg-gcp-bundle:1.12.0",
+    "abfss": "org.apache.iceberg:iceberg-azure-bundle:1.12.0",
+}
+_SIGNS = {
+    "s3": (("s3.", "client.", "glue."), ("s3:", "s3a:", "glue"), ".aws."),
+    "gs": (("gcs.",), ("gs:",), ".gcp."),
+    "abfss": (("adls.",), ("abfs:", "abfss:"), ".azure."),
+}
+
+
+def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The packages of the stores that a catalog's properties tell of.
+
+    >>> bundles({"type": "rest", "warehouse": "s3://bucket/lake"})
+    ('org.apache.iceberg:iceberg-aws-bundle:1.12.0',)
+    """
+
+    def named(names: tuple[str, ...], values: tuple[str, ...], class_: str) -> bool:
+        return any(
+            key.startswith(names) or value.startswith(values) or class_ in value
+            for key, value in properties.items()
+        )
+
+    return tuple(package for kind, package in BUNDLES.items() if named(*_SIGNS[kind]))
+
+
+def cache_folder() -> Path:
+    """Where jars are kept between runs; made if it is not there."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("DRIFTLINE_CACHE") or Path(base, "driftline")).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def cached_jars(more: Collection[str] = ()) -> list[Path]:
+    """The jars of RESOLVED, of ``more`` packages and of what they need, out of the cache; none if one of them
+    is not there.
+    """
+    names = _jar_list(more)
+    jars = [names.with_name(name) for name in names.read_text().split()] if names.is_file() else []
+    return jars if all(jar.is_file() for jar in jars) else []
+
+
+def find_jars(notify: Callable[[str], None] | None = None, more: Collection[str] = ()) -> list[Path]:
+    """The same jars, downloaded by Spark's own resolver when the cache
+    has not got them. SetupError if that fails.
+    """
+    if jars := cached_jars(more):
+        return jars
+    if notify:
+        size = _MEGABYTES + _OF_BUNDLE * len(more)
+        notify(f"Downloading the Java libraries of Iceberg and Kafka, once (about {size} MB)")
+    names = _jar_list(more)
+    names.parent.mkdir(exist_ok=True)
+    # Another process may do the same at this moment: each has a folder of its own, and renames what is whole.
+    with TemporaryDirectory(dir=names.parent) as draft:
+        for packages, left_out in _resolved(more):
+            _resolve(Path(draft), packages, left_out)
+        found = sorted(Path(draft, "jars").glob("*.jar"))
+        jars = [jar.replace(names.with_name(jar.name)) for jar in found]
+        Path(draft, "names").write_text("\n".join(jar.name for jar in jars))
+        Path(draft, "names").replace(names)
+    return jars
+
+
+def _resolved(more: Collection[str]) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    return (*RESOLVED, *(((package,), ()) for package in more))
+
+
+def _jar_list(more: Collection[str]) -> Path:
+    key = sha256(repr(_resolved(more)).encode()).hexdigest()[:12]
+    return cache_folder() / "jars" / f"{key}.txt"
+
+
+def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> None:
+    """Has Spark download the packages into `folder`/jars: it does so
+    before it starts anything, and then we end it.
+    """
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False).setAll(
+        [
+            ("spark.jars.packages", ",".join(packages)),
+            ("spark.jars.excludes", ",".join(left_out)),
+            ("spark.jars.ivy", str(folder)),
+        ]
+    )
+    log = folder / "log"
+    with log.open("w") as output:
+        try:
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
+        except PySparkException as error:
+            text = log.read_text()
+            missing = dict.fromkeys(re.findall(r"unresolved dependency: ([^:\s]+)", text))
+            raise SetupError(
+                f"Could not download the Java libraries: {', '.join(missing) or text.strip()[-500:]}",
+                "Is the network there? Behind a mirror, name its Ivy settings file as spark.jars.ivySettings "
+                "in the spark-defaults.conf of SPARK_CONF_DIR.",
+            ) from error
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()

@@ -1,0 +1,134 @@
+"""The folder of one batch alone: for what tasks hand on to others, and data files yet to be moved."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+
+from driftline.errors import SetupError
+from driftline.runtime import stores
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFolder:
+    """On a disk that all tasks see, by its path; or in a store, by its URI, with the ``options`` of
+    `stores.filesystem`.
+    """
+
+    path: str
+    options: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def disk(self) -> Path | None:
+        """The folder, where it is on a disk."""
+        return Path(self.path) if self.options is None else None
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def check(self) -> None:
+        """Raises SetupError where this machine does not see it."""
+        if self.disk is not None and not self.disk.is_dir():
+            raise SetupError(
+                f"a task on {socket.gethostname()} does not see the folder {self.path}",
+                hint="the table's location must be one that all workers share",
+            )
+
+    def create(self, name: str) -> pa.NativeFile:
+        """A new file, open for writing."""
+        path = f"{self.path}/{name}"
+        if self.options is None:
+            return pa.OSFile(path, "wb")
+        system, place = stores.filesystem(path, self.options)
+        with stores.explaining(path, self.options):
+            return system.open_output_stream(place)
+
+    def open(self, name: str) -> pa.NativeFile:
+        """A file of it, to be read anywhere in it."""
+        path = f"{self.path}/{name}"
+        if self.options is None:
+            return pa.memory_map(path)
+        system, place = stores.filesystem(path, self.options)
+        with stores.explaining(path, self.options):
+            return system.open_input_file(place)
+
+
+class Located(Protocol):
+    """What files are written for: a transaction."""
+
+    @property
+    def location(self) -> str:
+        """A path or URI."""
+        ...
+
+    def reached_with(self) -> Mapping[str, str] | None:
+        """What tasks reach the store of the location with; None where it is in none, or they do not."""
+        ...
+
+
+@contextmanager
+def folder_of_batch(spark: SparkSession, files: Located) -> Iterator[BatchFolder | None]:
+    """A folder of one batch alone, for as long as its tasks run: where the ``files`` are, if on a disk;
+    elsewhere on this machine, where the tasks run here; else in the files' store, or None.
+
+    Raises SetupError where nothing can be written there.
+    """
+    location = files.location
+    if location.startswith(("/", "file:")):
+        path = local(location) / uuid4().hex
+        _make(path)
+    elif str(spark.sparkContext.master).startswith("local"):
+        path = Path(mkdtemp(prefix="driftline-"))
+    elif (options := files.reached_with()) is not None:
+        with _in_store(f"{location}/{uuid4().hex}", options) as folder:
+            yield folder
+        return
+    else:
+        yield None
+        return
+    try:
+        yield BatchFolder(str(path))
+    finally:
+        # By another name no late attempt of a task finds it, and makes a file while it is emptied.
+        rmtree(path.rename(path.with_suffix(".gone")), ignore_errors=True)
+
+
+@contextmanager
+def _in_store(uri: str, options: Mapping[str, str]) -> Iterator[BatchFolder]:
+    try:
+        yield BatchFolder(uri, options)
+    finally:
+        system, place = stores.filesystem(uri, options)
+        with suppress(OSError):  # what is left is for `clean`; often there is nothing
+            system.delete_dir(place)
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        if error.errno in (ENOSPC, EDQUOT):
+            raise
+        raise SetupError(
+            f"{path.parent}: no files of the table can be written there: {error.strerror}",
+            hint="let this user write to the table's location; on a cluster, each worker's too",
+        ) from error
+
+
+def local(path: str) -> Path:
+    """The file of a path or ``file:`` URI."""
+    return Path(path.removeprefix("file://").removeprefix("file:"))

@@ -1,0 +1,156 @@
+"""Where tasks write a batch's data files.
+
+On a disk that is a folder of the batch alone: whole files are moved out of it at the end. A store of objects
+knows no moving: there the files get their places at once, under names that begin with the batch's own, and
+the commit alone says which of them count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from shutil import move
+from typing import Protocol
+from uuid import uuid4
+
+from driftline.runtime import stores
+from driftline.write.dealing import Partition
+from driftline.write.folder import BatchFolder, local
+from driftline.write.parquet import NewFile, WrittenFile
+
+
+class Target(Protocol):
+    """Where a task writes; it is sent there."""
+
+    def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
+        """A file that no other attempt of any task has. ``number``: of the task; ``file``: in the attempt."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Takes a file away, which is whole, but of an attempt that failed."""
+        ...
+
+
+class Place(Protocol):
+    """Where the driver has a batch's files written, and what becomes of them."""
+
+    @property
+    def needs_partitions(self) -> bool:
+        """Whether tasks can write a file only once the driver knows its partition."""
+        ...
+
+    def target(self, partitions: Iterable[Partition]) -> Target:
+        """Where tasks write the rows of these partitions."""
+        ...
+
+    def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
+        """The files, where the table has them. After an error there is none."""
+        ...
+
+    def clear(self) -> None:
+        """Takes away, after an error, what tasks may have left where the table has its files. Never fails."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InFolder:
+    """Files go into the ``folder`` of the batch, and from there to where ``place`` says."""
+
+    folder: BatchFolder
+    place: Callable[[WrittenFile], str]
+    needs_partitions = False
+
+    def target(self, partitions: Iterable[Partition]) -> Target:
+        return _Folder(self.folder)
+
+    def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
+        placed: list[WrittenFile] = []
+        try:
+            for file in files:
+                placed.append(replace(file, path=self.place(file)))
+                target = local(placed[-1].path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                move(file.path, target)
+        except BaseException:
+            for file in placed:
+                local(file.path).unlink(missing_ok=True)
+            raise
+        return placed
+
+    def clear(self) -> None:
+        """Nothing: the folder goes with the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class InStore:
+    """Files are written where they stay.
+
+    ``options``: of the store, as `stores.filesystem` takes them; ``prefix``: what the URIs of a partition's
+    files begin with, for a batch of this name; ``sweep``: deletes all that begins with such a prefix.
+    """
+
+    options: Mapping[str, str] = field(repr=False)
+    prefix: Callable[[str, Partition], str]
+    sweep: Callable[[str], None]
+    batch: str = field(default_factory=lambda: uuid4().hex)
+    needs_partitions = True
+    _prefixes: dict[Partition, str] = field(default_factory=dict)
+
+    def target(self, partitions: Iterable[Partition]) -> Target:
+        self._prefixes.update({partition: self.prefix(self.batch, partition) for partition in partitions})
+        return _Store(self.options, dict(self._prefixes))
+
+    def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
+        return list(files)
+
+    def clear(self) -> None:
+        for prefix in self._prefixes.values():
+            self.sweep(prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    folder: BatchFolder
+
+    def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
+        name = f"{number:05d}-{attempt}-{self.folder.name}-{file:05d}.parquet"
+        path = f"{self.folder.path}/{name}"
+        return NewFile(path, self.folder.create(name), partial(self.remove, path))
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    options: Mapping[str, str] = field(repr=False)
+    prefixes: Mapping[Partition, str]
+
+    def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
+        uri = f"{self.prefixes[partition]}-{number:05d}-{attempt}-{file:05d}.parquet"
+        system, path = stores.filesystem(uri, self.options)
+        explaining = partial(stores.explaining, uri, self.options)
+        with explaining():
+            stream = system.open_output_stream(path)
+        return NewFile(uri, stream, partial(self.remove, uri), explaining)
+
+    def remove(self, path: str) -> None:
+        system, place = stores.filesystem(path, self.options)
+        system.delete_file(place)
+
+
+def whole(files: Iterable[WrittenFile], target: Target) -> Sequence[WrittenFile]:
+    """In a task: all of the files that it writes, or after an error none."""
+    written: list[WrittenFile] = []
+    try:
+        for file in files:
+            written.append(file)  # noqa: PERF402  those before an error count
+    except BaseException:
+        for file in written:
+            with suppress(OSError):
+                target.remove(file.path)
+        raise
+    return written
