@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import driftline.report.shown  # noqa: F401  how results print
@@ -26,6 +25,7 @@ from driftline.ingest.result import Result
 from driftline.quarantine.table import SUFFIX
 from driftline.report import text
 from driftline.report.notice import Notice
+from driftline.runtime.connect import must_be_classic
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.stores import is_stored
 from driftline.settings import from_properties
@@ -33,6 +33,7 @@ from driftline.source import Data, opened
 from driftline.source.files import expand
 from driftline.source.given import paths_or_rows
 from driftline.source.pipes import spooled
+from driftline.source.spool import folder_in, leftovers, place_of, told_where
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,7 +96,10 @@ class Lake(Shown):
 
     @classmethod
     def attach(cls, spark: SparkSession, catalog: str = "spark_catalog") -> Lake:
-        """A lake on a session of your own, with an Iceberg catalog of this name."""
+        """A lake on a session of your own, with an Iceberg catalog of this
+        name. Raises UsageError for one of Spark Connect.
+        """
+        must_be_classic(spark)
         return cls(spark, catalog)
 
     def on(self, spark: SparkSession) -> Lake:
@@ -160,7 +164,8 @@ class Lake(Shown):
         ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit
         yet. In an Iceberg lake they are those that driftline's own tasks wrote.
         """
-        return self.format.clean(older_than * 3600, dry_run=dry_run)
+        left = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
+        return [*self.format.clean(older_than * 3600, dry_run=dry_run), *left]
 
 
 class Table(Shown):
@@ -192,7 +197,10 @@ class Table(Shown):
         text. ``on_change``: a command that is called, or a URL that is posted to, where the batch changed the
         schema or left records in quarantine. Raises UsageError, DataError; the table is then as it was.
         """
-        with opened(self.lake.spark, data, format=format, json_column=json_column, strings=strings) as source:
+        spark, shared = self.lake.spark, self.lake.warehouse
+        with opened(
+            spark, data, format=format, json_column=json_column, strings=strings, shared=shared
+        ) as source:
             result = pipeline.ingest(
                 self.format, source, settings=settings, dry_run=dry_run, progress=progress
             )
@@ -406,7 +414,8 @@ class Table(Shown):
         rest = rest_column(Struct(columns))
         beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
         struct = Struct(tuple(f for f in columns if f.name not in beside))
-        with _checked(data, format) as (sources, kind, names):
+        room = place_of(self.lake.spark, self.lake.warehouse)
+        with told_where(self.lake.spark, room), _checked(data, format, room) as (sources, kind, names):
             return verify(
                 self.lake.spark,
                 self.format.read_readable().drop(*beside),
@@ -423,18 +432,22 @@ class Table(Shown):
 
 
 @contextmanager
-def _checked(data: Data, fmt: str | None) -> Iterator[tuple[list[str], str, dict[str, str]]]:
-    """The files that are checked, their format, and names for those that are made for it."""
+def _checked(
+    data: Data, fmt: str | None, room: Path | None
+) -> Iterator[tuple[list[str], str, dict[str, str]]]:
+    """The files that are checked, their format, and names for those that are made for it, where there is
+    ``room``.
+    """
     from driftline.verify import PICKLED, pickled
 
     paths, rows = paths_or_rows(data)
     if rows is not None:
-        with TemporaryDirectory(prefix="driftline-") as folder:
-            names = pickled(rows, Path(folder))
+        with folder_in(room) as folder:
+            names = pickled(rows, folder)
             yield list(names), PICKLED, names
         return
     kind, files = expand(paths, fmt)
-    with spooled(files, kind) as (sources, names):
+    with spooled(files, kind, room) as (sources, names):
         yield sources, kind, names
 
 

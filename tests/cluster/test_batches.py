@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,3 +208,23 @@ def test_a_table_made_meanwhile(lake: Lake, table_name: str, tmp_path: Path) -> 
     table.ingest(ours, progress=meanwhile(lambda: lake.table(table_name).ingest(theirs)))
     assert table.read().count() == 2
     proven(table, tmp_path)
+
+
+@pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
+def test_rows_of_python_and_archives_lie_where_all_workers_see_them(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the lake's folder: this machine's own is one that no other has."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nobody"))
+    table = lake.table(table_name)
+    rows = [{"id": i, "at": "2026-03-02"} for i in range(1000)]
+    assert table.ingest(iter(rows)).rows_written == 1000
+    archive = tmp_path / "in.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for part in range(3):
+            packed.writestr(f"{part}.jsonl", json.dumps({"id": str(part)}) + "\n")
+    assert table.ingest(archive).rows_written == 3
+    assert table.verify(rows).ok
+    assert table.verify([str(archive)]).ok
+    assert lake.warehouse is not None
+    assert list(Path(lake.warehouse.removeprefix("file:")).glob("driftline-spool-*")) == []

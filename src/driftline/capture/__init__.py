@@ -13,6 +13,7 @@ from driftline.capture.flows import Frames, files
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.errors import UsageError
+from driftline.runtime.connect import must_be_classic
 from driftline.source.pipes import is_pipe
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _flow(
             hint="take it as one batch: driftline ingest",
         )
     if hasattr(data, "isStreaming"):
+        must_be_classic(data)
         frame = cast("DataFrame", data)
         if not frame.isStreaming:
             raise UsageError("this DataFrame is no stream", hint="take it as one batch: Table.ingest")

@@ -11,11 +11,14 @@ from driftline.capture.folder import FileLog
 from driftline.capture.lost import Lost
 from driftline.errors import DriftlineError, UsageError
 from driftline.source import open_source, opened
+from driftline.source.spool import leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.source.base import Source
+
+_A_DAY = 86_400.0  # seconds
 
 
 @dataclass(slots=True)
@@ -37,7 +40,10 @@ class Files:
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
         files = self.log.read(epoch)
-        source = opened(frame.sparkSession, files, format=self.log.format, strings=self.strings)
+        shared = str(self.log.folder)  # it is mounted on each worker, as the files are
+        source = opened(
+            frame.sparkSession, files, format=self.log.format, strings=self.strings, shared=shared
+        )
         return self._held.enter_context(source)
 
     def check(self, epoch: int) -> None:
@@ -77,6 +83,7 @@ def files(
         )
     log = FileLog(source, checkpoint / "files", fmt, max_files)
     log.open()
+    leftovers(str(log.folder), _A_DAY, dry_run=False)
     finished = [int(path.name) for path in (checkpoint / "spark" / "commits").glob("[0-9]*")]
     return Files(spark, log, max(finished, default=-1), strings)
 

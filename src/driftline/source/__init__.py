@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from driftline.errors import DataError, UsageError
+from driftline.runtime.connect import must_be_classic
 from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.source.base import Source
@@ -15,6 +16,7 @@ from driftline.source.files import expand
 from driftline.source.given import paths_or_rows
 from driftline.source.named import named
 from driftline.source.pipes import spooled
+from driftline.source.spool import place_of, told_where
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,23 +34,26 @@ def opened(
     format: str | None = None,  # noqa: A002
     json_column: str | None = None,
     strings: bool = False,
+    shared: str | None = None,
 ) -> Iterator[Source]:
-    """`open_source` for what may be a pipe, an archive, or rows that Python holds: those
-    are there as long as the source is used.
+    """`open_source` for what may be a pipe, an archive, or rows that Python holds: those are there as long as
+    the source is used. ``shared``: a folder that all tasks see, if one is known.
     """
     if hasattr(data, "selectExpr"):
+        must_be_classic(data)
         yield open_source(spark, data, json_column=json_column)
         return
     paths, rows = paths_or_rows(data)
+    room = place_of(spark, shared)
     if rows is not None:
         from driftline.source.columns import ColumnFiles
         from driftline.source.in_memory import written
 
-        with written(rows) as readers:
+        with told_where(spark, room), written(rows, room) as readers:
             yield ColumnFiles(spark, readers, ())
         return
     kind, found = expand(paths, format)
-    with spooled(found, kind) as (files, names):
+    with told_where(spark, room), spooled(found, kind, room) as (files, names):
         yield named(open_source(spark, files, format=kind, strings=strings), names)
 
 

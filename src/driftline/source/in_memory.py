@@ -7,8 +7,6 @@ temporary files of Arrow's first, as columns of the types that tables have, some
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from driftline.core.schema.types import Struct
 from driftline.errors import SetupError, UsageError
 from driftline.source.column_rows import Rows
 from driftline.source.given import is_pandas, is_table
+from driftline.source.spool import folder_in
 
 _ROWS = 2**16  # of one batch
 Batches: TypeAlias = "Iterator[tuple[Struct, pa.RecordBatch]]"
@@ -45,14 +44,15 @@ class InMemoryReader:
 
 
 @contextmanager
-def written(data: Any) -> Iterator[list[InMemoryReader]]:
+def written(data: Any, room: Path | None = None) -> Iterator[list[InMemoryReader]]:
     """The data in temporary files, a reader for the rows of each struct; at the end they are deleted.
+    ``room``: where there is room for them, as `place_of` tells.
 
     Raises UsageError for what is no record, and for a value that no
     table has; SetupError where there is no room.
     """
-    with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
-        yield _write(_batches(data), Path(os.path.realpath(folder)))
+    with folder_in(room) as folder:
+        yield _write(_batches(data), folder)
 
 
 def _write(batches: Batches, folder: Path) -> list[InMemoryReader]:

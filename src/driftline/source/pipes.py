@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.observe.endings import is_archive
 from driftline.source.archives import unpack
+from driftline.source.spool import folder_in
 
 STDIN = "-"
 _OF_THIS_PROCESS = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
@@ -30,9 +30,12 @@ def is_pipe(source: str) -> bool:
 
 
 @contextmanager
-def spooled(files: Sequence[str], kind: str | None = None) -> Iterator[tuple[list[str], dict[str, str]]]:
+def spooled(
+    files: Sequence[str], kind: str | None = None, room: Path | None = None
+) -> Iterator[tuple[list[str], dict[str, str]]]:
     """The files, temporary ones in place of each pipe and each archive, and the names that those stand for,
-    by path; at the end they are deleted. ``kind``: the format that is taken of archives.
+    by path; at the end they are deleted. ``kind``: the format that is taken of archives;
+    ``room``: where there is room for them, as `place_of` tells.
 
     Errors that name a temporary file name what it stands for. Raises UsageError for a pipe that cannot be
     read, DataError for a broken archive, SetupError where there is no room for what comes.
@@ -40,11 +43,11 @@ def spooled(files: Sequence[str], kind: str | None = None) -> Iterator[tuple[lis
     if not any(is_pipe(file) or is_archive(file) for file in files):
         yield list(files), {}
         return
-    with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
+    with folder_in(room) as folder:
         names: dict[str, str] = {}
         out = []
         for i, file in enumerate(files):
-            place = Path(os.path.realpath(folder)) / f"{i:08}"  # none begins as another one does
+            place = folder / f"{i:08}"  # none begins as another one does
             found = _spooled(file, kind, place)
             names.update(found)
             out += list(found) or [file]

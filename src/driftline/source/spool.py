@@ -1,0 +1,87 @@
+"""Folders for what comes once and is read by tasks: here, or where all workers of a cluster see them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from driftline.errors import DriftlineError, SetupError
+from driftline.formats.base import Orphan
+from driftline.write import local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VARIABLE = "DRIFTLINE_SPOOL"
+_PREFIX = "driftline-spool-"
+_HINT = f"{VARIABLE} names a folder that all workers see: what comes once, or lies in Python, is put there"
+
+
+def place_of(spark: SparkSession, shared: str | None) -> Path | None:
+    """Where such folders are made: in the folder that DRIFTLINE_SPOOL names; on a cluster in the
+    ``shared`` one, a path or URI, if it is on a disk. None: among this machine's temporary files.
+    """
+    if named := os.environ.get(VARIABLE):
+        return Path(named).absolute()
+    if _is_here(spark) or shared is None or not shared.startswith(("/", "file:")):
+        return None
+    return local(shared)
+
+
+@contextmanager
+def folder_in(place: Path | None) -> Iterator[Path]:
+    """A folder for as long as it is used. Raises SetupError where none can be made."""
+    if place is None:
+        with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
+            yield Path(os.path.realpath(folder))
+        return
+    # Not a temporary folder of Python's: workers may be of another user, who could not read it.
+    path = Path(os.path.realpath(place)) / f"{_PREFIX}{uuid4().hex}"
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        raise SetupError(f"{path.parent}: no files can be put there: {error.strerror}", _HINT) from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def told_where(spark: SparkSession, place: Path | None) -> Iterator[None]:
+    """Errors of tasks that do not see what lies on this machine say what to do."""
+    try:
+        yield
+    except DriftlineError as error:
+        if place is None and not _is_here(spark) and "No such file" in error.message:
+            raise type(error)(error.message, _HINT) from error
+        raise
+
+
+def leftovers(place: str | None, older_than: float, *, dry_run: bool) -> list[Orphan]:
+    """Deletes what processes that were killed have left in a folder, if nobody has touched it for so many
+    seconds; returns it.
+    """
+    if place is None or not place.startswith(("/", "file:")):
+        return []
+    out = []
+    for folder in local(place).glob(f"{_PREFIX}*"):
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        latest = max(path.stat().st_mtime for path in [folder, *files])
+        if latest <= time.time() - older_than:
+            out += [Orphan(str(path), path.stat().st_size) for path in files]
+            if not dry_run:
+                shutil.rmtree(folder, ignore_errors=True)
+    return out
+
+
+def _is_here(spark: SparkSession) -> bool:
+    """Whether tasks run on this machine."""
+    return str(spark.sparkContext.master).startswith("local")
