@@ -173,6 +173,11 @@ def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) 
     assert [one.to_dict() for batch in batches for one in batch.lost] == [
         {"topic": topic, "partition": 0, "first": 4, "last": 5, "offsets": 2}
     ]
+    kafka.send(topic, [b'{"id": 8}'], partition=0)
+    for done in admin.delete_records([TopicPartition(topic, 0, 9)]).values():
+        done.result(30)
+    batches = captured(table, url(kafka, topic), skip_lost=True)
+    assert [str(one) for batch in batches for one in batch.lost] == [f"{topic}/0: offsets 8 to 8"]
 
 
 def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811

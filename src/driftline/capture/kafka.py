@@ -47,13 +47,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class TopicReading:
     """How topics are read, in the words of `Table.capture`."""
 
-    client: Mapping[str, str] = field(default_factory=dict)
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
     start: str | datetime = "earliest"
     metadata: bool = False
     max_records: int | None = None
     skip_lost: bool = False
     value_format: str = "json"
-    registry: Mapping[str, str] = field(default_factory=dict)
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def values(self) -> Callable[[DataFrame], KafkaJson | KafkaTyped]:
         """How a micro-batch's values are read. Raises UsageError."""
@@ -118,25 +118,29 @@ class Kafka:
     frame: DataFrame
     name: str
     values: Callable[[DataFrame], KafkaJson | KafkaTyped]
-    client: Mapping[str, str] = field(default_factory=dict)
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
     offsets: Offsets | None = None
     _batch: KafkaJson | KafkaTyped | None = None
+    _lost: tuple[Lost, ...] | None = None
 
     def stream(self) -> DataFrame:
         return self.frame
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
-        self._batch = self.values(frame)
+        self._batch, self._lost = self.values(frame), None
         return self._batch
 
     def check(self, epoch: int) -> None:
-        pass
+        self._lost = self._gone(epoch)  # before the commit: of a batch that is in, nobody asks again
 
     def close(self, epoch: int) -> tuple[int, int | None]:
         batch, self._batch = self._batch, None
         return 0 if batch is None else batch.tombstones, None
 
     def lost(self, epoch: int) -> tuple[Lost, ...]:
+        return self._gone(epoch) if self._lost is None else self._lost  # no commit, as where all is gone
+
+    def _gone(self, epoch: int) -> tuple[Lost, ...]:
         return () if self.offsets is None else lost(self.frame.sparkSession, self.client, self.offsets, epoch)
 
     def release(self) -> None:
