@@ -84,8 +84,8 @@ bench-growth: $(INSTALLED) $(BENCH) ## how time and memory grow with rows, colum
 	@bench/.venv/bin/python bench/growth.py $(ARGS)
 
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
-	@$(LOCK) --extra local --extra ducklake --extra metrics --extra registry $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
-	@$(LOCK) --extra local --extra ducklake --extra metrics --extra registry --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
+	@$(LOCK) --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
+	@$(LOCK) --all-extras --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
 
 clean: ## remove what was made here
 	rm -rf .venv bench/.venv bench/.duckdb build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

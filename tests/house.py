@@ -41,7 +41,17 @@ LAYERS = (
     "cli",
 )
 # Who may import inside functions, for the sake of start-up time; beside the imports stands why.
-LATE = ("", "cli", "lake", "source", "source.decoders", "stats", "formats.open", "convert.values")
+LATE = (
+    "",
+    "cli",
+    "lake",
+    "source",
+    "source.decoders",
+    "stats",
+    "formats.open",
+    "convert.values",
+    "report.lineage",
+)
 LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most
 WIDE = ("cli", "lake")  # their functions have a parameter for each option
 

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from driftline.operations.resolve import Resolved
     from driftline.operations.undo import Undone
     from driftline.operations.view import View
+    from driftline.runtime.jars import PACKAGES
+    from driftline.runtime.session import prepare_environment
     from driftline.stats import Stats
     from driftline.verify import Verdict
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "PACKAGES",
     "Altered",
     "Batch",
     "CaptureQuery",
@@ -49,6 +52,7 @@ __all__ = [
     "Verdict",
     "View",
     "__version__",
+    "prepare_environment",
 ]
 
 # Spark is imported only when a lake is used: each of these comes with its module, when it is asked for.
@@ -63,6 +67,8 @@ _MODULES = {
     "operations.resolve": ("Resolved",),
     "operations.undo": ("Undone",),
     "operations.view": ("View",),
+    "runtime.jars": ("PACKAGES",),
+    "runtime.session": ("prepare_environment",),
     "stats": ("Stats",),
     "verify": ("Verdict",),
 }

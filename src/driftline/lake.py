@@ -24,6 +24,8 @@ from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.quarantine.table import SUFFIX
 from driftline.report import text
+from driftline.report.listeners import listeners
+from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.shown import Shown, shows
@@ -202,7 +204,12 @@ class Table(Shown):
             spark, data, format=format, json_column=json_column, strings=strings, shared=shared
         ) as source:
             result = pipeline.ingest(
-                self.format, source, settings=settings, dry_run=dry_run, progress=progress
+                self.format,
+                source,
+                settings=settings,
+                dry_run=dry_run,
+                progress=progress,
+                listener=listeners(data),
             )
         if on_change and not dry_run:
             Notice(on_change).send(result)
@@ -265,7 +272,14 @@ class Table(Shown):
         topics = TopicReading(kafka or {}, start, metadata, max_records, skip_lost, value_format, settings_of)
         reading = Reading(format, json_column, strings, max_files, topics)
         request = Request(
-            self.name, name, checkpoint, every, settings or {}, progress, _noticed(on_change, on_batch)
+            self.name,
+            name,
+            checkpoint,
+            every,
+            settings or {},
+            progress,
+            _noticed(on_change, on_batch),
+            listeners(data, name),
         )
         return capture(self.lake.format, data, reading, request)
 
@@ -482,13 +496,14 @@ def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:
-    """Tells of a micro-batch there too."""
-    if not on_change:
-        return on_batch
-    notice = Notice(on_change)
+    """Tells of a micro-batch there too, and of the lag after it."""
+    notice = Notice(on_change) if on_change else None
 
     def tell(batch: Batch) -> None:
-        notice.send(batch.result, {"capture": batch.capture, "epoch": batch.epoch})
+        if Telemetry.wanted() and batch.lag is not None:
+            Telemetry(batch.capture).lag(batch.result.table, batch.lag)
+        if notice is not None:
+            notice.send(batch.result, {"capture": batch.capture, "epoch": batch.epoch})
         on_batch(batch)
 
     return tell

@@ -14,6 +14,9 @@ import driftline
 @pytest.mark.parametrize("name", [name for name in driftline.__all__ if not name.startswith("_")])
 def test_every_public_name_is_there_and_every_method_of_it_says_what_it_does(name: str) -> None:
     cls = getattr(driftline, name)
+    if not isinstance(cls, type):
+        assert isinstance(cls, tuple) or inspect.getdoc(cls)
+        return
     own = [
         member
         for member, value in vars(cls).items()

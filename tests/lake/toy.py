@@ -235,6 +235,8 @@ class ToyTransaction:
     def location(self) -> str:
         return str(self.table.folder)
 
+    home = location
+
     def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
         assert folder is not None, "a toy lake is on this machine"
 

@@ -43,13 +43,17 @@ def steps(page: str, folder: Path) -> Iterator[Step]:
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints at 100 columns, without colours."""
+    """What a command prints at 100 columns, without colours; behind `>` stands the file that it prints into."""
     environment = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
-    words = shlex.split(command)
+    plain, _, file = command.partition(" > ")
+    words = shlex.split(plain)
     done = subprocess.run(
         [Path(sys.executable).with_name(words[0]), *words[1:]],
         cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
     )  # fmt: skip
+    if file:
+        (folder / file).write_text(done.stdout)
+        return ""
     output = done.stdout.replace(f"{folder}/", "").strip("\n")
     return "\n".join(line.rstrip() for line in output.splitlines())
 
@@ -70,7 +74,11 @@ def rewritten(page: str, folder: Path) -> str:
             return match[0]
         count = len(re.findall(r"^\$ ", match[3], re.MULTILINE))
         ran = [next(outputs) for _ in range(count)]
-        return "```console\n" + "\n\n".join(f"$ {command}\n{output}" for command, output in ran) + "\n```"
+        return (
+            "```console\n"
+            + "\n\n".join(f"$ {command}\n{output}".rstrip() for command, output in ran)
+            + "\n```"
+        )
 
     return _FENCE.sub(block, page)
 

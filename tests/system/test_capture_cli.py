@@ -59,6 +59,9 @@ COMMANDS = {
     "after full": ["capture", "big", "--into", "shop.big", "--name", "big"],
     "big": ["query", "select count(*) as n, count(distinct id) as ids from shop.big", "--json"],
     "in all": ["query", "select count(*) as n, count(distinct id) as ids from shop.orders", "--json"],
+    # The last two, because the process keeps its log so.
+    "log": ["capture", "in", "--into", "shop.log", "--name", "orders", "--log-format", "json"],
+    "log of an error": [*CAPTURE, "--name", "a/b", "--log-format=json"],
 }  # fmt: skip
 
 
@@ -72,13 +75,14 @@ def done(here, full) -> dict[str, Done]:
     return {name: Done(*each) for name, each in zip(COMMANDS, json.loads(ran.stdout), strict=True)}
 
 
-CODES = {"other source": 2, "no folder": 3, "no time": 2, "no name": 2}
+CODES = {"other source": 2, "no folder": 3, "no time": 2, "no name": 2, "log of an error": 2}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_exit_codes_and_errors(done, name):
     assert done[name].code == CODES.get(name, 0), done[name]
-    assert done[name].err.startswith("error: ") == (name in CODES)
+    if not name.startswith("log"):
+        assert done[name].err.startswith("error: ") == (name in CODES)
     assert "Traceback" not in done[name].err
 
 
@@ -105,6 +109,19 @@ def test_json_is_one_object_a_batch(done):
     (batch,) = map(json.loads, done["json"].out.splitlines())
     assert (batch["capture"], batch["epoch"], batch["lag"], batch["tombstones"]) == ("orders", 0, 0, 0)
     assert (batch["rows_read"], batch["rows_written"], batch["rows_quarantined"]) == (4, 3, 1)
+
+
+def test_the_log_is_one_object_a_line(done):
+    lines = [json.loads(line) for line in done["log"].err.splitlines()]
+    assert {line["event"] for line in lines} == {"phase", "batch"}
+    (batch,) = (line for line in lines if line["event"] == "batch")
+    assert (batch["capture"], batch["table"], batch["rows_written"]) == ("orders", "shop.log", 3)
+    assert batch["changes"] == {"new": 2, "sibling": 1, "quarantine": 1}
+    phases = [line["message"] for line in lines if line["event"] == "phase"]
+    assert any(phase.startswith("orders: ") for phase in phases) and phases.count("starting Spark") == 1
+    assert done["log"].out.startswith("shop.log  orders 0  4 records read")
+    (error,) = map(json.loads, done["log of an error"].err.splitlines())
+    assert (error["level"], error["error"], error["exit_code"]) == ("error", "UsageError", 2)
 
 
 def test_a_full_disk_fails_the_batch_and_loses_nothing(full, done):

@@ -13,6 +13,7 @@ from driftline.capture.flows import Frames, files
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.errors import UsageError
+from driftline.ingest.listener import Listener
 from driftline.runtime.connect import must_be_classic
 from driftline.source.pipes import is_pipe
 
@@ -44,6 +45,7 @@ class Request:
     settings: Mapping[str, str]
     progress: Callable[[str], None]
     on_batch: Callable[[Batch], None]
+    listener: Listener
 
 
 def capture(
@@ -62,6 +64,7 @@ def capture(
         request.settings,
         request.progress,
         request.on_batch,
+        request.listener,
     )
     return start(target, flow, request.every)
 

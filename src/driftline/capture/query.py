@@ -23,6 +23,7 @@ from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Table
 from driftline.formats.retry import WAITING, Progress
+from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import ingest
 from driftline.ingest.result import Result
 from driftline.runtime.failure import explained
@@ -102,6 +103,7 @@ class Capture:
     settings: Mapping[str, str]
     progress: Progress
     on_batch: Callable[[Batch], None]
+    listener: Listener
 
 
 class CaptureQuery(StreamingQuery):
@@ -241,6 +243,7 @@ class _Runner:
                 token=token,
                 progress=lambda phase: self._progress(phase, epoch),
                 endless=True,
+                listener=capture.listener,
             )
         except BatchIsInError:
             flow.close(epoch)

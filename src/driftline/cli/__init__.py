@@ -10,12 +10,17 @@ from typing import NoReturn
 
 import typer
 
-from driftline.cli import interrupt
+from driftline.cli import interrupt, log
 from driftline.cli.commands import app
 from driftline.cli.scope import Scope
 from driftline.errors import DriftlineError
 
-_GLOBAL = {"--lake": True, "--config": True, "--debug": False}  # and whether a value follows
+_GLOBAL = {
+    "--lake": True,
+    "--config": True,
+    "--debug": False,
+    "--log-format": True,
+}  # and whether a value follows
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -66,8 +71,6 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
 
 def _fail(scope: Scope, error: Exception) -> int:
     """Says what went wrong; returns the exit code."""
-    if os.environ.get("DRIFTLINE_DEBUG"):
-        typer.echo(scope.redact(traceback.format_exc()), err=True)
     if isinstance(error, DriftlineError):
         message, todo, code = error.message, error.hint, error.exit_code
     else:
@@ -76,6 +79,12 @@ def _fail(scope: Scope, error: Exception) -> int:
         cause, hint = explained(error)
         message = f"internal error: {type(error).__name__}: {cause}"
         todo, code = hint or "run again with --debug to see where", 1
+    debug = bool(os.environ.get("DRIFTLINE_DEBUG"))
+    if log.is_json():
+        log.failed(message, todo, error, code, trace=debug)
+        return code
+    if debug:
+        typer.echo(scope.redact("".join(traceback.format_exception(error))), err=True)
     typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
     typer.echo(scope.redact(message), err=True)
     if todo:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import re
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,16 +33,13 @@ from driftline.cli.options import (
     table_settings,
     writable,
 )
+from driftline.cli.running import Running
 from driftline.cli.scope import Scope
 from driftline.errors import UsageError
-from driftline.formats.retry import WAITING
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from driftline.capture.query import Batch, CaptureQuery
     from driftline.config import Config
-    from driftline.lake import Lake
+    from driftline.report.health import Health
     from driftline.report.metrics import Metrics
 
 
@@ -56,8 +51,6 @@ class ValueFormat(StrEnum):
 
 
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-_TICK = 0.1  # seconds
-_PATIENCE = 10.0  # seconds between two lines of a log on a wait
 
 
 def capture(
@@ -136,6 +129,12 @@ def capture(
             metavar="FILE", help="Write them after each batch, for a node exporter.", show_default=False
         ),
     ] = None,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Answer at /healthz of this port whether it gets on.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Take what is new in a source into a table, each record once.
 
@@ -152,9 +151,10 @@ def capture(
     settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude, more)
     clients = _clients(scope, kafka_set, registry)
     metrics = _metrics(into, name, metrics_port, metrics_file)
+    health = None if health_port is None else _served(health_port, pause)
     with Progress() as progress:
         lake = scope.open(progress)
-    shown = _Shown(lake, name, json=json, metrics=metrics)
+    shown = Running(lake, name, json=json, metrics=metrics, health=health)
     query = lake.table(into).capture(
         source,
         name=name,
@@ -206,6 +206,15 @@ def _metrics(table: str, name: str, port: int | None, file: Path | None) -> Metr
     return Metrics(table, name, port=port, file=file)
 
 
+def _served(port: int, every: float | None) -> Health:
+    """Health of the capture, told at the port from its start."""
+    from driftline.report.health import Health
+
+    health = Health(every)
+    health.serve(port)
+    return health
+
+
 def seconds(text: str) -> float:
     """A time as a number of seconds.
 
@@ -216,89 +225,3 @@ def seconds(text: str) -> float:
     if match is None or not float(match[1]):
         raise UsageError(f"--every: {text!r} is not a time", hint="write 10s, 500ms, 5m")
     return float(match[1]) * _UNITS[match[2]]
-
-
-@dataclass
-class _Shown:
-    """What the terminal tells of a capture while it runs."""
-
-    lake: Lake
-    name: str
-    json: bool
-    metrics: Metrics | None = None
-    batches: queue.Queue[Batch] = field(default_factory=queue.Queue)
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
-    lag: int | None = None
-    lost: int = 0
-    hints: set[str] = field(default_factory=set)
-    _phase: str = ""
-    _wait: str = ""
-    _due: float = 0.0  # when a log is told of the wait
-
-    def phase(self, text: str) -> None:
-        self._phase = text
-        if text.startswith(WAITING):
-            self._due = self._due if self._wait else time.monotonic() + _PATIENCE
-            self._wait = text
-
-    def until_it_ends(self, query: CaptureQuery) -> None:
-        """Shows each batch, then what came together. Raises what ended the query."""
-        from driftline.cli.terminal import show
-
-        try:
-            while batch := self._next(query):
-                self._show(batch)
-        finally:
-            if self.counts[0] and not self.json:
-                show(self._sum())
-        query.awaitTermination()
-        if not self.counts[0] and not self.json:
-            show(self._sum())
-
-    def _next(self, query: CaptureQuery) -> Batch | None:
-        from driftline.cli.terminal import Progress
-
-        with Progress(self.lake.spark) as progress:
-            while True:
-                ended = not query.isActive
-                try:
-                    batch = self.batches.get(timeout=_TICK)
-                    return batch if batch.lag is not None else replace(batch, lag=query.lag(batch.epoch))
-                except queue.Empty:
-                    if ended:
-                        return None
-                if self._wait and time.monotonic() >= self._due:
-                    self._due = time.monotonic() + _PATIENCE
-                    progress.notice(f"{self.name}: {self._wait}")
-                progress.phase(f"{self.name}: {self._wait or self._phase or 'looking for more'}")
-
-    def _show(self, batch: Batch) -> None:
-        from driftline.cli.terminal import put, show
-        from driftline.report import text
-
-        result = batch.result
-        more = (1, result.rows_read, result.rows_quarantined, len(result.changes))
-        self.counts = [a + b for a, b in zip(self.counts, more, strict=True)]
-        self.lag = batch.lag
-        self.lost += sum(one.count for one in batch.lost)
-        self._phase = self._wait = ""
-        if self.metrics is not None:
-            self.metrics.count(batch)
-        if self.json:
-            put(batch.to_dict())
-        else:
-            show(text.batch(result, f"{self.name} {batch.epoch}", near=Path.cwd(), hints_before=self.hints))
-            show(text.lost(batch.lost))
-
-    def _sum(self) -> Text:
-        from rich.text import Text
-
-        what = ("batch", "record", "in quarantine", "change")
-        said = [
-            f"{n} {w}" if w.startswith("in ") or n == 1 else f"{n} {w}{'es' if w.endswith('ch') else 's'}"
-            for n, w in zip(self.counts, what, strict=True)
-        ]
-        if self.lost:
-            said.append(f"{self.lost} offsets lost")
-        left = "" if self.lag is None else f", {self.lag} still to come" if self.lag else ", nothing left"
-        return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(said)}{left}")

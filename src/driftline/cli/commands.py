@@ -8,14 +8,17 @@ from typing import Annotated
 
 import typer
 
+from driftline.cli import log
 from driftline.cli.alter import alter
 from driftline.cli.capture import capture
 from driftline.cli.clean import clean
+from driftline.cli.contract import contract
 from driftline.cli.history import history, show_layout, undo
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.options import (
     FormatOption,
     Json,
+    LogFormat,
     Sources,
     TableName,
     named,
@@ -32,7 +35,7 @@ from driftline.cli.view import view
 app = typer.Typer(
     name="driftline",
     help="Schema-evolving ingestion: drifting data goes in, plain Iceberg tables come out, no value is lost.",
-    epilog="--lake, --config and --debug may stand before or after the command.",
+    epilog="--lake, --config, --debug and --log-format may stand before or after the command.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -66,6 +69,10 @@ def _all(
     debug: Annotated[
         bool, typer.Option("--debug", help="Errors with a traceback. [env: DRIFTLINE_DEBUG]")
     ] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="json: what is done, and each batch, as an object a line on standard error."),
+    ] = LogFormat.text,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
     ] = False,
@@ -73,6 +80,8 @@ def _all(
     context.obj.lake, context.obj.file = lake, config
     if debug:
         os.environ["DRIFTLINE_DEBUG"] = "1"
+    if log_format is LogFormat.json:
+        log.as_json(context.obj.redact, debug=debug)
 
 
 app.command()(ingest)
@@ -89,6 +98,7 @@ app.command()(quarantine)
 app.command()(stats)
 app.command()(tables)
 app.command()(init)
+app.add_typer(contract)
 
 
 @app.command()

@@ -21,6 +21,7 @@ from driftline.cli.options import (
     Into,
     Json,
     OnChange,
+    Output,
     PartitionBy,
     PerFile,
     PolicyOption,
@@ -44,13 +45,6 @@ class Kind(StrEnum):
     map = "map"
     rest = "rest"
     quarantine = "quarantine"
-
-
-class Output(StrEnum):
-    text = "text"
-    json = "json"
-    github = "github"
-    junit = "junit"
 
 
 def ingest(
@@ -157,7 +151,7 @@ def _results(
 ) -> Iterator[tuple[str, Result]]:
     """Takes the sources in, batch by batch; yields what each is called, and what came of it."""
     from driftline.cli.terminal import Progress
-    from driftline.source.files import expand
+    from driftline.source.files import expand, stamps
 
     kind, files = expand(sources, format_)
     batches = [[file] for file in sorted(files)] if per_file else [files]
@@ -165,7 +159,7 @@ def _results(
         lake = scope.open(progress, brief=little(kind, files))
     for batch in batches:
         title = _title(batch[0]) if len(batch) == 1 else f"{len(batch)} files"
-        with Progress(lake.spark) as progress:
+        with Progress(lake.spark, sum(stamp.size for stamp in stamps(batch).values())) as progress:
             result = lake.table(into).ingest(
                 batch,
                 format=kind,
@@ -199,7 +193,7 @@ def _show(
                 for line in findings.github(list(findings.findings(result)), fail_on):
                     typer.echo(line)
             case Output.junit:
-                typer.echo(findings.junit(result.table, list(findings.findings(result)), fail_on))
+                typer.echo(findings.junit(f"plan {result.table}", list(findings.findings(result)), fail_on))
 
 
 def _title(file: str) -> str:

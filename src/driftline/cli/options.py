@@ -26,6 +26,18 @@ class Format(StrEnum):
     orc = "orc"
 
 
+class LogFormat(StrEnum):
+    text = "text"
+    json = "json"
+
+
+class Output(StrEnum):
+    text = "text"
+    json = "json"
+    github = "github"
+    junit = "junit"
+
+
 class Policy(StrEnum):
     preserve = "preserve"
     widen = "widen"

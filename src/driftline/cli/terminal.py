@@ -13,11 +13,15 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from driftline.cli import log
+from driftline.cli.pace import Pace, human
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import RenderableType
 
 LOG_WIDTH = 120  # of lines that go to a file or a pipe
+LARGE = 10**9  # bytes that take their time
 
 
 def out(*, width: int | None = None) -> Console:
@@ -42,17 +46,21 @@ def put(value: Any) -> None:
 
 class Progress:
     """One line at the foot of a terminal: what is done now, and how far Spark is with it. Nothing elsewhere,
-    but for what takes long enough to be told in a log."""
+    but for what takes long enough to be told in a log.
 
-    def __init__(self, spark: SparkSession | None = None) -> None:
+    ``size``: bytes that are read meanwhile; 0: not known.
+    """
+
+    def __init__(self, spark: SparkSession | None = None, size: int = 0) -> None:
         self.spark = spark
+        self._pace = Pace(size)
         self._console = Console(stderr=True, highlight=False, emoji=False, markup=False)
         self._spinner = Spinner("dots")
         self._text = ""
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not log.is_json():
             self._live = Live(
                 console=self._console, get_renderable=self._render, transient=True, refresh_per_second=6,
                 redirect_stdout=False, redirect_stderr=False,
@@ -68,29 +76,41 @@ class Progress:
             self._live = None
 
     def phase(self, text: str) -> None:
+        if log.is_json() and text != self._text:
+            log.phase(text)
         self._text = text
 
     def of(self, title: str) -> Callable[[str], None]:
-        """A callback for the phases of what is named ``title``."""
+        """A callback for the phases of what is named ``title``; what is large is told in a log, too."""
+        if self._pace.size >= LARGE and not self._console.is_terminal:
+            self.notice(f"{title}: reading {human(self._pace.size)}")
         return lambda phase: self.phase(f"{title}: {phase}")
 
     def notice(self, text: str) -> None:
         """Tells of what takes long, in a log too."""
-        self._text = text
-        if not self._console.is_terminal:
+        if log.is_json() or self._live:
+            self.phase(text)
+        else:
             self._console.print(text)
 
     def _render(self) -> Spinner:
-        self._spinner.update(text=Text.assemble(self._text, (self._tasks(), "dim")))
+        self._spinner.update(text=Text.assemble(self._text, (self._far(), "dim")))
         return self._spinner
 
-    def _tasks(self) -> str:
+    def tasks(self) -> tuple[int, int]:
+        """How many of Spark's tasks are done, and how many there are, of what runs now."""
         if self.spark is None:
-            return ""
+            return 0, 0
         try:
             tracker = self.spark.sparkContext.statusTracker()
             stages = [s for i in tracker.getActiveStageIds() if (s := tracker.getStageInfo(i))]
         except Exception:  # progress must not end the work; Spark may be on its way out
+            return 0, 0
+        return sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
+
+    def _far(self) -> str:
+        done, total = self.tasks()
+        if total <= 1:
             return ""
-        total = sum(s.numTasks for s in stages)
-        return f"  {sum(s.numCompletedTasks for s in stages)} of {total} tasks" if total > 1 else ""
+        pace = self._pace.text(done, total) if self._pace.size else f"{done} of {total} tasks"
+        return f"  {pace}"

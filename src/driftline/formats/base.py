@@ -98,6 +98,11 @@ class Transaction(Protocol):
         ...
 
     @property
+    def home(self) -> str:
+        """The table's own folder, by which others know it: a path or URI."""
+        ...
+
+    @property
     def location(self) -> str:
         """Where the table's data files lie: a path or URI."""
         ...

@@ -24,7 +24,7 @@ def outcome(
     """The result. ``rest``: how many values went there, by path."""
     batch, state = planned.batch, planned.state
     made = result(batch.table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
-    made = made.with_rest(rest, planned.plan.route, planned.settings.contract)
+    made = made.with_rest(rest, planned.settings.contract)
     made_as = batch.made_as(state, planned.plan) if batch.creation else None
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from py4j.protocol import Py4JError
@@ -22,6 +23,7 @@ from driftline.formats.retry import Progress, Retry, commit
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import Batch, Planned
 from driftline.ingest.guess import Misguess, confirmed, guessed_plan
+from driftline.ingest.listener import Listener, heard
 from driftline.ingest.outcome import outcome, paths_of_rest, rest_of
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, rewritten_rows
@@ -47,6 +49,7 @@ def ingest(
     token: Token | None = None,
     progress: Progress = lambda _: None,
     endless: bool = False,
+    listener: Listener | None = None,
 ) -> Result:
     """Takes one batch into the table; with ``dry_run`` only plans it.
 
@@ -57,16 +60,17 @@ def ingest(
     ``token``: the batch is a micro-batch of a capture, and enters the table once, however
     often it is brought; raises BatchIsInError where it is there. ``progress`` is told what
     comes next: observing, planning, writing, quarantining, committing, committed; and of each
-    wait for other writers, with the reason.
+    wait for other writers, with the reason. ``listener`` is told of the batch, unless it is only planned.
     """
     made, properties = creation(as_properties(settings or {}))
     batch = uuid.uuid4().hex if token is None else token.batch
     files = stamps(getattr(source, "files", ()))
     retry = Retry(table.name, progress, endless)
+    taken = Batch(table, source, batch, properties, token, progress, retry, files, made)
     with configured(table.spark, source.conf):
-        return _ingest(
-            Batch(table, source, batch, properties, token, progress, retry, files, made), dry_run=dry_run
-        )
+        if dry_run or listener is None:
+            return _ingest(taken, dry_run=dry_run)
+        return heard(taken, listener, partial(_ingest, dry_run=False))
 
 
 def _ingest(batch: Batch, *, dry_run: bool) -> Result:
@@ -132,6 +136,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
             return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
         quarantined = 0 if kept is None else kept.rows
         _check_counts(planned, written, quarantined)
+        location = transaction.home
         transaction.set({**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes)})
         # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
         if kept is not None and not transaction.include(kept.transaction):
@@ -152,7 +157,8 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     transaction.upkeep()
     if kept is not None:
         kept.transaction.upkeep()
-    return outcome(planned, written, quarantined, snapshot, rest_of(transaction, planned))
+    ended = outcome(planned, written, quarantined, snapshot, rest_of(transaction, planned))
+    return replace(ended, location=location if written else "")
 
 
 def _data(

@@ -21,7 +21,9 @@ from driftline.runtime.shown import Shown
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Shown):
     """One batch of a table. Counts are records; ``snapshot`` None: nothing was written; ``before``: the
-    schema that it met; ``made_as``: what it makes the table as, where a layout was asked for.
+    schema that it met; ``made_as``: what it makes the table as, where a layout was asked for; ``route``:
+    which fields filled which columns; ``location``: the table's folder, where rows were written;
+    ``bytes_read``: of its files; ``seconds`` that it took; ``retries``: how often other writers were faster.
     """
 
     table: str
@@ -42,6 +44,11 @@ class Result(Shown):
     rest: dict[str, int | None] = field(default_factory=dict)
     held: dict[str, int | None] = field(default_factory=dict)
     made_as: Definition | None = None
+    route: RecordRoute = field(default_factory=RecordRoute)
+    location: str = ""
+    bytes_read: int = 0
+    seconds: float = 0.0
+    retries: int = 0
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -55,7 +62,7 @@ class Result(Shown):
             "format_version": self.made_as.format_version,
         }
 
-    def with_rest(self, waiting: Mapping[str, int | None], route: RecordRoute, contract: Contract) -> Result:
+    def with_rest(self, waiting: Mapping[str, int | None], contract: Contract) -> Result:
         """The same with what went to the rest, beyond limits or held: how many
         values by path, None where that is not known.
         """
@@ -63,7 +70,7 @@ class Result(Shown):
         held: dict[str, int | None] = {}
         for text, count in waiting.items():
             path = field_of(text)
-            known = any(field.key == path[0] and field.has_columns(path[1:]) for field in route.fields)
+            known = any(field.key == path[0] and field.has_columns(path[1:]) for field in self.route.fields)
             waits = contract.at(path).new_fields == "hold" and not known
             (held if waits else rest)[text] = count
         return replace(self, rest=rest, held=held)
@@ -145,4 +152,5 @@ def result(
         tuple(str(bad) for bad in tally.reasons),
         plan.conflicts,
         plan.before,
+        route=plan.route,
     )

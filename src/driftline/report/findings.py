@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn
@@ -12,6 +13,7 @@ from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Map, dotted
 from driftline.ingest.result import Result
+from driftline.operations.contract import Break
 from driftline.report.text import clean, from_folder, short
 
 KINDS = ("new", "widen", "sibling", "map", "rest", "quarantine")
@@ -28,6 +30,10 @@ class Finding:
     sample: str = ""
     file: str = ""
     line: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return asdict(self)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
@@ -54,6 +60,12 @@ def findings(result: Result) -> Iterator[Finding]:
         yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
 
 
+def broken(contract: Path, breaks: Iterable[Break]) -> Iterator[Finding]:
+    """Where a table is not as the contract of this file says."""
+    for one in breaks:
+        yield Finding(one.kind, dotted(one.path), one.text, file=from_folder(str(contract), Path.cwd()))
+
+
 def github(found: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:
     """A workflow command for each finding, which annotates the line of the
     file: an error if its kind fails the check.
@@ -65,13 +77,19 @@ def github(found: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:
         yield f"::{level} {given}::{_escaped(str(one))}"
 
 
-def junit(table: str, found: Sequence[Finding], fail_on: Collection[str]) -> str:
-    """A test case for each kind, which fails if its kind does and there are findings of it; as XML."""
-    failed = [kind for kind in KINDS if kind in fail_on and any(one.kind == kind for one in found)]
+def junit(
+    title: str, found: Sequence[Finding], fail_on: Collection[str], kinds: Sequence[str] = KINDS
+) -> str:
+    """A test case for each kind, which fails if its kind does and there are findings of it; as XML.
+
+    ``title``: the command and the table.
+    """
+    failed = [kind for kind in kinds if kind in fail_on and any(one.kind == kind for one in found)]
     suite = ET.Element(
-        "testsuite", name=f"driftline plan {table}", tests=str(len(KINDS)), failures=str(len(failed))
+        "testsuite", name=f"driftline {title}", tests=str(len(kinds)), failures=str(len(failed))
     )
-    for kind in KINDS:
+    table = title.rpartition(" ")[2]
+    for kind in kinds:
         case = ET.SubElement(suite, "testcase", classname=table, name=kind)
         lines = "\n".join(clean(str(one)) for one in found if one.kind == kind)
         if kind in failed:

@@ -1,46 +1,90 @@
-"""Metrics of a capture for Prometheus, at a port or in a file. Counters begin with the process."""
+"""Metrics of batches: one table of them, counted for Prometheus and for OpenTelemetry.
+
+Counters begin with the process.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from driftline import __version__
 from driftline.errors import SetupError, UsageError
+from driftline.ingest.result import Result
 from driftline.report.findings import KINDS, findings
 
 if TYPE_CHECKING:
     from driftline.capture.query import Batch
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """``label`` tells its ``values`` apart; ``adds``: it only grows, and else is set. ``unit``: UCUM's."""
+
+    about: str
+    unit: str
+    label: str = ""
+    values: tuple[str, ...] = ()
+    adds: bool = True
+
+
+METRICS: Mapping[str, Metric] = {
+    "batches": Metric("Batches that were committed.", "{batch}"),
+    "records": Metric(
+        "Records of the source, by what became of them.", "{record}", "outcome", ("written", "quarantined")
+    ),
+    "changes": Metric(
+        "Changes of the schema, and reasons for quarantine, by kind.", "{change}", "kind", KINDS
+    ),
+    "bytes": Metric("Bytes of the files that were read, as they lie there.", "By"),
+    "seconds": Metric("Time that batches took, from the first look to the commit.", "s"),
+    "retries": Metric("Times that another writer was faster, and the batch tried again.", "{retry}"),
+    "lag": Metric("Files or offsets that are still to come, as of the last batch.", "{item}", adds=False),
+    "last_batch_timestamp_seconds": Metric("When the last batch was told of; 0: none yet.", "s", adds=False),
+}
+
+
+class Reading(NamedTuple):
+    """So much more of a metric, or its new value. ``value``: of its label."""
+
+    metric: str
+    amount: float
+    value: str = ""
+
+
+def readings(result: Result) -> Iterator[Reading]:
+    """What a batch adds to the metrics."""
+    yield Reading("batches", 1)
+    yield Reading("records", result.rows_written, "written")
+    yield Reading("records", result.rows_quarantined, "quarantined")
+    yield from (Reading("changes", 1, finding.kind) for finding in findings(result))
+    yield Reading("bytes", result.bytes_read)
+    yield Reading("seconds", result.seconds)
+    yield Reading("retries", result.retries)
+    yield Reading("last_batch_timestamp_seconds", time.time())
+
+
 class Metrics:
-    """Counts of one capture. Raises SetupError without prometheus-client, or where the port is taken."""
+    """Of one capture for Prometheus, at a port or in a file. Raises SetupError without prometheus-client, or
+    where the port is taken.
+    """
 
     def __init__(
         self, table: str, capture: str, *, port: int | None = None, file: Path | None = None
     ) -> None:
         try:
-            from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+            from prometheus_client import CollectorRegistry, start_http_server
         except ImportError as error:
             raise SetupError("Metrics need prometheus-client.", "pip install 'driftline[metrics]'") from error
         self.file = file
         self.registry = CollectorRegistry()
-        own = {"table": table, "capture": capture}
-
-        def counter(name: str, about: str, *labels: str) -> Counter:
-            return Counter(f"driftline_{name}", about, [*own, *labels], registry=self.registry)
-
-        def gauge(name: str, about: str) -> Gauge:
-            return Gauge(f"driftline_{name}", about, [*own], registry=self.registry).labels(**own)
-
-        self.batches = counter("batches", "Micro-batches that were committed.").labels(**own)
-        records = counter("records", "Records of the source, by what became of them.", "outcome")
-        self.written = records.labels(**own, outcome="written")
-        self.quarantined = records.labels(**own, outcome="quarantined")
-        changes = counter("changes", "Changes of the schema, and reasons for quarantine, by kind.", "kind")
-        self.changes = {kind: changes.labels(**own, kind=kind) for kind in KINDS}
-        self.lag = gauge("lag", "Files or offsets that are still to come, as of the last batch.")
-        self.last = gauge("last_batch_timestamp_seconds", "When the last batch was told of; 0: none yet.")
+        self._own = {"table": table, "capture": capture}
+        self._known = {name: self._new(name, metric) for name, metric in METRICS.items()}
         if port is not None:
             try:
                 start_http_server(port, registry=self.registry)
@@ -53,15 +97,26 @@ class Metrics:
 
     def count(self, batch: Batch) -> None:
         """Adds a micro-batch."""
-        self.batches.inc()
-        self.written.inc(batch.result.rows_written)
-        self.quarantined.inc(batch.result.rows_quarantined)
-        for finding in findings(batch.result):
-            self.changes[finding.kind].inc()
+        for reading in readings(batch.result):
+            self._take(reading)
         if batch.lag is not None:
-            self.lag.set(batch.lag)
-        self.last.set(time.time())
+            self._take(Reading("lag", batch.lag))
         self._write()
+
+    def _new(self, name: str, metric: Metric) -> Any:
+        from prometheus_client import Counter, Gauge
+
+        kind = Counter if metric.adds else Gauge
+        labels = [*self._own, *([metric.label] if metric.label else [])]
+        made = kind(f"driftline_{name}", metric.about, labels, registry=self.registry)
+        for value in metric.values or ("",):  # so that each is there from the start
+            made.labels(*self._own.values(), *([value] if value else []))
+        return made
+
+    def _take(self, reading: Reading) -> None:
+        labels = [*self._own.values(), *([reading.value] if reading.value else [])]
+        one = self._known[reading.metric].labels(*labels)
+        one.inc(reading.amount) if METRICS[reading.metric].adds else one.set(reading.amount)
 
     def _write(self) -> None:
         """The file is replaced as a whole, as node exporters want it."""
@@ -73,3 +128,48 @@ class Metrics:
             write_to_textfile(str(self.file), self.registry)
         except OSError as error:
             raise UsageError(f"{self.file}: cannot be written: {error.strerror}") from error
+
+
+class Telemetry:
+    """The same by OpenTelemetry's API, of a call or a ``capture``."""
+
+    def __init__(self, capture: str | None = None) -> None:
+        self._own = {} if capture is None else {"capture": capture}
+
+    @staticmethod
+    def wanted() -> bool:
+        """Whether the program has the API at work: nobody can have set it up without its module."""
+        return "opentelemetry.metrics" in sys.modules
+
+    def begins(self, table: str, batch: str) -> None:
+        """Nothing is counted yet."""
+
+    def ended(self, result: Result) -> None:
+        for reading in readings(result):
+            self._take(result.table, reading)
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing is counted."""
+
+    def lag(self, table: str, lag: int) -> None:
+        """Tells how much is still to come."""
+        self._take(table, Reading("lag", lag))
+
+    def _take(self, table: str, reading: Reading) -> None:
+        metric = METRICS[reading.metric]
+        label = {metric.label: reading.value} if metric.label else {}
+        instrument = _instruments()[reading.metric]
+        take = instrument.add if metric.adds else instrument.set
+        take(reading.amount, {"table": table, **self._own, **label})
+
+
+@cache
+def _instruments() -> dict[str, Any]:
+    from opentelemetry.metrics import get_meter
+
+    meter = get_meter("driftline", __version__)
+    made = {True: meter.create_counter, False: meter.create_gauge}
+    return {
+        name: made[metric.adds](f"driftline.{name}", metric.unit, metric.about)
+        for name, metric in METRICS.items()
+    }

@@ -31,6 +31,14 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
     return [], chain(first, items)
 
 
+def given_paths(data: Any) -> list[str]:
+    """The paths that a person gave; none where rows were given, which are not touched."""
+    if isinstance(data, (str, os.PathLike)):
+        return [os.fspath(data)]
+    paths = data if isinstance(data, (list, tuple)) else ()
+    return [os.fspath(path) for path in paths if isinstance(path, (str, os.PathLike))]
+
+
 def is_table(data: object) -> bool:
     """Whether the data are a DataFrame that is not Spark's, or come as a stream of Arrow's."""
     return hasattr(data, "__arrow_c_stream__") or is_pandas(data)

@@ -128,6 +128,11 @@ class DuckLakeTransaction:
             raise
 
     @property
+    def home(self) -> str:
+        """The table's own folder."""
+        return self._wanted.folder
+
+    @property
     def location(self) -> str:
         """Where the table's data files lie."""
         return self._wanted.folder

@@ -142,6 +142,11 @@ class Transaction:
         self._made = self.snapshot
 
     @property
+    def home(self) -> str:
+        """The table's own folder."""
+        return str(self._java.table().location())
+
+    @property
     def location(self) -> str:
         """Where the table's data files lie."""
         return location_of(self._java.table())

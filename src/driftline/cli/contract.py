@@ -1,0 +1,116 @@
+"""`driftline contract`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from driftline.cli.options import FormatOption, Json, Output, Strings, TableName
+from driftline.cli.scope import Scope, little
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from driftline.formats.base import State
+    from driftline.operations.contract import Reading
+    from driftline.operations.odcs import Promise
+    from driftline.report.findings import Finding
+
+contract = typer.Typer(
+    name="contract",
+    help="A table as a data contract (ODCS), and what breaks one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@contract.command()
+def export(context: typer.Context, table: TableName) -> None:
+    """Print a table's schema and settings as a contract of the Open Data Contract Standard: YAML."""
+    from driftline.operations.odcs import exported
+
+    state = _state(context.obj, table)
+    typer.echo(exported(table, state.schema, state.properties), nl=False)
+
+
+@contract.command()
+def check(
+    context: typer.Context,
+    table: TableName,
+    file: Annotated[Path, typer.Argument(metavar="CONTRACT", help="The YAML file.", show_default=False)],
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SOURCE]...", help="Data that are to keep it, too.", show_default=False),
+    ] = None,
+    format: FormatOption = None,  # noqa: A002
+    strings: Strings = False,
+    output: Annotated[
+        Output, typer.Option(help="github: annotations of lines; junit: a test case for each kind of break.")
+    ] = Output.text,
+    json: Json = False,
+) -> None:
+    """Say what breaks a contract: of the table, and of data that are not in it yet; exit code 1 if anything.
+
+    With data, the table need not be there.
+    """
+    from driftline.operations.contract import Reading, breaks
+    from driftline.operations.odcs import read
+    from driftline.report.findings import broken
+
+    promise = read(file, table)
+    found: list[Finding] = []
+    if sources:
+        state, found = _of_data(context.obj, table, promise, sources, Reading(format, strings))
+    else:
+        state = _state(context.obj, table)
+    if state.exists:
+        found = [*broken(file, breaks(promise, state.schema, state.properties)), *found]
+    _show(table, file, found, Output.json if json else output)
+    if found:
+        raise typer.Exit(1)
+
+
+def _state(scope: Scope, table: str) -> State:
+    from driftline.cli.terminal import Progress
+
+    offline = scope.offline(table)
+    with Progress() as progress:
+        return offline.load() if offline else scope.open(progress, must_exist=True).table(table).state()
+
+
+def _of_data(
+    scope: Scope, table: str, promise: Promise, sources: Sequence[str], reading: Reading
+) -> tuple[State, list[Finding]]:
+    """The table, there or not, and what the data would do to one that keeps the contract."""
+    from driftline.cli.terminal import Progress
+    from driftline.operations.contract import planned
+    from driftline.report.findings import findings
+    from driftline.source.files import expand
+
+    kind, files = expand(sources, reading.format)
+    with Progress() as progress:
+        of = scope.open(progress, brief=little(kind, files)).table(table).format
+        result = planned(promise, of, files, reading, progress.of("the data"))
+        return of.load(), list(findings(result))
+
+
+def _show(table: str, file: Path, found: Sequence[Finding], output: Output) -> None:
+    from driftline.cli.terminal import put
+    from driftline.operations.contract import BREAKS
+    from driftline.report.findings import KINDS, github, junit
+
+    kinds = tuple(dict.fromkeys((*BREAKS, *KINDS)))
+    match output:
+        case Output.json:
+            put({"table": table, "ok": not found, "breaks": [one.to_dict() for one in found]})
+        case Output.github:
+            for line in github(found, kinds):
+                typer.echo(line)
+        case Output.junit:
+            typer.echo(junit(f"contract {table}", found, kinds, kinds))
+        case Output.text:
+            typer.echo(f"{table} keeps {file}" if not found else f"{table} breaks {file}: {len(found)}")
+            for one in found:
+                typer.echo(f"  {one}")

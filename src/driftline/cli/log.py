@@ -1,0 +1,63 @@
+"""`--log-format json`: what goes to standard error as an object a line, by Python's logging."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+_LOG = logging.getLogger("driftline")
+_USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+_handler: logging.Handler | None = None
+
+
+class _Lines(logging.Formatter):
+    """A record as an object: moment, level, logger and message, then what the record has besides."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without secrets of the settings."""
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{key: value for key, value in vars(record).items() if key not in _USUAL},
+        }
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps({key: self._shown(value) for key, value in fields.items()}, ensure_ascii=False)
+
+    def _shown(self, value: Any) -> Any:
+        return self._redact(value) if isinstance(value, str) else value
+
+
+def as_json(redact: Callable[[str], str], *, debug: bool) -> None:
+    """From now on, standard error has lines of JSON; of other libraries too, from warnings up."""
+    global _handler  # noqa: PLW0603  there is one standard error
+    _handler = logging.StreamHandler()
+    _handler.setFormatter(_Lines(redact))
+    logging.basicConfig(handlers=[_handler], level=logging.WARNING, force=True)
+    logging.captureWarnings(True)
+    _LOG.setLevel(logging.DEBUG if debug else logging.INFO)
+
+
+def is_json() -> bool:
+    """Whether it has."""
+    return _handler is not None
+
+
+def phase(text: str) -> None:
+    """Tells of what is done next."""
+    _LOG.info(text, extra={"event": "phase"})
+
+
+def failed(message: str, todo: str | None, error: Exception, code: int, *, trace: bool) -> None:
+    """Tells of the error that ends the command."""
+    more = {"event": "error", "error": type(error).__name__, "hint": todo, "exit_code": code}
+    _LOG.error(message, extra=more, exc_info=error if trace else None)

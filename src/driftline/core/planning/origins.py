@@ -1,0 +1,60 @@
+"""Which column has values of which field of the data, as the routes of a plan say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from driftline.core.planning.rest import rest_column
+from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.planning.shape import Facet
+from driftline.core.schema.types import Map, Path, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A leaf column at ``column`` has the values of the field at ``path`` that are of these types. ``exact``:
+    they are its own type, and nothing is converted.
+    """
+
+    column: Path
+    path: Path
+    types: tuple[Facet, ...]
+    exact: bool
+
+
+def origins(route: RecordRoute, schema: Schema) -> Iterator[Origin]:
+    """The origins of all columns of ``schema`` that the route fills.
+
+    Paths go through lists by ``element``, through maps by ``key`` and ``value``. Keys of objects that are
+    maps have no path of their own: they come from the object's.
+    """
+    yield from _of_record(route, (), ())
+    rest = rest_column(schema.struct)
+    if rest is not None:
+        for field in route.fields:
+            for path in field.rest_paths((field.key,)):
+                yield Origin((rest.name, "value"), path, (), exact=False)
+
+
+def _of_record(route: RecordRoute, column: Path, path: Path) -> Iterator[Origin]:
+    for field in route.fields:
+        yield from _of_field(field, column, (*path, field.key))
+
+
+def _of_field(field: FieldRoute, column: Path, path: Path) -> Iterator[Origin]:
+    for one in field.columns:
+        if one.takes:
+            yield from _of_column(one, (*column, one.name), path)
+
+
+def _of_column(column: ColumnRoute, at: Path, path: Path) -> Iterator[Origin]:
+    inside, inner = (*at, *("element",) * column.facet.dim), (*path, *("element",) * column.facet.dim)
+    exact = column.takes == (column.facet,) and column.unit is None
+    if column.value is not None:
+        yield Origin((*inside, "key"), inner, column.takes, exact)
+        yield from _of_field(column.value, inside, (*inner, "value"))
+    elif column.record is not None:
+        yield from _of_record(column.record, inside, inner)
+    elif not isinstance(column.type, Map):
+        yield Origin(inside, path, column.takes, exact)

@@ -1,0 +1,71 @@
+"""Whoever is told of batches: logs, metrics, lineage. None of them can fail a batch."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from driftline.ingest.batch import Batch
+from driftline.ingest.result import Result
+
+_LOG = logging.getLogger("driftline")
+
+
+class Listener(Protocol):
+    """Is told of one batch after another, each as it begins and as it ends; must not take long."""
+
+    def begins(self, table: str, batch: str) -> None:
+        """A batch of the table, by its id, is about to be observed."""
+        ...
+
+    def ended(self, result: Result) -> None:
+        """It is in; or brought nothing."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """It is not in. The error is raised next."""
+        ...
+
+
+class Listeners:
+    """Several as one. What one of them raises is said in the log, and it is told no more."""
+
+    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+        self._listeners = list(listeners)
+
+    def begins(self, table: str, batch: str) -> None:
+        self._each(lambda one: one.begins(table, batch))
+
+    def ended(self, result: Result) -> None:
+        self._each(lambda one: one.ended(result))
+
+    def failed(self, error: BaseException) -> None:
+        self._each(lambda one: one.failed(error))
+
+    def _each(self, tell: Callable[[Listener], None]) -> None:
+        for one in tuple(self._listeners):
+            try:
+                tell(one)
+            except Exception as error:
+                self._listeners.remove(one)
+                # What others say may have a secret in it.
+                name, cause = type(one).__name__.lower(), type(error).__name__
+                _LOG.warning("%s ends: %s; batches go on", name, cause)
+
+
+def heard(batch: Batch, listener: Listener, take: Callable[[Batch], Result]) -> Result:
+    """Takes the batch, and tells of it."""
+    began = time.monotonic()
+    listener.begins(batch.table.name, batch.id)
+    try:
+        ended = take(batch)
+    except BaseException as error:
+        listener.failed(error)
+        raise
+    size = sum(stamp.size for stamp in batch.files.values())
+    ended = replace(ended, bytes_read=size, seconds=time.monotonic() - began, retries=batch.retry.conflicts)
+    listener.ended(ended)
+    return ended

@@ -1,0 +1,110 @@
+"""What breaks a data contract: of a table as it is, and of data as a batch would bring them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.core.planning.metadata import with_own
+from driftline.core.schema.naming import MARK, is_metadata, marked_key
+from driftline.core.schema.schema_json import outline, type_name
+from driftline.core.schema.types import Field, List, Map, Path, Schema, Struct, Type, children, dotted
+from driftline.errors import DataError
+from driftline.formats.base import Table
+from driftline.formats.retry import Progress
+from driftline.ingest.accept import accepted
+from driftline.ingest.outcome import paths_of_rest
+from driftline.ingest.result import Result, result
+from driftline.operations.odcs import Promise, meets
+from driftline.runtime.failure import explained
+from driftline.runtime.spark_conf import configured
+from driftline.settings import PREFIX, SETTINGS, from_properties
+from driftline.source import Data, opened
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How data are read, in the words of `Table.ingest`."""
+
+    format: str | None = None
+    strings: bool = False
+
+
+BREAKS = ("missing", "type", "required", "new", "sibling", "setting")
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One thing in which a table is not as its contract says. ``kind``: one of `BREAKS`."""
+
+    kind: str
+    path: Path
+    text: str
+
+
+def breaks(promise: Promise, schema: Schema, properties: Mapping[str, str]) -> Iterator[Break]:
+    """In what a table of this schema and these properties is not what the contract says."""
+    yield from _of_struct(promise, promise.schema.struct, schema.struct, ())
+    for key, value in sorted(promise.properties.items()):
+        name = key.removeprefix(PREFIX).replace("-", "_")
+        default = SETTINGS[name].default if name in SETTINGS else ""
+        actual = properties.get(key) or default
+        if value and actual != value:
+            yield Break("setting", (name,), f"{name} is {actual or 'not set'}, and not {value}")
+
+
+def _of_struct(promise: Promise, said: Struct, actual: Struct, above: Path) -> Iterator[Break]:
+    there = {f.name: f for f in actual.fields if not is_metadata(f.doc)}
+    for field in said.fields:
+        path = (*above, field.name)
+        if field.name not in there:
+            yield Break("missing", path, f"there is no {dotted(path)} {_shown(field.type)}")
+            continue
+        yield from _of_field(promise, field, there[field.name], path)
+    names = {f.name for f in said.fields}
+    for name, more in there.items():
+        if name not in names:
+            kind = "new" if marked_key(more.doc, _mark(promise)) is None else "sibling"
+            yield Break(kind, (*above, name), f"{dotted((*above, name))} {_shown(more.type)} is new")
+
+
+def _of_field(promise: Promise, said: Field, actual: Field, path: Path) -> Iterator[Break]:
+    if said.required and not actual.required:
+        yield Break("required", path, f"{dotted(path)} may be null")
+    if isinstance(said.type, Struct) and isinstance(actual.type, Struct):
+        yield from _of_struct(promise, said.type, actual.type, path)
+    elif type(said.type) is type(actual.type) and isinstance(said.type, List | Map):
+        for inside, other in zip(children(said.type), children(actual.type), strict=True):
+            yield from _of_field(promise, inside, other, (*path, inside.name))
+    elif not (meets(promise.loose[path], actual.type) if path in promise.loose else said.type == actual.type):
+        asked = promise.loose.get(path) or _shown(said.type)
+        yield Break("type", path, f"{dotted(path)} is {_shown(actual.type)}, and not {asked}")
+
+
+def _shown(type_: Type) -> str:
+    return outline(type_) if children(type_) else type_name(type_)
+
+
+def _mark(promise: Promise) -> str:
+    return promise.properties.get(f"{PREFIX}mark") or MARK
+
+
+def planned(promise: Promise, table: Table, data: Data, reading: Reading, progress: Progress) -> Result:
+    """What a batch would do to a table that is just as the contract says. Raises UsageError, DataError for
+    what cannot be read.
+    """
+    settings = from_properties(promise.properties)
+    beyond = "quarantine" if settings.beyond == "fail" else settings.beyond
+    settings = replace(settings, on_conflict="quarantine", beyond=beyond, allow_rewrite=False)
+    with opened(table.spark, data, format=reading.format, strings=reading.strings) as source:
+        try:
+            with configured(table.spark, source.conf):
+                seen, plan = accepted(source, promise.schema, settings, progress)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise DataError(*explained(error)) from error
+        plan = with_own(plan, getattr(source, "columns", ()))
+    found = result(table.name, "contract", seen, plan, 0, 0, None)
+    return found.with_rest(paths_of_rest(plan), settings.contract)

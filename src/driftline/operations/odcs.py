@@ -1,0 +1,287 @@
+"""Tables as data contracts of the Open Data Contract Standard, version 3, both ways.
+
+A column's exact type stands in `physicalType`, in Iceberg's words; settings of the table are custom
+properties of driftline's. A contract that others wrote may say less: a logical type alone, which several
+types meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.schema.naming import is_metadata
+from driftline.core.schema.schema_json import outline, type_name, type_of
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    UUID,
+    Field,
+    List,
+    Map,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
+from driftline.errors import SetupError, UsageError
+from driftline.settings import PATH_SETTINGS, PREFIX, SETTINGS, as_properties
+
+if TYPE_CHECKING:
+    from open_data_contract_standard.model import OpenDataContractStandard, SchemaObject, SchemaProperty
+
+VERSION = "v3.2.0"
+VENDOR = "driftline"
+# What a logical type may be; the first is what a field gets that has nothing else.
+_LOGICAL: Mapping[str, tuple[Type, ...]] = {
+    "string": (STRING, UUID),
+    "integer": (LONG, INT),
+    "number": (DOUBLE, FLOAT, LONG, INT),
+    "boolean": (BOOLEAN,),
+    "date": (DATE,),
+    "time": (TIME,),
+    "timestamp": (TIMESTAMP, TIMESTAMP_NTZ),
+}
+_NAMED = {
+    type_: name
+    for name in ("number", "integer", "string", "boolean", "date", "time", "timestamp")
+    for type_ in _LOGICAL[name]
+}
+_EXACT = {type_name(type_) for type_ in _NAMED} | {"binary", "variant", "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a contract says of a table. ``loose``: the logical type of columns that it gives no exact one, by
+    their path; ``properties``: the table's settings.
+    """
+
+    schema: Schema
+    properties: Mapping[str, str]
+    loose: Mapping[tuple[str, ...], str]
+
+
+def exported(table: str, schema: Schema, properties: Mapping[str, str]) -> str:
+    """The contract of a table, as YAML. Raises SetupError where the standard's package is not there."""
+    model = _model()
+    keys = {id_: place for place, id_ in enumerate(sorted(schema.identifiers), 1)}
+    columns = [_property(f, keys) for f in schema.struct.fields if not is_metadata(f.doc)]
+    settings = [
+        model.CustomProperty(property=name, value=value, vendor=VENDOR)
+        for name, value in sorted(_settings(properties))
+    ]
+    described = model.SchemaObject(
+        name=table.rpartition(".")[2],
+        physicalName=table,
+        physicalType="table",
+        logicalType="object",
+        properties=columns,
+        customProperties=settings or None,
+    )
+    contract = model.OpenDataContractStandard(
+        apiVersion=VERSION, kind="DataContract", id=table, name=table, version="1.0.0", status="active",
+        schema=[described],
+    )  # fmt: skip
+    return _yaml(contract)
+
+
+def read(file: Path, table: str) -> Promise:
+    """What a contract's file says of a table. Raises UsageError for a file that is none, or says nothing of
+    it; SetupError where the standard's package is not there.
+    """
+    described = _object(_contract(file), table, file)
+    loose: dict[tuple[str, ...], str] = {}
+    fields = tuple(_field(each, (), loose, file) for each in described.properties or ())
+    names = [f.name for f in fields]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{file}: there are two properties {twice!r}")
+    settings = {
+        str(each.property): each.value
+        for each in described.customProperties or ()
+        if each.vendor == VENDOR and each.value is not None
+    }
+    try:
+        properties = as_properties(settings)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error.message}", error.hint) from error
+    return Promise(Schema(Struct(_numbered(fields, iter(range(1, 1_000_000))))), properties, loose)
+
+
+def _yaml(contract: OpenDataContractStandard) -> str:
+    """As YAML with letters as they are, as long as it reads back: of some characters PyYAML makes blanks."""
+    import yaml
+
+    content = contract.model_dump(exclude_none=True, exclude_defaults=True, by_alias=True)
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    return text if yaml.safe_load(text) == content else yaml.safe_dump(content, sort_keys=False)
+
+
+def _model() -> Any:
+    try:
+        from open_data_contract_standard import model
+    except ImportError as error:
+        raise SetupError(
+            "Contracts need open-data-contract-standard.", "pip install 'driftline[contract]'"
+        ) from error
+    return model
+
+
+def _settings(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The settings among a table's properties, by the names that people give them."""
+    for key, value in properties.items():
+        name, dot, path = key.removeprefix(PREFIX).partition(".")
+        name = name.replace("-", "_")
+        if key.startswith(PREFIX) and value and name in (PATH_SETTINGS if dot else SETTINGS):
+            yield name + dot + path, value
+
+
+def _property(field: Field, keys: Mapping[int, int]) -> SchemaProperty:
+    made = _typed(field.type)
+    made.name, made.description = field.name, field.doc
+    made.required = field.required or None
+    if field.id in keys:
+        made.primaryKey, made.primaryKeyPosition = True, keys[field.id]
+    return made
+
+
+def _typed(type_: Type) -> SchemaProperty:
+    """A type as an item, which has no name."""
+    model = _model()
+    made: SchemaProperty = model.SchemaProperty(physicalType=outline(type_))
+    match type_:
+        case Struct(fields):
+            made.logicalType, made.properties = "object", [_property(f, {}) for f in fields]
+        case List():
+            made.logicalType, made.items = "array", _typed(type_.element)
+            made.items.required = type_.element_required or None
+        case Map():
+            value = _typed(type_.value)
+            value.required = type_.value_required or None
+            made.logicalType, made.map = "map", model.MapDefinition(key=_typed(type_.key), value=value)
+        case Primitive("decimal"):
+            made.logicalType = "number"
+        case Primitive("binary" | "fixed"):
+            made.logicalType = "string"
+        case Primitive():
+            made.logicalType = _NAMED.get(type_)
+    return made
+
+
+def _contract(file: Path) -> OpenDataContractStandard:
+    model = _model()
+    from pydantic import ValidationError
+    from yaml import YAMLError
+
+    try:
+        found: OpenDataContractStandard = model.OpenDataContractStandard.from_string(
+            file.read_text(encoding="utf-8")
+        )
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{file}: no data contract: {place}: {first['msg']}") from error
+    except (YAMLError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"{file}: no data contract: {str(error).splitlines()[0]}", "`contract export` writes one"
+        ) from error
+    if not (found.apiVersion or "").startswith("v3."):
+        raise UsageError(f"{file}: apiVersion {found.apiVersion} is not read", "contracts of version 3 are")
+    return found
+
+
+def _object(contract: OpenDataContractStandard, table: str, file: Path) -> SchemaObject:
+    """What the contract says of the table: the object of its name, or the only one."""
+    objects = contract.schema_ or []
+    for each in objects:
+        if table in (each.physicalName, each.name):
+            return each
+    if len(objects) == 1:
+        return objects[0]
+    names = ", ".join(str(each.physicalName or each.name) for each in objects)
+    raise UsageError(f"{file}: there is no {table} in it", f"there are {names}" if names else None)
+
+
+def _field(
+    given: SchemaProperty, above: tuple[str, ...], loose: dict[tuple[str, ...], str], file: Path
+) -> Field:
+    if not given.name:
+        raise UsageError(f"{file}: a property of {'.'.join(above) or 'the table'} has no name")
+    path = (*above, given.name)
+    type_ = _type(given, path, loose, file)
+    return Field(given.name, type_, required=bool(given.required), doc=given.description)
+
+
+def _type(
+    given: SchemaProperty, path: tuple[str, ...], loose: dict[tuple[str, ...], str], file: Path
+) -> Type:
+    match given.logicalType:
+        case "object" if given.properties is not None:
+            return Struct(tuple(_field(each, path, loose, file) for each in given.properties))
+        case "array" if given.items is not None:
+            element = _type(given.items, (*path, "element"), loose, file)
+            return List(element, element_required=bool(given.items.required))
+        case "map" if given.map is not None and given.map.key is not None and given.map.value is not None:
+            key = _type(given.map.key, (*path, "key"), loose, file)
+            value = _type(given.map.value, (*path, "value"), loose, file)
+            return Map(key, value, value_required=bool(given.map.value.required))
+    physical = _physical(given.physicalType or "")
+    if physical is not None:
+        return physical
+    logical = given.logicalType or ""
+    if logical in _LOGICAL:
+        loose[path] = logical
+        return _LOGICAL[logical][0]
+    raise UsageError(
+        f"{file}: {'.'.join(path)}: the type {given.physicalType or given.logicalType} is not known",
+        "physicalType takes Iceberg's types: long, decimal(18, 2), timestamptz, …",
+    )
+
+
+def _physical(text: str) -> Type | None:
+    """The type that is written, in Iceberg's words or in those of other engines; None for none of them."""
+    if text in _EXACT or text.startswith(("decimal(", "fixed[")):
+        return type_of(text)
+    try:
+        return parse_type(text)
+    except ValueError:
+        return None
+
+
+def meets(logical: str, type_: Type) -> bool:
+    """Whether a column of this type is what a logical type asks for.
+
+    >>> meets("number", LONG), meets("integer", DOUBLE)
+    (True, False)
+    """
+    if logical in ("string", "number") and isinstance(type_, Primitive) and type_.args:
+        return (type_.name == "decimal") == (logical == "number")
+    return type_ in _LOGICAL[logical]
+
+
+def _numbered(fields: Sequence[Field], ids: Iterator[int]) -> tuple[Field, ...]:
+    return tuple(replace(f, id=next(ids), type=_with_ids(f.type, ids)) for f in fields)
+
+
+def _with_ids(type_: Type, ids: Iterator[int]) -> Type:
+    match type_:
+        case Struct(fields):
+            return Struct(_numbered(fields, ids))
+        case List(element):
+            return replace(type_, element_id=next(ids), element=_with_ids(element, ids))
+        case Map():
+            return replace(type_, key_id=next(ids), value_id=next(ids), value=_with_ids(type_.value, ids))
+        case _:
+            return type_

@@ -1,0 +1,67 @@
+"""Whether a capture gets on: asked over HTTP, at /healthz."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from driftline.errors import SetupError
+
+INTERVALS = 3  # of the capture's own time between micro-batches
+LEAST = 300.0  # seconds: one task may take as long
+
+
+class Health:
+    """``every``: seconds between the capture's micro-batches, if there is such a time."""
+
+    def __init__(self, every: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.patience = max(LEAST, INTERVALS * (every or 0))
+        self._clock = clock
+        self._since = clock()
+        self._mark: object = None
+        self._doing = "starting"
+
+    def seen(self, mark: object, doing: str, *, idle: bool = False) -> None:
+        """How it is now. ``mark``: differs where it got on; ``idle``: there is nothing for it to do."""
+        if idle or mark != self._mark:
+            self._since = self._clock()
+        self._mark, self._doing = mark, doing
+
+    @property
+    def fault(self) -> str | None:
+        """Why it is not well; None where it is."""
+        still = self._clock() - self._since
+        return None if still < self.patience else f"no progress for {still:.0f} s: {self._doing}"
+
+    def serve(self, port: int) -> int:
+        """Answers at the port from now on: 200, or 503 with the fault; returns it, which 0 leaves open.
+
+        Raises SetupError where it is taken.
+        """
+        health = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                known = self.path.partition("?")[0] in ("/healthz", "/")
+                fault = health.fault if known else "ask for /healthz"
+                body = json.dumps({"ok": fault is None} | ({"fault": fault} if fault else {})).encode()
+                self.send_response(404 if not known else 200 if fault is None else 503)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Probes are no news."""
+
+        try:
+            server = ThreadingHTTPServer(("", port), Answer)
+        except OSError as error:
+            raise SetupError(
+                f"Health cannot be told at port {port}: {error.strerror}.", "Name another with --health-port."
+            ) from error
+        threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+        return int(server.server_address[1])

@@ -1,0 +1,89 @@
+"""OpenLineage's events of each batch: START, then COMPLETE with the columns' lineage, FAIL or ABORT.
+
+Where they go is said as its client knows it: `OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, a file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.changelog.token import BatchIsInError
+from driftline.ingest.result import Result
+from driftline.report.dataset_names import DatasetName
+from driftline.report.outbox import Outbox
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+
+_LOG = logging.getLogger("driftline")
+_FILE = "openlineage.yml"
+
+
+def wanted(env: Mapping[str, str] = os.environ) -> bool:
+    """Whether somebody has said where events go, and they can be made."""
+    if env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+        return False
+    said = any(name.startswith("OPENLINEAGE_") for name in env)
+    if not said and not any((folder / _FILE).is_file() for folder in (Path(), Path.home() / ".openlineage")):
+        return False
+    return _installed()
+
+
+@cache
+def _installed() -> bool:
+    found = find_spec("openlineage") is not None
+    if not found:
+        _LOG.warning(
+            "lineage: OpenLineage is configured, and not installed: pip install 'driftline[lineage]'"
+        )
+    return found
+
+
+@cache
+def _outbox() -> Outbox:
+    return Outbox("lineage")
+
+
+@cache
+def _client() -> OpenLineageClient:
+    from openlineage.client import OpenLineageClient
+
+    return OpenLineageClient()
+
+
+class Lineage:
+    """Tells of each batch of ``table``; ``inputs``: where it comes from, as far as that has a name."""
+
+    def __init__(self, inputs: Sequence[DatasetName], capture: str | None = None) -> None:
+        self._inputs, self._capture = inputs, capture
+        self._run = self._table = ""
+
+    def begins(self, table: str, batch: str) -> None:
+        self._table, self._run = table, str(uuid.uuid4())
+        self._send("START")
+
+    def ended(self, result: Result) -> None:
+        self._send("COMPLETE", result=result)
+
+    def failed(self, error: BaseException) -> None:
+        kind = "ABORT" if isinstance(error, BatchIsInError | KeyboardInterrupt) else "FAIL"
+        self._send(kind, error=type(error).__name__)
+
+    def _send(self, kind: str, **more: Any) -> None:
+        now = datetime.now(UTC).isoformat()
+        told = (kind, now, self._run, self._table, self._capture, self._inputs)
+
+        def send() -> None:
+            from driftline.report.lineage_events import event
+
+            _client().emit(event(*told, **more))
+
+        _outbox().put(send)

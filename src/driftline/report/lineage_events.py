@@ -1,0 +1,144 @@
+"""A batch as OpenLineage's events: data sets with their schemas, and which field each column comes from."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    column_lineage_dataset,
+    dataset_version_dataset,
+    error_message_run,
+    input_statistics_input_dataset,
+    job_type_job,
+    output_statistics_output_dataset,
+    processing_engine_run,
+    schema_dataset,
+)
+from openlineage.client.generated.base import DatasetFacet, RunFacet
+
+from driftline import __version__
+from driftline.core.changes import apply
+from driftline.core.planning.origins import Origin, origins
+from driftline.core.planning.routes import FieldRoute, RecordRoute
+from driftline.core.schema.schema_json import outline, type_name
+from driftline.core.schema.types import Field, Schema, children, dotted
+from driftline.ingest.result import Result
+from driftline.report.dataset_names import DatasetName, name_of
+
+PRODUCER = f"urn:driftline:{__version__}"
+_OF_SCHEMA = schema_dataset.SchemaDatasetFacetFields
+
+
+def event(
+    kind: str,
+    moment: str,
+    run: str,
+    table: str,
+    capture: str | None,
+    inputs: Sequence[DatasetName],
+    *,
+    result: Result | None = None,
+    error: str | None = None,
+) -> RunEvent:
+    """The event of one moment of a run. ``result``: of a batch that is in; ``error``: the error's name."""
+    engine = processing_engine_run.ProcessingEngineRunFacet(__version__, "driftline", producer=PRODUCER)
+    facets: dict[str, RunFacet] = {"processing_engine": engine}
+    if error is not None:
+        message = f"{error}: its message is where the command was run"  # which may have a secret in it
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(message, "PYTHON", producer=PRODUCER)
+    outputs = [_output(result, inputs)] if result is not None and result.location else []
+    return RunEvent(
+        eventType=RunState[kind],
+        eventTime=moment,
+        run=Run(run, facets),
+        job=_job(table, capture),
+        inputs=[_input(name, result) for name in inputs],
+        outputs=outputs,
+        producer=PRODUCER,
+    )
+
+
+def _job(table: str, capture: str | None) -> Job:
+    own = f"driftline.ingest.{table}" if capture is None else f"driftline.capture.{table}.{capture}"
+    kind = ("BATCH", "INGEST") if capture is None else ("STREAMING", "CAPTURE")
+    facet = job_type_job.JobTypeJobFacet(kind[0], "DRIFTLINE", kind[1], producer=PRODUCER)
+    return Job(os.environ.get("OPENLINEAGE_NAMESPACE") or "default", own, {"jobType": facet})
+
+
+def _input(name: DatasetName, result: Result | None) -> InputDataset:
+    if result is None:
+        return InputDataset(*name)
+    facets: dict[str, DatasetFacet] = {
+        "schema": schema_dataset.SchemaDatasetFacet(_seen(result.route), producer=PRODUCER)
+    }
+    rows = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+        result.rows_read, producer=PRODUCER
+    )
+    return InputDataset(*name, facets=facets, inputFacets={"inputStatistics": rows})
+
+
+def _output(result: Result, inputs: Sequence[DatasetName]) -> OutputDataset:
+    schema = apply(result.before, result.changes)
+    facets: dict[str, DatasetFacet] = {
+        "schema": schema_dataset.SchemaDatasetFacet(
+            [_column(field) for field in schema.struct.fields], producer=PRODUCER
+        ),
+    }
+    if inputs:
+        facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(
+            _lineage(result.route, schema, inputs), producer=PRODUCER
+        )
+    if result.snapshot is not None:
+        facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(
+            str(result.snapshot), producer=PRODUCER
+        )
+    rows = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        result.rows_written, producer=PRODUCER
+    )
+    return OutputDataset(*name_of(result.location), facets=facets, outputFacets={"outputStatistics": rows})
+
+
+def _column(field: Field) -> schema_dataset.SchemaDatasetFacetFields:
+    """A column, with those inside: elements of lists, keys and values of maps, fields of structs."""
+    inside = [_column(child) for child in children(field.type)]
+    shown = outline(field.type) if inside else type_name(field.type)
+    return _OF_SCHEMA(field.name, shown, field.doc, fields=inside or None)
+
+
+def _seen(route: RecordRoute) -> list[schema_dataset.SchemaDatasetFacetFields]:
+    """The fields of the batch's records, each with all types that it had."""
+    return [_seen_field(field) for field in route.fields]
+
+
+def _seen_field(field: FieldRoute) -> schema_dataset.SchemaDatasetFacetFields:
+    facets = field.shape.facets
+    records = [c.record for c in field.columns if c.record is not None and c.takes]
+    inside = [_seen_field(f) for f in {f.key: f for r in records for f in r.fields}.values()]
+    values = [c.value for c in field.columns if c.value is not None and c.takes]
+    inside += [_seen_field(value) for value in values[:1]]
+    return _OF_SCHEMA(
+        field.key, " | ".join(facet.spelled() for facet in facets) or "unknown", fields=inside or None
+    )
+
+
+def _lineage(
+    route: RecordRoute, schema: Schema, inputs: Sequence[DatasetName]
+) -> dict[str, column_lineage_dataset.Fields]:
+    """By column, the fields of each input that its values come from."""
+    found: dict[str, list[column_lineage_dataset.InputField]] = defaultdict(list)
+    for origin in origins(route, schema):
+        change = _transformation(origin)
+        found[dotted(origin.column)] += [
+            column_lineage_dataset.InputField(*name, dotted(origin.path), [change]) for name in inputs
+        ]
+    return {column: column_lineage_dataset.Fields(fields) for column, fields in found.items()}
+
+
+def _transformation(origin: Origin) -> column_lineage_dataset.Transformation:
+    if origin.exact:
+        return column_lineage_dataset.Transformation("DIRECT", "IDENTITY")
+    types = ", ".join(facet.spelled() for facet in origin.types) or "what has no column"
+    return column_lineage_dataset.Transformation("DIRECT", "TRANSFORMATION", f"from {types}")

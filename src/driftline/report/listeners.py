@@ -1,0 +1,24 @@
+"""Who listens to the batches of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driftline.ingest.listener import Listener, Listeners
+from driftline.report import lineage
+from driftline.report.dataset_names import inputs
+from driftline.report.log import Log
+from driftline.report.metrics import Telemetry
+from driftline.source.given import given_paths
+
+
+def listeners(data: Any, capture: str | None = None) -> Listeners:
+    """All that listen to the batches of one call. ``data``: what it takes in; ``capture``: in micro-batches
+    of this one.
+    """
+    found: list[Listener] = [Log(capture)]
+    if lineage.wanted():
+        found.append(lineage.Lineage(inputs(given_paths(data)), capture))
+    if Telemetry.wanted():
+        found.append(Telemetry(capture))
+    return Listeners(found)

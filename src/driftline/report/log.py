@@ -1,0 +1,61 @@
+"""Batches in the log of Python, logger `driftline`: a line each, with its figures as fields of the record."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+from driftline.ingest.result import Result
+from driftline.report.findings import findings
+
+LOGGER = logging.getLogger("driftline")
+
+
+class Log:
+    """Tells the log of each batch that is in. ``capture``: whose micro-batches they are."""
+
+    def __init__(self, capture: str | None = None) -> None:
+        self._own = {} if capture is None else {"capture": capture}
+
+    def begins(self, table: str, batch: str) -> None:
+        fields = {"event": "begin", **self._own, "table": table, "batch": batch}
+        LOGGER.debug("%s: batch %s begins", table, batch, extra=fields)
+
+    def ended(self, result: Result) -> None:
+        if not LOGGER.isEnabledFor(logging.INFO):
+            return
+        fields = {**self._own, **figures(result)}
+        LOGGER.info("%s: %s", result.table, _sentence(result), extra={"event": "batch", **fields})
+
+    def failed(self, error: BaseException) -> None:
+        """Whoever it is raised for says so."""
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """What a batch did, in counts; changes of the schema and reasons for quarantine by their kind."""
+    return {
+        "table": result.table,
+        "batch": result.batch,
+        "rows_read": result.rows_read,
+        "rows_written": result.rows_written,
+        "rows_quarantined": result.rows_quarantined,
+        "changes": dict(Counter(one.kind for one in findings(result))),
+        "snapshot": result.snapshot,
+        "bytes_read": result.bytes_read,
+        "seconds": round(result.seconds, 3),
+        "retries": result.retries,
+    }
+
+
+def _sentence(result: Result) -> str:
+    counts = [_counted(result.rows_read, "record read", "records read"), f"{result.rows_written} written"]
+    if result.rows_quarantined:
+        counts.append(f"{result.rows_quarantined} in quarantine")
+    if result.changes:
+        counts.append(_counted(len(result.changes), "change of the schema", "changes of the schema"))
+    return ", ".join(counts)
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"

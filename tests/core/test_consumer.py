@@ -1,0 +1,25 @@
+"""A program of somebody else's: it needs nothing but what `driftline` gives out, and its types are checked."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import driftline
+
+PROGRAMS = sorted((Path(__file__).parents[1] / "consumer").glob("*.py"))
+
+
+def test_it_imports_public_names_alone() -> None:
+    assert PROGRAMS
+    for file in PROGRAMS:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.startswith("driftline.") for alias in node.names), file
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "driftline":
+                assert node.module == "driftline", file
+                assert {alias.name for alias in node.names} <= set(driftline.__all__), file
+
+
+def test_types_go_with_the_package() -> None:
+    assert (Path(driftline.__file__).parent / "py.typed").is_file()

@@ -1,0 +1,133 @@
+"""OpenLineage's events: what they say, where they go, and that no batch waits for them or fails by them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openlineage.client import OpenLineageClient
+from openlineage.client.transport.file import FileConfig, FileTransport
+
+from core.shapes import batch, schema
+from driftline.core.changelog.token import BatchIsInError
+from driftline.core.planning.plan import plan
+from driftline.errors import DataError
+from driftline.ingest.result import Result, result
+from driftline.observe.observation import Observation, Tally
+from driftline.report import lineage, outbox
+from driftline.report.dataset_names import DatasetName
+from driftline.report.lineage import Lineage, wanted
+
+FOLDER = DatasetName("file", "/in")
+
+
+def of(table: str, *, data: str) -> Result:
+    planned = plan(schema(table), batch(data))
+    seen = Observation(batch(data), Tally(records=2))
+    return result("shop.orders", "b1", seen, planned, 2, 0, 7)
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[dict[str, Any]]]:
+    """What was sent so far."""
+    file = tmp_path / "events.jsonl"
+    own = outbox.Outbox("lineage")
+    client = OpenLineageClient(transport=FileTransport(FileConfig(str(file), append=True)))
+    monkeypatch.setattr(lineage, "_outbox", lambda: own)
+    monkeypatch.setattr(lineage, "_client", lambda: client)
+
+    def sent() -> list[dict[str, Any]]:
+        own.flush(30)
+        return [json.loads(line) for line in file.read_text().splitlines()]
+
+    return sent
+
+
+def test_a_batch_is_a_run(events: Callable[[], list[dict[str, Any]]]) -> None:
+    listener = Lineage([FOLDER])
+    listener.begins("shop.orders", "b1")
+    drifted = of("a: long, s: {n: int}", data="a: long | string, s: {n: long}, l: {x: date}[1]")
+    listener.ended(Result(**{**vars_of(drifted), "location": "/lake/shop/orders"}))
+    start, complete = events()
+    assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
+    assert start["run"]["runId"] == complete["run"]["runId"]
+    assert start["job"]["name"] == "driftline.ingest.shop.orders"
+    assert start["job"]["facets"]["jobType"]["processingType"] == "BATCH"
+    assert [(i["namespace"], i["name"]) for i in complete["inputs"]] == [FOLDER]
+    assert complete["inputs"][0]["inputFacets"]["inputStatistics"]["rowCount"] == 2
+    read = {f["name"]: f for f in complete["inputs"][0]["facets"]["schema"]["fields"]}
+    assert set(read["a"]["type"].split(" | ")) == {"long", "string"}
+    assert read["l"]["fields"][0] == {"name": "x", "type": "date"}
+    (table,) = complete["outputs"]
+    assert (table["namespace"], table["name"]) == ("file", "/lake/shop/orders")
+    assert table["outputFacets"]["outputStatistics"]["rowCount"] == 2
+    assert table["facets"]["version"]["datasetVersion"] == "7"
+    columns = {f["name"]: f for f in table["facets"]["schema"]["fields"]}
+    assert (columns["a"]["type"], columns["a_string"]["type"]) == ("long", "string")
+    assert columns["l"]["type"] == "list<struct>"
+    assert columns["l"]["fields"][0]["fields"] == [{"name": "x", "type": "date"}]
+    by_column = table["facets"]["columnLineage"]["fields"]
+    assert by_column.keys() == {"a", "a_string", "s.n", "l.element.x"}
+    (origin,) = by_column["l.element.x"]["inputFields"]
+    assert (origin["namespace"], origin["name"], origin["field"]) == (*FOLDER, "l.element.x")
+    assert origin["transformations"] == [{"type": "DIRECT", "subtype": "IDENTITY"}]
+    (origin,) = by_column["a_string"]["inputFields"]
+    assert origin["field"] == "a"
+
+
+def vars_of(value: Result) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+def test_a_batch_that_fails_tells_no_message(events: Callable[[], list[dict[str, Any]]]) -> None:
+    listener = Lineage([FOLDER], "nightly")
+    for error in (DataError("token s3cr3t"), BatchIsInError()):
+        listener.begins("shop.orders", "b1")
+        listener.failed(error)
+    found = events()
+    assert [one["eventType"] for one in found] == ["START", "FAIL", "START", "ABORT"]
+    assert len({one["run"]["runId"] for one in found}) == 2
+    assert found[1]["job"]["name"] == "driftline.capture.shop.orders.nightly"
+    assert found[1]["run"]["facets"]["errorMessage"]["message"].startswith("DataError: ")
+    assert "s3cr3t" not in json.dumps(found)
+
+
+def test_events_that_cannot_be_sent_are_one_line_and_no_delay(caplog: pytest.LogCaptureFixture) -> None:
+    held, own = threading.Event(), outbox.Outbox("lineage")
+
+    def never() -> None:
+        held.wait(30)
+        raise OSError("http://me:pw@host")
+
+    began = time.monotonic()
+    for _ in range(outbox.MOST + 10):
+        own.put(never)
+    assert time.monotonic() - began < 1
+    own.flush(0.1)
+    assert caplog.records[0].getMessage().startswith("lineage: cannot be sent")
+    held.set()
+    own.flush(30)
+    own.put(lambda: None)
+    own.put(never)
+    own.flush(30)
+    shown = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(shown) == 3, shown  # too many; not in time; and once more, after one that worked
+    assert "pw" not in caplog.text
+
+
+def test_who_says_nothing_of_it_sends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert not wanted({})
+    assert wanted({"OPENLINEAGE_URL": "http://host"})
+    assert not wanted({"OPENLINEAGE_URL": "http://host", "OPENLINEAGE_DISABLED": "True"})
+    (tmp_path / "openlineage.yml").touch()
+    assert wanted({})
+    monkeypatch.setattr(lineage, "_installed", lambda: False)
+    assert not wanted({"OPENLINEAGE_URL": "http://host"})

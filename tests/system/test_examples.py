@@ -1,0 +1,63 @@
+"""Examples of the docs that no session shows: each is run, or at least read, as what it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core.test_notice import DRIFT
+from driftline.report.notice import Notice
+
+DOCS = Path(__file__).parents[2] / "docs"
+_FENCE = re.compile(r'^( *)```(\w+)(?: title="([^"]+)")?\n(.*?)^ *```$', re.MULTILINE | re.DOTALL)
+
+
+def examples(kind: str) -> Iterator[tuple[str, str, str]]:
+    """Page, title and text of each example that is written in this language."""
+    for page in sorted(DOCS.glob("*.md")):
+        for indent, language, title, body in _FENCE.findall(page.read_text()):
+            if language == kind:
+                yield page.name, title, re.sub(f"^{indent}", "", body, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("page", "title", "text"), list(examples("python")))
+def test_python_can_be_read(page: str, title: str, text: str) -> None:
+    compile(text, f"{page} {title}", "exec")
+
+
+@pytest.mark.parametrize(("page", "title", "text"), list(examples("yaml")))
+def test_yaml_can_be_read(page: str, title: str, text: str) -> None:
+    assert yaml.safe_load(text)
+
+
+class Chat(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.server.got = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_chat_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (script,) = (text for _, title, text in examples("python") if title == "to_chat.py")
+    (tmp_path / "to_chat.py").write_text(script)
+    with HTTPServer(("127.0.0.1", 0), Chat) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        monkeypatch.setenv("CHAT_URL", f"http://127.0.0.1:{server.server_port}/T0/B0")
+        assert Notice(f"cd {tmp_path} && {sys.executable} to_chat.py").send(DRIFT)
+        thread.join()
+    assert server.got["text"].splitlines() == [
+        "shop.orders: 1 changes, 0 records in quarantine",
+        "• s.size_string string (string does not fit the field's columns: long): string",
+    ]
