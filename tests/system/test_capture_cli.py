@@ -120,7 +120,7 @@ def test_the_log_is_one_object_a_line(done):
     phases = [line["message"] for line in lines if line["event"] == "phase"]
     assert any(phase.startswith("orders: ") for phase in phases) and phases.count("starting Spark") == 1
     assert done["log"].out.startswith("shop.log  orders 0  4 records read")
-    (error,) = map(json.loads, done["log of an error"].err.splitlines())
+    *_, error = map(json.loads, done["log of an error"].err.splitlines())
     assert (error["level"], error["error"], error["exit_code"]) == ("error", "UsageError", 2)
 
 

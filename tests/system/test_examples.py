@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -61,3 +63,33 @@ def test_a_chat_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         "shop.orders: 1 changes, 0 records in quarantine",
         "• s.size_string string (string does not fit the field's columns: long): string",
     ]
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    cells = json.loads((DOCS / "notebook.ipynb").read_text())["cells"]
+    lines = ["def shown(value):", "    assert value is None or value._repr_html_()"]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            body = ast.parse("".join(cell["source"])).body
+            if isinstance(body[-1], ast.Expr):  # which a notebook shows
+                body[-1].value = ast.Call(ast.Name("shown"), [body[-1].value], [])
+            lines.append(ast.unparse(ast.fix_missing_locations(ast.Module(body, []))))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", "\n".join(lines)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_image_takes_what_there_is() -> None:
+    root = DOCS.parent
+    lines = (root / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    steps = [line.split() for line in lines if line and not line.startswith("#")]
+    assert {step[0] for step in steps} <= {"FROM", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT", "CMD"}
+    copied = [name for step in steps if step[0] == "COPY" for name in step[1:-1]]
+    kept = [line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert sorted(copied) == sorted(kept)
+    assert [name for name in copied if not (root / name).exists()] == []
