@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from driftline.cli import capture as cli
+from driftline.cli import running as cli
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.refit import extends, refits
 from driftline.core.schema.types import INT, LONG, STRING, Field, List, Map, Schema, Struct
@@ -142,7 +142,7 @@ def test_a_log_is_told_of_a_long_wait(
             return self.asked < 3
 
     monkeypatch.setattr(cli, "_PATIENCE", 0.0)
-    shown = cli._Shown(SimpleNamespace(spark=None), "orders", json=True)  # type: ignore[arg-type]
+    shown = cli.Running(SimpleNamespace(spark=None), "orders", json=True)  # type: ignore[arg-type]
     shown.phase("committing")
     assert shown._next(Query()) is None  # type: ignore[arg-type]
     assert capsys.readouterr().err == ""
