@@ -192,14 +192,6 @@ def test_records_of() -> None:
     assert list(records_of(b"[{]")) == [b"[{]"]
 
 
-def test_files_that_pyarrow_opens(tmp_path: Path) -> None:
-    file = tmp_path / "x.jsonl"
-    file.write_text('{"a": 1}\n{"a": 2}\n')
-    splits = splits_of(file.as_uri(), 10)
-    assert len(splits) == 2
-    assert observed(splits).tally.records == 2
-
-
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         splits_of(str(tmp_path / "none.jsonl"))

@@ -1,4 +1,4 @@
-"""`python -m servers kafka|rest|cluster`: starts one in the foreground, says how to use it, stops it on Ctrl-C."""
+"""`python -m servers kafka|rest|s3|cluster`: starts one in the foreground, says how to use it, stops it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from servers.cluster import Cluster
 from servers.kafka import Kafka
 from servers.process import Server
 from servers.rest import Rest
+from servers.s3 import S3
 
 DOC = Path(__file__).parents[2] / "docs" / "cluster.md"
 
@@ -54,6 +55,20 @@ An Iceberg REST catalog at {rest.uri}. In driftline.toml:
     )
 
 
+def _s3(folder: Path) -> tuple[Server, Callable[[], str]]:
+    s3 = S3(folder, _port(7070))
+    names = {**s3.environment, "AWS_ENDPOINT_URL": s3.endpoint}
+    return (
+        s3,
+        lambda: (
+            f"""\
+An S3 server at {s3.endpoint}, with the bucket {s3.bucket("try")}. In the shell that uses it:
+
+{"".join(f"  export {name}={value}{chr(10)}" for name, value in names.items())}"""
+        ),
+    )
+
+
 def _cluster(folder: Path) -> tuple[Server, Callable[[], str]]:
     cluster = Cluster(folder, _port(7077))
     return (
@@ -70,7 +85,7 @@ Save this as try.py, and run it with .venv/bin/python try.py:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="servers", description=__doc__)
-    servers = {"kafka": _kafka, "rest": _rest, "cluster": _cluster}
+    servers = {"kafka": _kafka, "rest": _rest, "s3": _s3, "cluster": _cluster}
     parser.add_argument("server", choices=servers)
     parser.add_argument("--folder", type=Path, help="where its files are kept; a temporary one if not named")
     args = parser.parse_args()

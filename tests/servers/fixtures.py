@@ -8,7 +8,9 @@ import pytest
 
 from servers.cluster import Cluster
 from servers.kafka import Kafka
+from servers.machine import lacking
 from servers.rest import Rest
+from servers.s3 import S3, built
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +22,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 @pytest.fixture(scope="session")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
     with Rest(tmp_path_factory.mktemp("rest")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    if built() is None:
+        lacking("Go, which builds an S3 server", "apt-get install golang")
+    with S3(tmp_path_factory.mktemp("s3")) as running:
         yield running
 
 

@@ -115,12 +115,14 @@ def _elsewhere(work: Callable[[], T]) -> T:
 
 def little(kind: str, files: Sequence[str]) -> bool:
     """Whether the files are so small that Java's better compiler takes
-    longer than it saves. A pipe may bring much.
+    longer than it saves. A pipe, or a URL, may bring much.
     """
     from driftline.observe.endings import is_packed
+    from driftline.source.files import stamps
     from driftline.source.pipes import is_pipe
+    from driftline.source.web import is_url
 
-    if any(map(is_pipe, files)):
+    if any(is_pipe(file) or is_url(file) for file in files):
         return False
     plain = kind in ("json", "csv") and not any(map(is_packed, files))
-    return sum(Path(file).stat().st_size for file in files) < LITTLE / (1 if plain else 8)
+    return sum(stamp.size for stamp in stamps(files).values()) < LITTLE / (1 if plain else 8)

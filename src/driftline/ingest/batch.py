@@ -14,13 +14,16 @@ from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.closed import closed
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Schema
+from driftline.errors import DataError
 from driftline.formats.base import Moved, State, Table
 from driftline.formats.retry import Progress, Retry
 from driftline.ingest.rewrite import rewrites
 from driftline.observe.observation import Observation
 from driftline.settings import NEW_TABLE, from_properties
 from driftline.source.base import Source
-from driftline.source.files import Stamp
+from driftline.source.files import Stamp, changed
+
+AGAIN = "nothing of the batch is in: try again once its files are whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,13 @@ class Batch:
     def check(self, state: State) -> None:
         if self.token is not None:
             self.token.check(self.table.name, state.uuid, state.properties)
+
+    def check_files(self) -> None:
+        """Raises DataError where a file of a store is another one by now: each
+        request may have had a version of its own.
+        """
+        if change := changed({file: stamp for file, stamp in self.files.items() if stamp.mark}):
+            raise DataError(f"{self.table.name}: {change}", AGAIN)
 
     def open(self, state: State) -> Schema:
         """The table's schema as the batch is planned for it."""

@@ -21,7 +21,7 @@ from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, State, Table, Transaction
 from driftline.formats.retry import Progress, Retry, commit
 from driftline.ingest.accept import accepted
-from driftline.ingest.batch import Batch, Planned
+from driftline.ingest.batch import AGAIN, Batch, Planned
 from driftline.ingest.guess import Misguess, confirmed, guessed_plan
 from driftline.ingest.listener import Listener, heard
 from driftline.ingest.outcome import outcome, paths_of_rest, rest_of
@@ -136,6 +136,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
             return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
         quarantined = 0 if kept is None else kept.rows
         _check_counts(planned, written, quarantined)
+        batch.check_files()
         location = transaction.home
         transaction.set({**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes)})
         # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
@@ -275,7 +276,7 @@ def _no_columns(batch: Batch, seen: Observation, planned: Plan) -> Result:
 def _explained(batch: Batch, error: BaseException) -> tuple[str, str | None]:
     """What became of the batch, and what to do."""
     if change := changed(batch.files):
-        return change, "nothing of the batch is in: try again once its files are whole"
+        return change, AGAIN
     message, hint = explained(error)
     if not _misread(error):
         return message, hint

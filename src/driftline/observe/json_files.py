@@ -13,7 +13,7 @@ from driftline.observe.expect import Expect
 from driftline.observe.json_documents import is_document, records_in
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.observe.ranges import BLOCK, BOM, lines_between, opened, packed
+from driftline.observe.ranges import BLOCK, BOM, is_unpacked, lines_between, opened
 
 _SPLIT = 32 * 2**20  # bytes of a split
 _HEAD = 2**20  # bytes that tell a document from lines
@@ -23,7 +23,7 @@ _HEAD = 2**20  # bytes that tell a document from lines
 class Split:
     """A range of bytes of a file: the lines that start in it. ``line``: the number of the first of them.
 
-    A ``document`` and a compressed file are one split; the records of a document count as its lines.
+    A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
     """
 
     path: str
@@ -31,11 +31,12 @@ class Split:
     length: int
     document: bool = False
     line: int = 1
+    packed: bool = False
 
     @property
     def whole(self) -> bool:
         """Whether it can only be read from its start to its end."""
-        return self.document or packed(self.path)
+        return self.document or self.packed
 
     def cut(self, size: int) -> list[Split]:
         """The split in parts of about this many bytes, where it can be cut."""
@@ -59,13 +60,15 @@ class Split:
 
 
 def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
-    """The splits of a local file, or of one that pyarrow knows by its URI; in order, at least one.
+    """The splits of a file of this machine, or of a store by its URI; in order, at least one.
 
     Raises DataError for a compressed file that is cut off or broken.
     """
     with opened(path) as (file, length):
         head = file.read(_HEAD + 1)
-    return Split(path, 0, length, is_document(head[:_HEAD], whole=len(head) <= _HEAD)).cut(size)
+        is_packed = is_unpacked(file)
+    document = is_document(head[:_HEAD], whole=len(head) <= _HEAD)
+    return Split(path, 0, length, document, packed=is_packed).cut(size)
 
 
 def observe_split(known: Expect, settings: Settings, judge: Judge | None, split: Split) -> Observation:
@@ -86,7 +89,7 @@ def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
         if split.document:
             yield from _gathered(records_in(file, longest))
             return
-        end = None if packed(split.path) else split.start + split.length
+        end = None if is_unpacked(file) else split.start + split.length
         first = split.start == 0
         for lines in _lines(lines_between(file, split.start, end), longest):
             if first and lines[0].startswith(BOM) and not isinstance(lines[0], Cut):

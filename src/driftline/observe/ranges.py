@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any
 
 from driftline.observe.codecs import HEAD, Unpacked, codec_of
+from driftline.runtime import stores
 
 BLOCK = 4 * 2**20  # bytes read at once
 BOM = b"\xef\xbb\xbf"
@@ -38,40 +38,32 @@ def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[byte
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
-    """A local file, or one that pyarrow knows by its URI, unpacked where its
+    """A file of this machine, or of a store by its URI, unpacked where its
     bytes say so, and its size as it lies there.
 
     Raises DataError for a file that is no text, or not what its name says; and, while it is read,
     for a packed one that is cut off or broken.
     """
-    with _raw(path) as (file, length):
+    with stores.opened(path) as (file, length):
         codec = _codec(path, file, length)
         yield file if codec is None else Unpacked(file, path, codec), length  # type: ignore[misc]
 
 
 def packed(path: str) -> bool:
     """Whether a file is compressed. Raises as `opened` does."""
-    with _raw(path) as (file, length):
-        return _codec(path, file, length) is not None
+    with opened(path) as (file, _):
+        return is_unpacked(file)
 
 
 def is_marked(path: str) -> bool:
     """Whether a byte order mark tells an encoding of the file's, which is UTF-8 where it is `opened`."""
-    with _raw(path) as (file, length):
+    with stores.opened(path) as (file, length):
         return _codec(path, file, length) in ("UTF-16", "UTF-32")
 
 
-@contextmanager
-def _raw(path: str) -> Iterator[tuple[Any, int]]:
-    if "://" not in path:
-        with Path(path).open("rb", buffering=0) as file:
-            yield file, Path(path).stat().st_size
-        return
-    from pyarrow.fs import FileSystem
-
-    system, inner = FileSystem.from_uri(path)
-    with system.open_input_file(inner) as file:
-        yield file, file.size()
+def is_unpacked(file: IO[bytes]) -> bool:
+    """Whether a file that is open is compressed."""
+    return isinstance(file, Unpacked)
 
 
 def _codec(path: str, file: Any, length: int) -> str | None:

@@ -45,13 +45,19 @@ def explained(uri: str, error: OSError, options: Mapping[str, str]) -> Driftline
     """What a store answered to a request about ``uri``. ``options``: what it
     is reached with, of which no secret is told.
     """
+    told = f"{uri}: the store says: {without_secrets(str(error), options)}"
+    return answer_in(uri, error) or SetupError(told)
+
+
+def answer_in(uri: str, error: BaseException) -> DriftlineError | None:
+    """The same where it is one that is known, and no other error."""
     text = str(error)
     for pattern, sentence, hint in _ANSWERS:
         if re.search(pattern, text):
             return SetupError(f"{uri}: {sentence}", hint)
     if isinstance(error, FileNotFoundError) or _GONE.search(text):
         return DataError(f"{uri}: there is no such file any more")
-    return SetupError(f"{uri}: the store says: {without_secrets(text, options)}")
+    return None
 
 
 def without_secrets(text: str, options: Mapping[str, str]) -> str:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
 from driftline.errors import SetupError, UsageError
+from driftline.runtime.file_systems import HADOOP, connected, with_address
 from driftline.runtime.store_answers import explained, without_secrets
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 Options = Mapping[str, str]
+T = TypeVar("T")
 
 # The kind of store behind each scheme, and the options that a kind may have.
 _KINDS: Final = {
@@ -39,10 +42,8 @@ _OPTIONS: Final = {
     "abfss": ("endpoint", "account_key", "sas_token", "tenant_id", "client_id", "client_secret"),
     "hdfs": ("user", "ticket_cache"),
 }
-_HADOOP = "HDFS is read by Hadoop's own library: set JAVA_HOME, HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`"
-_ATTEMPTS = 6  # at a request, each after a longer pause: 15 seconds in all, on the average
-_CONNECT, _REQUEST = 5.0, 60.0  # seconds
 _BUFFER = 2**20  # bytes that are asked for at once
+_AT_ONCE = 16  # requests
 
 _configured: dict[str, dict[str, str]] = {}
 _PROCESS = uuid4().hex
@@ -68,7 +69,7 @@ def configured(uri: str) -> Options:
     """
     kind = _kind(uri)
     given = _configured.get(kind, {})
-    return _with_address(given) if kind == "s3" else given
+    return with_address(given) if kind == "s3" else given
 
 
 class Uri(str):
@@ -120,9 +121,9 @@ def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, st
         )
     given = _configured.get(kind, {}) if options is None else options
     try:
-        system = _opened(kind, authority if kind in ("abfss", "hdfs") else "", tuple(sorted(given.items())))
+        system = connected(kind, authority if kind in ("abfss", "hdfs") else "", tuple(sorted(given.items())))
     except (OSError, ValueError) as error:
-        hint = _HADOOP if kind == "hdfs" else None
+        hint = HADOOP if kind == "hdfs" else None
         raise SetupError(f"{uri}: {without_secrets(str(error), given)}", hint) from error
     match kind:
         case "hdfs":
@@ -133,11 +134,15 @@ def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, st
             return system, rest.rstrip("/")
 
 
-def native(uri: str) -> pa.NativeFile:
-    """A file of a store as Arrow reads it. Raises as `opened`."""
-    system, path = filesystem(uri)
-    with explaining(uri):
-        return system.open_input_file(path)
+def native(path: str) -> pa.NativeFile:
+    """A file of this machine, or of a store by its URI, as Arrow reads it. Raises as `opened`."""
+    import pyarrow as pa
+
+    if not is_stored(path):
+        return pa.OSFile(path)
+    system, inner = filesystem(path)
+    with explaining(path):
+        return system.open_input_file(inner)
 
 
 @contextmanager
@@ -147,24 +152,51 @@ def opened(path: str) -> Iterator[tuple[Any, int]]:
     What a store answers is told in one sentence: DataError where the file is not there, SetupError else.
     """
     if not is_stored(path):
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb") as file:
             yield file, os.fstat(file.fileno()).st_size
         return
     with native(path) as source:
         size = source.size()
+        raw = _Explained(source, path)
         # A small file is one request.
-        raw: Any = _Explained(source, path)
-        yield io.BytesIO(raw.read()) if size <= _BUFFER else io.BufferedReader(raw, _BUFFER), size
+        yield io.BytesIO(raw.readall()) if size <= _BUFFER else io.BufferedReader(raw, _BUFFER), size
+
+
+def version(path: str) -> tuple[int, int, str]:
+    """How a file is now: its size, when it was changed, in nanoseconds since 1970, and, of a store, the mark
+    that it gives to the content. Raises OSError where it is not there; of a store, as `opened`.
+    """
+    if not is_stored(path):
+        stat = Path(path).stat()
+        return stat.st_size, stat.st_mtime_ns, ""
+    system, inner = filesystem(path)
+    with explaining(path):
+        if _kind(path) == "s3":
+            with system.open_input_file(inner) as file:
+                told = file.metadata()
+                return file.size(), 0, f"{told[b'ETag'].decode()} {told[b'Last-Modified'].decode()}"
+        info = system.get_file_info(inner)
+    if info.size is None:
+        raise FileNotFoundError(path)
+    return info.size, info.mtime_ns or 0, ""
+
+
+def mapped(work: Callable[[str], T], paths: Sequence[str]) -> list[T]:
+    """What work gives for each path, in order; of a store, several are asked for at once."""
+    if not any(map(is_stored, paths)):
+        return list(map(work, paths))
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(work, paths))
 
 
 @contextmanager
-def explaining(uri: str, options: Options | None = None) -> Iterator[None]:
-    """What a store answers to a request about ``uri``, as driftline's errors. ``options``: as for it."""
+def explaining(path: str, options: Options | None = None) -> Iterator[None]:
+    """What a store answers to a request about ``path``, as driftline's errors. ``options``: as for it."""
     try:
         yield
     except OSError as error:
-        given = _configured.get(_kind(uri), {}) if options is None else options
-        raise explained(uri, error, given) from error
+        given = _configured.get(_kind(path), {}) if options is None else options
+        raise explained(path, error, given) from error
 
 
 class _Explained(io.RawIOBase):
@@ -197,94 +229,6 @@ def _kind(uri: str) -> str:
             f"{_without_keys(uri)}: there is no such kind of store", hint=f"there are {', '.join(_KINDS)}"
         )
     return kind
-
-
-@lru_cache(maxsize=32)
-def _opened(kind: str, authority: str, given: tuple[tuple[str, str], ...]) -> FileSystem:
-    options = dict(given)
-    match kind:
-        case "s3":
-            return _s3(options)
-        case "gs":
-            return _gs(options)
-        case "abfss":
-            return _azure(authority, options)
-        case _:
-            from pyarrow.fs import HadoopFileSystem
-
-            host, _, port = authority.partition(":")
-            return HadoopFileSystem(
-                host, int(port or 8020), user=options.get("user"), kerb_ticket=options.get("ticket_cache")
-            )
-
-
-def _s3(options: dict[str, str]) -> FileSystem:
-    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
-
-    options = _with_address(options)
-    scheme, host = _split(options.get("endpoint"))
-    return S3FileSystem(
-        access_key=options.get("access_key"),
-        secret_key=options.get("secret_key"),
-        session_token=options.get("session_token"),
-        anonymous=options.get("anonymous") == "true",
-        region=options.get("region"),
-        endpoint_override=host,
-        scheme=scheme,
-        force_virtual_addressing=options.get("path_style") == "false",
-        connect_timeout=_CONNECT,
-        request_timeout=_REQUEST,
-        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
-    )
-
-
-def _with_address(options: Options) -> dict[str, str]:
-    env = os.environ
-    address = {
-        "endpoint": env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL"),
-        "region": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
-    }
-    return {key: value for key, value in address.items() if value} | dict(options)
-
-
-def _gs(options: dict[str, str]) -> FileSystem:
-    from datetime import UTC, datetime, timedelta
-
-    from pyarrow.fs import GcsFileSystem
-
-    scheme, host = _split(options.get("endpoint"))
-    expires = options.get("token_expires")
-    return GcsFileSystem(
-        anonymous=options.get("anonymous") == "true",
-        access_token=options.get("token"),
-        # In milliseconds since 1970, as catalogs hand it out.
-        credential_token_expiration=datetime.fromtimestamp(int(expires) / 1000, UTC) if expires else None,
-        project_id=options.get("project"),
-        endpoint_override=host,
-        scheme=scheme,
-        retry_time_limit=timedelta(seconds=_REQUEST),
-    )
-
-
-def _azure(authority: str, options: dict[str, str]) -> FileSystem:
-    from pyarrow.fs import AzureFileSystem
-
-    scheme, host = _split(options.get("endpoint"))
-    account = authority.partition("@")[2].partition(".")[0]
-    secrets = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
-    more = {"blob_storage_authority": host, "dfs_storage_authority": host} if host else {}
-    schemes = {"blob_storage_scheme": scheme, "dfs_storage_scheme": scheme} if host else {}
-    return AzureFileSystem(
-        account, **{key: options[key] for key in secrets if key in options}, **more, **schemes
-    )
-
-
-def _split(endpoint: str | None) -> tuple[str | None, str | None]:
-    """An endpoint's scheme and host; https where it names none."""
-    if not endpoint:
-        return None, None
-    scheme, slashes, host = endpoint.rstrip("/").rpartition("://")
-    return (scheme if slashes else "https"), host
 
 
 def _without_keys(uri: str) -> str:

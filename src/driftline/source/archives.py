@@ -12,6 +12,7 @@ from pathlib import Path
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import format_by_name, is_hidden
 from driftline.observe.limits import largest, too_large
+from driftline.runtime import stores
 
 _BROKEN = (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError)
 _CHUNK = 2**20  # bytes that are held at once
@@ -49,7 +50,7 @@ def unpack(path: str, kind: str | None, folder: Path) -> Iterator[tuple[Path, st
             raise too_large(path, limit)
         for number, member in enumerate(members):
             file = folder / f"{number:08}"
-            _unpack_one(archive, member, file)
+            _unpack_one(path, archive, member, file)
             yield file, member.filename
 
 
@@ -59,14 +60,14 @@ def _members(archive: zipfile.ZipFile) -> Sequence[zipfile.ZipInfo]:
     return sorted(files, key=lambda info: info.filename)
 
 
-def _unpack_one(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) -> None:
+def _unpack_one(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) -> None:
     with archive.open(member) as source, file.open("wb") as target:
         while data := source.read(_CHUNK):
             try:
                 target.write(data)
             except OSError as error:
                 raise SetupError(
-                    f"{archive.filename}: cannot be unpacked to {file}: {error.strerror}",
+                    f"{path}: cannot be unpacked to {file}: {error.strerror}",
                     hint="what is in an archive needs room there; TMPDIR names another folder",
                 ) from error
 
@@ -74,7 +75,7 @@ def _unpack_one(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) -
 @contextmanager
 def _opened(path: str) -> Iterator[zipfile.ZipFile]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with stores.opened(path) as (file, _), zipfile.ZipFile(file) as archive:
             yield archive
     except _BROKEN as error:
         raise DataError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from driftline.convert.avro import columns_of
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import WHOLE
+from driftline.runtime.stores import mapped, opened
 from driftline.source.avro_blocks import Cut, container_of, cuts_of
 from driftline.source.column_rows import Rows
 
@@ -63,19 +63,22 @@ def avro_readers(files: Sequence[str]) -> list[AvroReader]:
     """
     cuts: dict[Struct, list[Cut]] = {}
     labels: dict[Struct, str] = {}
-    for path in files:
-        try:
-            with Path(path).open("rb") as file:
-                schema: Any = reader(file).writer_schema
-            struct = columns_of(schema).struct
-            found = cuts_of(path, _CUT)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error}", error.hint) from error
-        except _BROKEN as error:
-            raise UsageError(f"{path}: cannot be read as avro: {_said(error)}", WHOLE) from error
+    for path, (struct, found) in zip(files, mapped(_cut, files), strict=True):
         cuts.setdefault(struct, []).extend(found)
         labels.setdefault(struct, path)
     return [AvroReader(struct, labels[struct], found) for struct, found in cuts.items()]
+
+
+def _cut(path: str) -> tuple[Struct, list[Cut]]:
+    """The types of a file, and its blocks."""
+    try:
+        with opened(path) as (file, _):
+            schema: Any = reader(file).writer_schema
+        return columns_of(schema).struct, cuts_of(path, _CUT)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}", error.hint) from error
+    except _BROKEN as error:
+        raise UsageError(f"{path}: cannot be read as avro: {_said(error)}", WHOLE) from error
 
 
 def _said(error: BaseException) -> str:

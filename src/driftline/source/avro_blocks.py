@@ -10,6 +10,8 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from driftline.runtime.stores import opened
+
 _MAGIC = b"Obj\x01"
 _SYNC = 16  # bytes behind the header, and behind each block
 _OTHERS = ("snappy", "zstandard")  # codecs that are undone here
@@ -29,9 +31,7 @@ def cuts_of(path: str, target: int) -> list[Cut]:
     EOFError where the file ends within one.
     """
     cuts = []
-    with open(path, "rb") as file:
-        end = file.seek(0, io.SEEK_END)
-        file.seek(0)
+    with opened(path) as (file, end):
         _header(file)
         start = file.tell()
         while file.tell() < end:
@@ -48,7 +48,7 @@ def cuts_of(path: str, target: int) -> list[Cut]:
 
 def container_of(cut: Cut) -> IO[bytes]:
     """An Avro file of the cut's blocks alone, of a codec that fastavro knows."""
-    with open(cut.path, "rb") as file:
+    with opened(cut.path) as (file, _):
         metadata, sync = _header(file)
         file.seek(cut.start)
         blocks = file.read(cut.size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -22,6 +23,7 @@ from driftline.errors import DataError
 from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
 from driftline.observe.expect import UNKNOWN, Expect
 from driftline.runtime.failure import explained
+from driftline.runtime.stores import mapped
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
 from driftline.source.csv_files import ANY, Stretch, header_of, size_of, stretches_of
@@ -68,10 +70,12 @@ def csv_readers(
     ``dialect``: what is known of how they are written. ``strings``: every cell stays text. Raises DataError
     for a file that cannot be read, UsageError for a header with two columns of one name.
     """
-    headers = {file: header for file in files if (header := header_of(file, dialect)) is not None}
-    share = sum(map(size_of, headers)) // (2 * spark.sparkContext.defaultParallelism)
+    found = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
+    headers = {file: header for file, header in found if header is not None}
+    share = sum(mapped(size_of, list(headers))) // (2 * spark.sparkContext.defaultParallelism)
     size = min(max(share, _STRETCH[0]), _STRETCH[1])
-    cut = [CsvFile(file, header, stretches_of(file, header, size)) for file, header in headers.items()]
+    stretches = mapped(lambda file: stretches_of(file, headers[file], size), list(headers))
+    cut = [CsvFile(file, headers[file], of_file) for file, of_file in zip(headers, stretches, strict=True)]
     groups: dict[tuple[str, ...], list[CsvFile]] = {}
     for file in looked(spark, cut, strings=strings):
         groups.setdefault(file.header.names, []).append(file)

@@ -8,10 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from driftline.errors import UsageError
+from driftline.errors import DataError, UsageError
 from driftline.observe.endings import FORMATS, format_by_name, is_archive, is_hidden
+from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.source.archives import format_in
+from driftline.source.buckets import listing
 from driftline.source.pipes import STDIN, is_pipe
+from driftline.source.web import is_url, shown
 
 # The path of the file that a row came from, as SQL: Spark tells it as a URI.
 ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
@@ -45,23 +48,26 @@ def format_of(path: str) -> str:
     >>> format_of("a/b.jsonl.gz")
     'json'
     """
-    found = format_in(path) if is_archive(path) else format_by_name(path)
+    name = shown(path) if is_url(path) else path
+    found = format_in(path) if is_archive(path) and not is_url(path) else format_by_name(name)
     if found is None:
         raise UsageError(
-            f"{path}: the ending tells no format",
+            f"{name}: the ending tells no format",
             hint="name it with --format json, csv, parquet, avro or orc",
         )
     return found
 
 
 def _files(source: str, fmt: str | None) -> list[str]:
-    if is_pipe(source):
+    if is_pipe(source) or is_url(source) or isinstance(source, Uri):
         return [source]
+    if is_stored(source):
+        return _stored(source, fmt)
     path = Path(source)
     if path.is_dir():
         found = sorted(p for p in path.rglob("*") if p.is_file() and not is_hidden(p.relative_to(path)))
         if fmt is None:
-            found = [p for p in found if _known(p)]
+            found = [p for p in found if _known(str(p))]
         if not found:
             raise UsageError(f"{source}: the folder holds no files to ingest")
     elif path.exists():
@@ -75,29 +81,46 @@ def _files(source: str, fmt: str | None) -> list[str]:
     return [str(p.absolute()) for p in found]
 
 
-def _known(path: Path) -> bool:
+def _stored(source: str, fmt: str | None) -> list[str]:
+    files, is_folder = listing(source)
+    found: list[str] = sorted(file.path for file in files)
+    if is_folder and fmt is None:
+        found = [path for path in found if _known(path)]
+    if not found:
+        what = "the folder holds no files to ingest" if is_folder else "no such file, folder or glob"
+        raise UsageError(f"{source}: {what}")
+    return found
+
+
+def _known(path: str) -> bool:
     try:
-        format_of(str(path))
+        format_of(path)
     except UsageError:
         return False
     return True
 
 
 class Stamp(NamedTuple):
-    """How a file was; two that differ are two versions of it. ``modified``: nanoseconds since 1970."""
+    """How a file was; two that differ are two versions of it. ``modified``: nanoseconds since 1970;
+    ``mark``: what a store gives to its content.
+    """
 
     size: int
     modified: int
+    mark: str = ""
 
 
 def stamps(files: Iterable[str]) -> dict[str, Stamp]:
-    """How the files are now, as far as they are on this machine."""
-    found = {}
-    for file in files:
-        with suppress(OSError):
-            stat = Path(file).stat()
-            found[file] = Stamp(stat.st_size, stat.st_mtime_ns)
-    return found
+    """How the files are now, as far as they are there."""
+    files = list(files)
+    found = zip(files, mapped(_stamp, files), strict=True)
+    return {file: stamp for file, stamp in found if stamp is not None}
+
+
+def _stamp(file: str) -> Stamp | None:
+    with suppress(OSError, DataError):
+        return Stamp(*version(file))
+    return None
 
 
 def changed(before: Mapping[str, Stamp]) -> str | None:

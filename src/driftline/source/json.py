@@ -17,6 +17,7 @@ from driftline.observe.json_files import Split, blocks, observe_split, splits_of
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.runtime.spark_conf import FILES
+from driftline.runtime.stores import mapped
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
 from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
@@ -118,7 +119,7 @@ class JsonFiles:
         self.asked, self.known = (schema, settings, stamps(self.files)), expect(schema, settings)
         self.whole = self.begun = None
         # At least two splits a core, where the files can be cut so.
-        splits = [split for file in self.files for split in splits_of(file)]
+        splits = [split for of_file in mapped(splits_of, self.files) for split in of_file]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
         self.splits = [part for split in splits for part in split.cut(max(share, _SMALL))]
 

@@ -10,6 +10,8 @@ from driftline.convert.declared import Declared
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import WHOLE
+from driftline.runtime.store_answers import answer_in
+from driftline.runtime.stores import is_stored, mapped, native
 from driftline.source.column_rows import Rows
 from driftline.source.int96 import OldTimestamps
 
@@ -36,7 +38,8 @@ class ParquetReader:
         try:
             yield from _rows(path, group)
         except (OSError, ValueError) as error:  # pyarrow's are among these
-            raise DataError(f"{path}: cannot be read: {error}", WHOLE) from error
+            told = answer_in(path, error) if is_stored(path) else None
+            raise told or DataError(f"{path}: cannot be read: {error}", WHOLE) from error
 
 
 def _rows(path: str, group: int) -> Iterator[Rows]:
@@ -78,16 +81,7 @@ def parquet_readers(files: Sequence[str]) -> list[ParquetReader]:
     """
     groups: dict[Struct, list[tuple[str, int, int]]] = {}
     labels: dict[Struct, str] = {}
-    for path in files:
-        try:
-            with _opened(path) as file:
-                struct = Declared(OldTimestamps(file).schema).struct
-                metadata = file.metadata
-                sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
-        except UsageError as error:
-            raise UsageError(f"{path}: {error}", error.hint) from error
-        except (OSError, ValueError) as error:  # pyarrow's are among these
-            raise UsageError(f"{path}: cannot be read as parquet: {error}", WHOLE) from error
+    for path, (struct, sizes) in zip(files, mapped(_footer, files), strict=True):
         groups.setdefault(struct, []).extend((path, i, size) for i, size in enumerate(sizes))
         labels.setdefault(struct, path)
     return [
@@ -98,11 +92,26 @@ def parquet_readers(files: Sequence[str]) -> list[ParquetReader]:
     ]
 
 
+def _footer(path: str) -> tuple[Struct, list[int]]:
+    """The types of a file, and the sizes of its row groups."""
+    try:
+        with _opened(path) as file:
+            metadata = file.metadata
+            sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+            return Declared(OldTimestamps(file).schema).struct, sizes
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}", error.hint) from error
+    except (OSError, ValueError) as error:  # pyarrow's are among these
+        raise UsageError(f"{path}: cannot be read as parquet: {error}", WHOLE) from error
+
+
 def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
     """The file; ``old_as``: the unit that its old timestamps are read in."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
-        pa.OSFile(path), coerce_int96_timestamp_unit=old_as, page_checksum_verification=True
+        native(path),
+        coerce_int96_timestamp_unit=old_as,
+        page_checksum_verification=True,
+        pre_buffer=is_stored(path),
     )

@@ -1,9 +1,11 @@
 """Sources that are no files to be read again and again, in tasks too: what comes through a pipe, which comes
-once, and to this process alone, and what is in an archive. It is written into temporary files first.
+once, and to this process alone, what is behind a URL, and what is in an archive. It is written into temporary
+files first.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -14,8 +16,10 @@ from typing import Any
 
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.observe.endings import is_archive
+from driftline.runtime.stores import is_stored, native
 from driftline.source.archives import unpack
 from driftline.source.spool import folder_in
+from driftline.source.web import fetch, is_url, shown
 
 STDIN = "-"
 _OF_THIS_PROCESS = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
@@ -33,14 +37,14 @@ def is_pipe(source: str) -> bool:
 def spooled(
     files: Sequence[str], kind: str | None = None, room: Path | None = None
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The files, temporary ones in place of each pipe and each archive, and the names that those stand for,
+    """The files, temporary ones in place of each pipe, URL and archive, and the names that those stand for,
     by path; at the end they are deleted. ``kind``: the format that is taken of archives;
     ``room``: where there is room for them, as `place_of` tells.
 
     Errors that name a temporary file name what it stands for. Raises UsageError for a pipe that cannot be
     read, DataError for a broken archive, SetupError where there is no room for what comes.
     """
-    if not any(is_pipe(file) or is_archive(file) for file in files):
+    if not any(_is_spooled(file, kind) for file in files):
         yield list(files), {}
         return
     with folder_in(room) as folder:
@@ -58,21 +62,31 @@ def spooled(
             raise
 
 
+def _is_spooled(file: str, kind: str | None) -> bool:
+    # Spark, which reads ORC, does not know the stores as we do.
+    return is_pipe(file) or is_url(file) or is_archive(file) or (kind == "orc" and is_stored(file))
+
+
 def _spooled(file: str, kind: str | None, place: Path) -> dict[str, str]:
-    """What a pipe or an archive holds, in files at the place, and the
+    """What is not to be read where it is, in files at the place, and the
     name of each; nothing for another file.
     """
-    if is_pipe(file):
-        _copy(file, place)
-        return {str(place): file}
-    if not is_archive(file):
+    if not _is_spooled(file, kind):
         return {}
+    name, source = file, file
+    if is_url(file):
+        name, source = shown(file), f"{place}.zip" if is_archive(shown(file)) else str(place)
+        fetch(file, Path(source))
+    elif not is_archive(file):
+        _copy(file, place)
+    if not is_archive(name):
+        return {str(place): name}
     place.mkdir()
-    return {str(path): f"{file}/{name}" for path, name in unpack(file, kind, place)}
+    return {str(path): f"{name}/{inner}" for path, inner in unpack(source, kind, place)}
 
 
 def _copy(pipe: str, path: Path) -> None:
-    """Writes what comes through the pipe."""
+    """Writes what comes through the pipe, or is in the store."""
     try:
         source = _opened(pipe)
     except OSError as error:
@@ -89,6 +103,8 @@ def _copy(pipe: str, path: Path) -> None:
 
 def _opened(pipe: str) -> Any:
     own = _OF_THIS_PROCESS.fullmatch(pipe)
+    if is_stored(pipe):
+        return io.BufferedReader(native(pipe))
     if pipe == STDIN or own:
         # Not by its name: a socket, and a file that is deleted already, have none that opens.
         return os.fdopen(os.dup(int(own[1] or 0) if own else 0), "rb")

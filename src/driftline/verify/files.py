@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+from driftline.runtime.stores import is_stored, native
 from driftline.verify.cells import Said, decoded, marks_of, rows
 from driftline.verify.packed import is_packed, unpacked
 from driftline.verify.values import number
@@ -122,13 +123,8 @@ def _packed(file: str) -> bool:
 
 
 def opened(file: str) -> IO[bytes]:
-    """A local file, or one that pyarrow knows by its URI."""
-    if "://" not in file:
-        return open(file, "rb")
-    from pyarrow.fs import FileSystem
-
-    system, path = FileSystem.from_uri(file)
-    return io.BufferedReader(system.open_input_file(path))
+    """A file of this machine, or of a store by its URI."""
+    return io.BufferedReader(native(file)) if is_stored(file) else open(file, "rb")
 
 
 def _size(file: str) -> int:

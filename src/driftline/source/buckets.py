@@ -1,0 +1,99 @@
+"""Folders and globs of stores: which files there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from glob import has_magic
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+
+from driftline.observe.endings import is_hidden
+from driftline.runtime.stores import Uri, explaining, filesystem
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
+
+_SECOND = 10**9  # nanoseconds
+
+
+class Listed(NamedTuple):
+    """A file as a listing tells it. ``modified``: nanoseconds since 1970, of
+    a whole second, as not every answer tells more.
+    """
+
+    path: Uri
+    size: int
+    modified: int
+
+
+class Listing(NamedTuple):
+    """What a URI names: a file, the files of a folder, or of a glob; none where nothing is there."""
+
+    files: Iterator[Listed]
+    is_folder: bool = False
+
+
+def listing(source: str) -> Listing:
+    """What a URI names; the path of each file begins as ``source`` does. What a name hides is passed over in
+    folders, as in those of this machine.
+
+    Raises SetupError where the store does not answer, or gives no access.
+    """
+    from pyarrow.fs import FileType
+
+    system, path = filesystem(source)
+    with explaining(source):
+        info = system.get_file_info(path)
+    if info.type == FileType.File and not source.endswith("/"):
+        return Listing(iter([_listed(Uri(source), info)]))
+    if info.type == FileType.NotFound and has_magic(source):
+        base, steps = source.rstrip("/"), list[str]()
+        while has_magic(base):
+            base, _, step = base.rpartition("/")
+            steps.insert(0, step)
+        return Listing(_below(base, partial(_fits, steps), deep=len(steps) > 1 or "**" in steps))
+    is_folder = info.type != FileType.NotFound
+    return Listing(_below(source.rstrip("/"), _is_shown, deep=True), is_folder)
+
+
+def _below(base: str, fits: Callable[[Sequence[str]], bool], *, deep: bool) -> Iterator[Listed]:
+    from pyarrow.fs import FileSelector, FileType
+
+    system, path = filesystem(base)
+    with explaining(base):
+        infos = system.get_file_info(FileSelector(path, recursive=deep, allow_not_found=True))
+    for info in infos:
+        name = info.path[len(path) :].lstrip("/")
+        if info.type == FileType.File and fits(name.split("/")):
+            yield _listed(Uri(f"{base}/{name}"), info)
+
+
+def _listed(path: Uri, info: FileInfo) -> Listed:
+    return Listed(path, info.size, info.mtime_ns // _SECOND * _SECOND)
+
+
+def _is_shown(steps: Sequence[str]) -> bool:
+    return not is_hidden(PurePosixPath(*steps))
+
+
+def _fits(pattern: Sequence[str], steps: Sequence[str]) -> bool:
+    """Whether a path is of a glob, each step by step, as in folders of this machine.
+
+    >>> _fits(["**", "*.json"], ["a", "b", "c.json"]), _fits(["*"], ["a", "b"]), _fits(["*"], [".a"])
+    (True, False, False)
+    """
+    if not pattern:
+        return not steps
+    first, *rest = pattern
+    if first == "**":
+        return _fits(rest, steps) or (
+            bool(steps) and not steps[0].startswith(".") and _fits(pattern, steps[1:])
+        )
+    return (
+        bool(steps)
+        and fnmatchcase(steps[0], first)
+        and steps[0].startswith(".") <= first.startswith(".")
+        and _fits(rest, steps[1:])
+    )

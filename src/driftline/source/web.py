@@ -1,0 +1,116 @@
+"""Files that are fetched from a URL, once, onto this machine."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import re
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from driftline.errors import DriftlineError, SetupError, UsageError
+
+_ATTEMPTS = 5
+_PAUSE, _LONGEST = 1.0, 30.0  # seconds before the second try; twice as long before each further one, up to
+_TIMEOUT = 60.0  # seconds without an answer
+_CHUNK = 2**20  # bytes that are held at once
+_BUSY = (408, 425, 429)
+
+
+def is_url(source: str) -> bool:
+    """Whether this is the URL of a file.
+
+    >>> is_url("https://example.com/a.json"), is_url("s3://bucket/a.json")
+    (True, False)
+    """
+    return bool(re.match(r"https?://", source, re.IGNORECASE))
+
+
+def shown(url: str) -> str:
+    """The URL as reports name it, without what may be secret.
+
+    >>> shown("https://me:pw@example.com/a.json.gz?token=x#y")
+    'https://example.com/a.json.gz'
+    """
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def fetch(url: str, path: Path) -> None:
+    """Writes the file of a URL. What passes is waited for.
+
+    Raises UsageError where there is no such file or no access, SetupError where the
+    server does not give it, or there is no room for it.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            _fetch(url, path)
+            return
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+            pause = _pause_after(error, attempt)
+            if pause is None or attempt == _ATTEMPTS:
+                raise _explained(url, path, error) from error
+            time.sleep(pause)
+
+
+class _CutOffError(OSError):
+    """Less came than was announced."""
+
+
+class _NoRoomError(OSError):
+    """What comes cannot be written."""
+
+
+def _fetch(url: str, path: Path) -> None:
+    headers = {"Accept-Encoding": "identity", "User-Agent": "driftline"}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310  `is_url` saw to it
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer, path.open("wb") as file:  # noqa: S310
+        size = 0
+        while data := answer.read(_CHUNK):
+            try:
+                file.write(data)
+            except OSError as error:
+                raise _NoRoomError(*error.args) from error
+            size += len(data)
+        announced = answer.headers.get("Content-Length")
+        if announced is not None and size < int(announced):
+            raise _CutOffError(f"{size} bytes came, of {announced}")
+
+
+def _pause_after(error: Exception, attempt: int) -> float | None:
+    """The seconds until the next try; None where one would be in vain."""
+    if isinstance(error, _NoRoomError):
+        return None
+    pause = min(_LONGEST, _PAUSE * 2 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311  no secret
+    if not isinstance(error, urllib.error.HTTPError):
+        return None if isinstance(error, ValueError) else pause
+    if error.code not in _BUSY and error.code < 500:
+        return None
+    asked = error.headers.get("Retry-After", "")
+    return min(_LONGEST, float(asked)) if asked.isdecimal() else pause
+
+
+def _explained(url: str, path: Path, error: Exception) -> DriftlineError:
+    name = shown(url)
+    match error:
+        case _NoRoomError():
+            hint = "what comes needs room there; TMPDIR names another folder"
+            return SetupError(f"{name}: cannot be copied to {path}: {error.strerror}", hint)
+        case urllib.error.HTTPError() if error.code in (401, 403):
+            return UsageError(
+                f"{name}: the server denies access (HTTP {error.code})", "is the link still valid?"
+            )
+        case urllib.error.HTTPError() if error.code in (404, 410):
+            return UsageError(f"{name}: there is no such file (HTTP {error.code})")
+        case urllib.error.HTTPError():
+            return SetupError(f"{name}: the server says HTTP {error.code}", "try again later")
+        case urllib.error.URLError():
+            return SetupError(f"{name}: cannot be fetched: {error.reason}", "is the network there?")
+        case _:
+            words = str(error) or type(error).__name__
+            return SetupError(f"{name}: cannot be fetched: {words.replace(url, name)}", "try again later")

@@ -1,0 +1,88 @@
+"""Files behind a URL, from a server that fails as servers do."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from driftline.errors import SetupError, UsageError
+from driftline.source import web
+from driftline.source.files import expand
+from driftline.source.pipes import spooled
+
+BODY = b'{"a": 1}\n' * 1000
+
+
+class Handler(BaseHTTPRequestHandler):
+    answers: list[int]  # the codes of the next answers; 1: the answer is cut off
+
+    def do_GET(self):
+        code = self.answers.pop(0) if self.answers else 200
+        self.send_response(200 if code == 1 else code)
+        if code == 503:
+            self.send_header("Retry-After", "0")
+        body = BODY if code in (1, 200) else b""
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[:100] if code == 1 else body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def url(monkeypatch):
+    monkeypatch.setattr(web, "_PAUSE", 0.01)
+    Handler.answers = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = False  # so that leaving waits for them
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/in/a.json?token=hush"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_url_is_read_once_and_named_without_what_is_secret(url):
+    kind, files = expand([url])
+    with spooled(files, kind) as ((path,), names):
+        text = Path(path).read_bytes()
+
+    assert (kind, text) == ("json", BODY)
+    assert names == {path: url.partition("?")[0]}
+
+
+@pytest.mark.parametrize("answers", [[503], [500, 429], [1], [1, 503, 1]])
+def test_what_passes_is_waited_for(url, answers, tmp_path):
+    Handler.answers = answers
+    web.fetch(url, tmp_path / "a")
+
+    assert (tmp_path / "a").read_bytes() == BODY
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "sentence"),
+    [
+        ([404], UsageError, "there is no such file"),
+        ([403], UsageError, "denies access"),
+        ([503] * 9, SetupError, "says HTTP 503"),
+        ([1] * 9, SetupError, "100 bytes came, of 9000"),
+    ],
+)
+def test_what_does_not_is_one_sentence(url, answers, kind, sentence, tmp_path):
+    Handler.answers = answers
+    with pytest.raises(kind, match=sentence) as raised:
+        web.fetch(url, tmp_path / "a")
+    assert "hush" not in str(raised.value)
+
+
+def test_a_server_that_is_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(web, "_PAUSE", 0.01)
+    with pytest.raises(SetupError, match="cannot be fetched"):
+        web.fetch("http://127.0.0.1:1/a.json", tmp_path / "a")
+
+
+def test_a_url_without_an_ending_wants_a_format():
+    with pytest.raises(UsageError, match=r"https://example\.com/export: the ending tells no format"):
+        expand(["https://example.com/export?sig=hush"])

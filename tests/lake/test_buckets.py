@@ -1,0 +1,169 @@
+"""Sources in a bucket: every kind of file as from a folder, and what a store does to readers."""
+
+import io
+import json
+import zipfile
+from itertools import count
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv, orc
+
+from driftline.errors import DataError, SetupError, UsageError
+from driftline.runtime import stores
+from driftline.source.files import expand, stamps
+
+_COUNT = count()
+ROWS = [{"id": n, "name": f"n{n}"} for n in range(5)]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+@pytest.fixture
+def bucket(s3, monkeypatch) -> str:
+    monkeypatch.setattr(stores, "_configured", {})
+    stores.configure("s3", s3.options)
+    return s3.bucket(f"b{next(_COUNT)}")
+
+
+def lines(rows=ROWS) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def _zip() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("one.json", lines(ROWS[:2]))
+        archive.writestr("two.json", lines(ROWS[2:]))
+    return file.getvalue()
+
+
+def _avro() -> bytes:
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+    file = io.BytesIO()
+    fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, ROWS)
+    return file.getvalue()
+
+
+def _written(write) -> bytes:
+    file = io.BytesIO()
+    write(TABLE, file)
+    return file.getvalue()
+
+
+FILES = {
+    "a b%20.json": lines,
+    "a.json.gz": lambda: pa.compress(lines(), "gzip", asbytes=True),
+    "a.csv": lambda: _written(csv.write_csv),
+    "a.parquet": lambda: _written(pq.write_table),
+    "a.avro": _avro,
+    "a.orc": lambda: _written(orc.write_table),
+    "a.zip": _zip,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_kind_of_file(name, lake, bucket, s3, table_name):
+    uri = f"{bucket}/in/{name}"
+    s3.put(uri, FILES[name]())
+    table = lake.table(table_name)
+    result = table.ingest(f"{bucket}/in/")
+
+    assert (result.rows_read, result.rows_written) == (5, 5)
+    assert {row.id for row in table.read().collect()} == set(range(5))
+    assert table.verify(uri, exactly=True).ok
+    # As the user wrote it; of an archive, which file in it.
+    assert {change.place.source.removesuffix("/one.json") for change in result.changes} == {uri}
+
+
+def test_a_large_object_is_read_in_ranges_by_tasks(either, bucket, s3, table_name):
+    rows = [{"id": n, "text": "x" * 100} for n in range(200_000)]
+    s3.put(f"{bucket}/a.jsonl", lines(rows) + b'{"id": "late"}\n{"id"')
+    table = either.table(table_name)
+    result = table.ingest(f"{bucket.replace('s3://', 's3a://')}/a.jsonl")
+
+    assert (result.rows_written, result.rows_quarantined) == (200_001, 1)
+    assert str(result.changes[-1].place) == f"{bucket.replace('s3://', 's3a://')}/a.jsonl:200001"
+    assert table.verify(f"{bucket}/a.jsonl", exactly=True).ok
+
+
+@pytest.mark.parametrize("spoil", ["overwrite", "delete"])
+@pytest.mark.parametrize("name", ["a.json", "a.parquet"])
+def test_an_object_that_changes_while_it_is_read_is_not_taken(
+    spoil, name, either, bucket, s3, table_name, monkeypatch
+):
+    uri = f"{bucket}/{name}"
+    data = lines() if name.endswith("json") else FILES[name]()
+    s3.put(uri, data)
+    table = either.table(table_name)
+
+    def progress(phase: str) -> None:
+        if phase == "writing" and spoil == "overwrite":
+            s3.put(uri, data)  # the same size, in the same second
+        elif phase == "writing":
+            s3.system().delete_file(uri.partition("://")[2])
+
+    with pytest.raises(
+        DataError, match=f"{uri} {'changed' if spoil == 'overwrite' else 'was deleted'} while"
+    ):
+        table.ingest(uri, progress=progress)
+    assert not table.format.load().exists
+
+
+def test_folders_and_globs_name_what_they_would_here(bucket, s3):
+    keys = [
+        "in/a.json",
+        "in/_b.json",
+        "in/.c.json",
+        "in/d/e.json",
+        "in/_f/g.json",
+        "in/h.txt",
+        "in/x[1].json",
+    ]
+    for key in keys:
+        s3.put(f"{bucket}/{key}", b"{}\n")
+
+    def found(pattern: str) -> list[str]:
+        return [file.removeprefix(f"{bucket}/") for file in expand([f"{bucket}/{pattern}"], "json")[1]]
+
+    assert expand([f"{bucket}/in"])[1] == [
+        f"{bucket}/{key}" for key in ("in/a.json", "in/d/e.json", "in/x[1].json")
+    ]
+    assert found("in/*.json") == ["in/_b.json", "in/a.json", "in/x[1].json"]
+    assert found("in/**/*.json") == ["in/_b.json", "in/_f/g.json", "in/a.json", "in/d/e.json", "in/x[1].json"]
+    assert found("*/?/*") == ["in/d/e.json"]
+    assert found("in/x[1].json") == ["in/x[1].json"]
+    with pytest.raises(UsageError, match=f"{bucket}/on: no such file, folder or glob"):
+        found("on")
+
+
+def test_stamps_tell_two_versions_of_the_same_size_and_second(bucket, s3):
+    uri = f"{bucket}/a.json"
+    s3.put(uri, b'{"a": 1}')
+    before = stamps([uri])
+    s3.put(uri, b'{"a": 2}')
+
+    assert stamps([uri]) != before
+    assert stamps([f"{bucket}/none.json"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"secret_key": "wrong-hush"}, "the store does not know these keys|the store denies access"),
+        ({"access_key": "wrong-hush"}, "the store does not know these keys|the store denies access"),
+    ],
+)
+def test_wrong_keys_are_one_sentence(options, sentence, bucket, s3):
+    s3.put(f"{bucket}/a.json", b"{}")
+    stores.configure("s3", {**s3.options, **options})
+
+    with pytest.raises(SetupError, match=sentence) as raised:
+        expand([f"{bucket}/a.json"])
+    assert "hush" not in str(raised.value) and s3.secret_key not in str(raised.value)
+
+
+def test_a_bucket_that_is_away_is_one_sentence(bucket):
+    with pytest.raises((UsageError, SetupError), match=r"s3://nowhere.*no such"):
+        expand(["s3://nowhere/in/"])
