@@ -103,6 +103,7 @@ def test_a_task_gets_the_options_and_sends_none_back(configured):
         ("AWS Error INVALID_ACCESS_KEY_ID during GetObject", SetupError, "does not know these keys"),
         ("AWS Error UNKNOWN (HTTP status 400): ExpiredToken", SetupError, "has expired"),
         ("AWS Error NO_SUCH_BUCKET during ListObjectsV2", SetupError, "no such bucket"),
+        ("AWS Error UNKNOWN (HTTP status 301) during GetObject", SetupError, "in another region"),
         ("AWS Error SLOW_DOWN during GetObject operation (Retried 5 times)", SetupError, "too busy"),
         ("AWS Error NETWORK_CONNECTION during HeadObject", SetupError, "does not answer"),
         ("AWS Error NO_SUCH_KEY during GetObject", DataError, "no such file any more"),

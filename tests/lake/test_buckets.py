@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 import zipfile
 from itertools import count
 
@@ -11,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv, orc
 
+from driftline.capture import lease
+from driftline.capture.lease import Lease
+from driftline.capture.query import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
 from driftline.source.files import expand, stamps
@@ -167,3 +171,101 @@ def test_wrong_keys_are_one_sentence(options, sentence, bucket, s3):
 def test_a_bucket_that_is_away_is_one_sentence(bucket):
     with pytest.raises((UsageError, SetupError), match=r"s3://nowhere.*no such"):
         expand(["s3://nowhere/in/"])
+
+
+# Captures ---------------------------------------------------------------------------------------------------
+
+
+def capture(table, source: str, **more) -> list[Batch]:
+    """Captures what is there now; what the batches were."""
+    batches: list[Batch] = []
+    table.capture(source, name="c", on_batch=batches.append, **more).awaitTermination()
+    return batches
+
+
+class Died(Exception):
+    """As a process does."""
+
+
+def ids(table) -> list[int]:
+    return sorted(row.id for row in table.read().collect())
+
+
+@pytest.mark.parametrize("place", ["lake", "bucket"])
+def test_a_bucket_is_captured_and_each_object_taken_once(place, either, bucket, s3, table_name):
+    more = {"checkpoint": f"{bucket}/checkpoint"} if place == "bucket" else {}
+    table = either.table(table_name)
+    s3.put(f"{bucket}/in/a.json", b'{"id": 1}\n')
+    s3.put(f"{bucket}/in/b b%.json", b'{"id": 2, "x": {"y": 1}}\n')
+    first = capture(table, f"{bucket}/in/", **more)
+    again = capture(table, f"{bucket}/in", **more)
+    s3.put(f"{bucket}/in/d/c.json", b'{"id": "3"}\n{"id": 4}\nno json\n')
+    later = capture(table, f"{bucket}/in", max_files=1, **more)
+
+    assert [(b.epoch, b.result.rows_written) for b in first + later] == [(0, 2), (1, 2)] and again == []
+    assert later[0].result.rows_quarantined == 1
+    assert table.verify(f"{bucket}/in", exactly=True).ok
+    s3.put(f"{bucket}/in/a.json", b'{"id": 5}\n\n')
+    with pytest.raises(DataError, match=f"{bucket}/in/a.json had 10 bytes when it was taken, and now 11"):
+        capture(table, f"{bucket}/in", **more)
+
+
+@pytest.mark.parametrize("phase", ["writing", "committing", "committed"])
+def test_a_capture_that_dies_goes_on_from_a_checkpoint_in_a_bucket(phase, either, bucket, s3, table_name):
+    table = either.table(table_name)
+
+    def die(now: str) -> None:
+        if now == phase:
+            raise Died
+
+    for number in range(3):
+        s3.put(f"{bucket}/in/{number}.json", b'{"id": %d}\n' % number)
+        with pytest.raises(Died):
+            capture(table, f"{bucket}/in", checkpoint=f"{bucket}/c", progress=die)
+    s3.put(f"{bucket}/in/late.json", b'{"id": 3}\n')
+    capture(table, f"{bucket}/in", checkpoint=f"{bucket}/c")
+
+    assert ids(table) == [0, 1, 2, 3]
+
+
+def test_an_object_that_changes_while_a_capture_reads_it(lake, bucket, s3, table_name):
+    s3.put(f"{bucket}/in/a.json", b'{"id": 1}\n')
+    table = lake.table(table_name)
+
+    def spoil(phase: str) -> None:
+        if phase == "writing":
+            s3.put(f"{bucket}/in/a.json", b'{"id": 2}\n')
+
+    with pytest.raises(DataError, match=r"in/a\.json changed while it was read"):
+        capture(table, f"{bucket}/in", progress=spoil)
+    capture(table, f"{bucket}/in")
+
+    assert ids(table) == [2]
+
+
+def test_a_checkpoint_in_a_bucket_is_one_process_at_a_time(bucket, s3, monkeypatch):
+    monkeypatch.setattr(lease, "_RENEWED", 0.2)
+    s3.put(f"{bucket}/c/locks/{socket.gethostname()}-999999999-a", b"")  # of a process that died here
+    with (
+        Lease(f"{bucket}/c", "c").held(),
+        pytest.raises(DataError, match="capture c runs in another process already"),
+        Lease(f"{bucket}/c", "c").held(),
+    ):
+        pass
+    with Lease(f"{bucket}/c", "c").held():
+        pass
+
+
+def test_a_checkpoint_that_nobody_knows_the_store_of(lake, bucket, table_name):
+    with pytest.raises(UsageError, match="ftp://x/y"):
+        capture(lake.table(table_name), bucket, checkpoint="ftp://x/y")
+
+
+def test_a_url_cannot_be_captured(lake, table_name):
+    with pytest.raises(UsageError, match=r"https://x/a\.json: this comes once"):
+        capture(lake.table(table_name), "https://x/a.json?sig=hush")
+
+
+def test_a_capture_of_a_bucket_that_is_away(lake, bucket, table_name):
+    with pytest.raises(SetupError, match="there is no such bucket"):
+        capture(lake.table(table_name), "s3://nowhere/in")

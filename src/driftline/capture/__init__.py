@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -15,7 +16,9 @@ from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.errors import UsageError
 from driftline.ingest.listener import Listener
 from driftline.runtime.connect import must_be_classic
+from driftline.runtime.stores import is_stored
 from driftline.source.pipes import is_pipe
+from driftline.source.web import is_url, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,9 +57,8 @@ def capture(
     """Starts what `Table.capture` promises."""
     table, name, named = request.table, request.name, request.checkpoint
     default = default_place(catalog.folder, table, name, named=named is not None)
-    place = Checkpoint(default if named is None else os.fspath(named), name)
-    flow = _flow(catalog.table(table).spark, data, reading, place)
-    place.claim(table, flow.name)
+    mirrored = not hasattr(data, "isStreaming")  # what a stream of one's own keeps may be large
+    place = Checkpoint(default if named is None else os.fspath(named), name, mirrored=mirrored)
     target = Capture(
         name,
         lambda spark: catalog.on(spark).table(table),
@@ -66,16 +68,20 @@ def capture(
         request.on_batch,
         request.listener,
     )
-    return start(target, flow, request.every)
+    with ExitStack() as held:
+        held.enter_context(place.held())
+        flow = _flow(catalog.table(table).spark, data, reading, place)
+        place.claim(table, flow.name)
+        return start(target, flow, request.every, held)
 
 
 def _flow(
     spark: SparkSession, data: DataFrame | str | os.PathLike[str], reading: Reading, place: Checkpoint
 ) -> Flow:
     """What comes in. Raises UsageError for what is no stream."""
-    if isinstance(data, (str, os.PathLike)) and is_pipe(os.fspath(data)):
+    if isinstance(data, (str, os.PathLike)) and (is_pipe(os.fspath(data)) or is_url(os.fspath(data))):
         raise UsageError(
-            f"{os.fspath(data)}: a pipe comes once, and cannot be captured",
+            f"{shown(os.fspath(data))}: this comes once, and cannot be captured",
             hint="take it as one batch: driftline ingest",
         )
     if hasattr(data, "isStreaming"):
@@ -89,9 +95,11 @@ def _flow(
         return Frames(frame, reading.json_column)
     if str(data).startswith(SCHEME):
         return kafka(spark, str(data), reading.topics, place)
+    assert place.local is not None, "a checkpoint in a store is mirrored"
+    text = os.fspath(cast("str | os.PathLike[str]", data))
     return files(
         spark,
-        str(Path(data).absolute()),
+        text.rstrip("/") if is_stored(text) else str(Path(text).absolute()),
         place.local,
         fmt=reading.format,
         max_files=reading.max_files,

@@ -1,16 +1,23 @@
-"""The folder of one capture: Spark's checkpoint, and beside it what the capture itself has to remember."""
+"""The folder of one capture: Spark's checkpoint, and beside it what the capture itself has to remember.
+
+In a store, the two are worked on in a folder of this machine, and kept there (`mirror`).
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from driftline.errors import DataError, SetupError, UsageError
+from driftline.capture.lease import Lease
+from driftline.capture.mirror import Mirror
+from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.runtime.store_answers import answer_in
+from driftline.runtime.stores import filesystem, is_stored
 
 _FILE = "capture.json"
 _NAME = re.compile(r"[\w-][\w.-]*")
@@ -33,25 +40,42 @@ def default_place(warehouse: str | None, table: str, name: str, *, named: bool =
 
 
 class Checkpoint:
-    """The folder at ``place``, local or by a URI that pyarrow and Spark know, of the capture ``name``."""
+    """The folder at ``place``, on this machine or by the URI of a store, of the capture ``name``.
 
-    def __init__(self, place: str, name: str) -> None:
-        from pyarrow.fs import FileSystem
+    ``mirrored`` False: Spark keeps its own in the store itself, as it may be more than a mirror can hold.
+    """
 
-        self.place = place if "://" in place else str(Path(place.removeprefix("file:")).absolute())
+    def __init__(self, place: str, name: str, *, mirrored: bool = True) -> None:
+        from pyarrow.fs import LocalFileSystem
+
+        if not is_stored(place) and re.match(r"(?!file:)[\w.+-]+://", place):
+            raise UsageError(
+                f"{place}: no checkpoint can be kept there", "name a folder, or one of a store: s3://…"
+            )
+        self.place = place if is_stored(place) else str(Path(re.sub("^file:(//)?", "", place)).absolute())
         self.name = name
-        self._system, self._path = FileSystem.from_uri(self.place)
+        self._system, self._path = filesystem(place) if is_stored(place) else (LocalFileSystem(), self.place)
+        self._mirror = Mirror(place) if is_stored(place) and mirrored else None
+        self._lease = Lease(place, name) if is_stored(place) else None
         self._known: dict[str, Any] = {}
 
     @property
     def spark(self) -> str:
         """Where Spark keeps its own."""
-        return f"{self.place}/spark"
+        return f"{self.local or self.place}/spark"
 
     @property
     def local(self) -> Path | None:
-        """The folder, where it is on this machine or mounted there."""
-        return None if "://" in self.place else Path(self.place)
+        """The folder of this machine, or mounted there, that is worked on."""
+        if self._mirror is not None:
+            return self._mirror.folder
+        return None if is_stored(self.place) else Path(self.place)
+
+    def keep(self) -> None:
+        """Sees that what was written is where it outlives this machine. Raises as `hold`."""
+        self.hold()
+        if self._mirror is not None:
+            self._mirror.keep()
 
     @property
     def uuid(self) -> str | None:
@@ -78,28 +102,38 @@ class Checkpoint:
             self._write({"uuid": uuid})
 
     def read_spark(self, name: str) -> bytes:
-        """A file of Spark's own."""
+        """A file of Spark's own. Raises OSError where it is not there."""
+        if self.local is not None:
+            return (self.local / "spark" / name).read_bytes()
         with self._system.open_input_file(f"{self._path}/spark/{name}") as file:
             content: bytes = file.read()
             return content
 
+    def hold(self) -> None:
+        """Raises DataError where another process may have the folder by now."""
+        if self._lease is not None:
+            self._lease.check()
+
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The folder, held against other processes of this machine. Raises DataError where one has it."""
-        if self.local is None:
-            yield
+        """The folder, held against other processes, and as it was left. Raises
+        DataError where one has it, SetupError where it cannot be used.
+        """
+        if self._lease is None:
+            with _locked(Path(self.place), self.name):
+                yield
             return
-        import fcntl
-
-        with (self.local / "lock").open("a") as lock:
+        with self._lease.held():
+            if self._mirror is None:
+                yield
+                return
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise DataError(
-                    f"capture {self.name} runs in another process already",
-                    hint="wait for it, or stop it first",
-                ) from error
-            yield
+                self._mirror.restore()
+                yield
+            finally:
+                with suppress(DriftlineError):  # what is not there is done again
+                    self.keep()
+                self._mirror.close()
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -108,7 +142,8 @@ class Checkpoint:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise SetupError(f"{self.place}/{_FILE}: cannot be read: {error}") from error
+            told = answer_in(self.place, error) if is_stored(self.place) else None
+            raise told or SetupError(f"{self.place}/{_FILE}: cannot be read: {error}") from error
 
     def _write(self, more: dict[str, str]) -> None:
         self._known |= more
@@ -119,4 +154,25 @@ class Checkpoint:
                 file.write(json.dumps(self._known).encode())
             self._system.move(f"{path}.new", path)
         except OSError as error:
-            raise SetupError(f"{path}: cannot be written: {error}") from error
+            told = answer_in(self.place, error) if is_stored(self.place) else None
+            raise told or SetupError(f"{path}: cannot be written: {error}") from error
+
+
+@contextmanager
+def _locked(folder: Path, name: str) -> Iterator[None]:
+    """A folder of this machine, held."""
+    import fcntl
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("a")
+    except OSError as error:
+        raise SetupError(f"{folder}: cannot be written: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataError(
+                f"capture {name} runs in another process already", hint="wait for it, or stop it first"
+            ) from error
+        yield

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from driftline.capture.folder import FileLog
 from driftline.capture.lost import Lost
-from driftline.errors import DriftlineError, UsageError
+from driftline.errors import DriftlineError
 from driftline.source import open_source, opened
 from driftline.source.spool import leftovers
 
@@ -69,18 +69,13 @@ class Files:
 def files(
     spark: SparkSession,
     source: str,
-    checkpoint: Path | None,
+    checkpoint: Path,
     *,
     fmt: str | None,
     max_files: int,
     strings: bool,
 ) -> Files:
-    """The files of a folder or glob. Raises UsageError for a checkpoint that is no folder of this machine."""
-    if checkpoint is None:
-        raise UsageError(
-            "the checkpoint of a folder's files must be a folder of this machine, or one mounted there",
-            hint="name another checkpoint",
-        )
+    """The files of a folder or glob. ``checkpoint``: a folder of this machine."""
     log = FileLog(source, checkpoint / "files", fmt, max_files)
     log.open()
     leftovers(str(log.folder), _A_DAY, dry_run=False)

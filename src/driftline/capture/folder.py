@@ -11,15 +11,15 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from driftline.capture.listing import Entry, entry_of, listed
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.observe.endings import format_by_name, is_archive
 from driftline.runtime.spark_conf import literally
+from driftline.runtime.stores import Uri, is_stored, mapped
 from driftline.source.files import format_of
 
 if TYPE_CHECKING:
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 MAX_FILES = 1000  # of one micro-batch
 _KEPT = 100  # finished lists that stay files of their own
 _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
-
-
-class Entry(NamedTuple):
-    """A file as it was listed. ``modified``: nanoseconds since 1970."""
-
-    path: str
-    size: int
-    modified: int
 
 
 @dataclass(slots=True)
@@ -60,6 +52,7 @@ class FileLog:
             self._take(map(Entry._make, kept["files"]))
         for path in sorted(self.folder.glob("[0-9]*.json")):
             number = int(path.stem)
+            os.utime(path, (number + 1, number + 1))
             self.lists[number] = [Entry._make(entry) for entry in json.loads(path.read_text())]
             self._take(self.lists[number])
             self.next = max(self.next, number + 1)
@@ -70,10 +63,10 @@ class FileLog:
 
         Raises DataError where a file that was taken has changed; SetupError where the folder is away.
         """
-        listed = sorted(self._listed(), key=lambda e: (e.modified, e.path))
+        entries = sorted(listed(self.source, self.format), key=lambda e: (e.modified, e.path))
         pending = {entry.path for n, entries in self.lists.items() if n > done for entry in entries}
         new = []
-        for entry in listed:
+        for entry in entries:
             known = self.taken.get(entry.path)
             if known is None:
                 new.append(entry)
@@ -91,19 +84,23 @@ class FileLog:
 
         Raises DataError for a file that is gone.
         """
-        entries = [_entry(entry.path) for entry in self.lists[number]]
+        entries = self._now(number)
         if entries != self.lists[number]:
             self._write(number, entries)
-        return [entry.path for entry in entries]
+        # That they are files is known: a store is not asked again.
+        return [Uri(entry.path) if is_stored(entry.path) else entry.path for entry in entries]
 
     def check(self, number: int) -> None:
         """Raises DataError for a file that has changed since `read`."""
-        for entry in self.lists[number]:
-            if _entry(entry.path) != entry:
+        for before, now in zip(self.lists[number], self._now(number), strict=True):
+            if before != now:
                 raise DataError(
-                    f"{entry.path} changed while it was read",
+                    f"{now.path} changed while it was read",
                     hint="nothing of its batch was taken; start the capture again once the file is whole",
                 )
+
+    def _now(self, number: int) -> list[Entry]:
+        return mapped(entry_of, [entry.path for entry in self.lists[number]])
 
     def lag(self, done: int) -> int:
         """How many listed files come after the micro-batch ``done``."""
@@ -118,6 +115,8 @@ class FileLog:
             # A list is as many seconds old as its number says: Spark takes
             # them in order, and may forget old ones.
             .option("maxFileAge", f"{10 * _KEPT}s")
+            # The folder may have another place at each start.
+            .option("fileNameOnly", True)
             .text(f"file:{literally(str(self.folder.absolute()))}")
             .selectExpr("_metadata.file_name as list")
         )
@@ -154,21 +153,6 @@ class FileLog:
             (self.folder / f"{number:012}.json").unlink()
             del self.lists[number]
 
-    def _listed(self) -> Iterator[Entry]:
-        try:
-            if Path(self.source).is_dir():
-                yield from _below(str(Path(self.source).absolute()), self.format)
-                return
-            found = [path for name in glob(self.source, recursive=True) if (path := Path(name)).is_file()]
-        except OSError as error:
-            raise SetupError(f"{self.source}: cannot be listed: {error.strerror}") from error
-        if not (found or has_magic(self.source)):
-            raise SetupError(
-                f"{self.source}: there is no such folder",
-                hint="once it is back, the capture goes on with what is new",
-            )
-        yield from (_entry(str(path.absolute())) for path in found)
-
     def _one_format(self, new: list[Entry]) -> None:
         for entry in new if self.format is None else ():
             self.format = self.format or format_of(next(iter(self.taken), entry.path))
@@ -177,32 +161,6 @@ class FileLog:
                     f"{entry.path}: the capture takes {self.format} from this folder",
                     hint="name another folder for it, or a glob for each, as in 'in/*.json'",
                 )
-
-
-def _below(folder: str, fmt: str | None) -> Iterator[Entry]:
-    for entry in os.scandir(folder):
-        if entry.name.startswith(("_", ".")):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _below(entry.path, fmt)
-        elif (fmt or _known(entry.name)) and entry.is_file():
-            stat = entry.stat()
-            yield Entry(entry.path, stat.st_size, stat.st_mtime_ns)
-
-
-def _known(name: str) -> bool:
-    return is_archive(name) or format_by_name(name) is not None
-
-
-def _entry(path: str) -> Entry:
-    try:
-        stat = Path(path).stat()
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{path} was deleted before it was taken",
-            hint="put it back, and start the capture again; an empty file in its place gives it up",
-        ) from error
-    return Entry(path, stat.st_size, stat.st_mtime_ns)
 
 
 def _changed(before: Entry, now: Entry) -> DataError:

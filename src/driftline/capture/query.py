@@ -177,29 +177,23 @@ class _Stopped(Exception):
     """The stream was asked to end."""
 
 
-def start(capture: Capture, flow: Flow, every: float | None) -> CaptureQuery:
-    """Starts the stream. ``every``: seconds between micro-batches; None: it ends when it has caught up."""
+def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) -> CaptureQuery:
+    """Starts the stream. ``every``: seconds between micro-batches; None: it ends when it has caught up.
+    ``held``: the checkpoint, let go of at the end of the stream.
+    """
     if not os.environ.get("DRIFTLINE_DEBUG"):
         # What a micro-batch raises is raised again where the stream is waited for.
         logging.getLogger("py4j.clientserver").addFilter(_no_proxy)
-    held = ExitStack()
-    held.enter_context(capture.checkpoint.held())
-    try:
-        flow.look()
-        runner = _Runner(capture, flow)
-        trigger: dict[str, Any] = (
-            {"availableNow": True}
-            if every is None
-            else {"processingTime": f"{round(every * 1000)} milliseconds"}
-        )
-        writer = flow.stream().writeStream.option("checkpointLocation", capture.checkpoint.spark)
-        query = writer.trigger(**trigger).foreachBatch(runner).start()
-    except BaseException:
-        held.close()
-        raise
+    flow.look()
+    runner = _Runner(capture, flow)
+    trigger: dict[str, Any] = (
+        {"availableNow": True} if every is None else {"processingTime": f"{round(every * 1000)} milliseconds"}
+    )
+    writer = flow.stream().writeStream.option("checkpointLocation", capture.checkpoint.spark)
+    query = writer.trigger(**trigger).foreachBatch(runner).start()
     runner.stream = str(query.id)
     runner.started.set()
-    return CaptureQuery(query, runner, flow, held, _AN_HOUR if every is None else every / 2)
+    return CaptureQuery(query, runner, flow, held.pop_all(), _AN_HOUR if every is None else every / 2)
 
 
 class _Runner:
@@ -236,9 +230,11 @@ class _Runner:
             if first:  # it may be in already, and its files have changed since
                 state = table.load()
                 token.check(table.name, state.uuid, state.properties)
+            source = flow.source(frame, epoch)
+            capture.checkpoint.keep()  # before the table has the micro-batch
             result = ingest(
                 table,
-                flow.source(frame, epoch),
+                source,
                 settings=capture.settings,
                 token=token,
                 progress=lambda phase: self._progress(phase, epoch),
@@ -266,4 +262,5 @@ class _Runner:
         if phase.startswith(WAITING) and self.stopping:
             raise _Stopped
         if phase in ("quarantining", "committing"):
+            self.capture.checkpoint.hold()
             self.flow.check(epoch)

@@ -58,7 +58,9 @@ def capture(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="A folder, a glob, or kafka://HOST:PORT/TOPIC.", show_default=False
+            metavar="SOURCE",
+            help="A folder or a glob, here or in a bucket, or kafka://HOST:PORT/TOPIC.",
+            show_default=False,
         ),
     ],
     into: Into,

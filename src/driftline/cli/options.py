@@ -52,7 +52,9 @@ class OnConflict(StrEnum):
 Sources = Annotated[
     list[str],
     typer.Argument(
-        metavar="SOURCE", help="Files, folders, globs, pipes; - is standard input.", show_default=False
+        metavar="SOURCE",
+        help="Files, folders, globs, here, in a bucket (s3://...) or at https://; pipes; - is standard input.",
+        show_default=False,
     ),
 ]
 

@@ -23,6 +23,11 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
         _KEYS,
     ),
     (r"ACCESS_DENIED|HTTP status 403|AuthorizationFailure|MISSING_AUTH", "the store denies access", _KEYS),
+    (
+        r"HTTP status 301|PERMANENT_REDIRECT|PermanentRedirect|AuthorizationHeaderMalformed",
+        "the bucket is in another region",
+        "name it: AWS_REGION, or region in [store.s3] in driftline.toml",
+    ),
     (r"NO_SUCH_BUCKET|ContainerNotFound|Bucket '[^']*' not found", "there is no such bucket", None),
     (
         r"SLOW_?DOWN|THROTTL|SERVICE_UNAVAILABLE|HTTP status (?:429|503)",

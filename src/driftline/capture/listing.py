@@ -1,0 +1,83 @@
+"""Which files there are now for a capture, in a folder of this machine or of a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from glob import glob, has_magic
+from pathlib import Path
+from typing import NamedTuple
+
+from driftline.errors import DataError, SetupError
+from driftline.observe.endings import format_by_name, is_archive
+from driftline.runtime.stores import is_stored
+from driftline.source.buckets import listing
+
+_AWAY = "once it is back, the capture goes on with what is new"
+
+
+class Entry(NamedTuple):
+    """A file as it was listed. ``modified``: nanoseconds since 1970."""
+
+    path: str
+    size: int
+    modified: int
+
+
+def listed(source: str, fmt: str | None) -> Iterator[Entry]:
+    """The files of a folder or glob. ``fmt`` None: of a folder, those whose ending tells a format.
+
+    Raises SetupError where it is away.
+    """
+    if is_stored(source):
+        yield from _stored(source, fmt)
+        return
+    try:
+        if Path(source).is_dir():
+            yield from _below(str(Path(source).absolute()), fmt)
+            return
+        found = [path for name in glob(source, recursive=True) if (path := Path(name)).is_file()]
+    except OSError as error:
+        raise SetupError(f"{source}: cannot be listed: {error.strerror}") from error
+    if not (found or has_magic(source)):
+        raise SetupError(f"{source}: there is no such folder", _AWAY)
+    yield from (entry_of(str(path.absolute())) for path in found)
+
+
+def entry_of(path: str) -> Entry:
+    """A file as it is now. Raises DataError where it is gone."""
+    try:
+        if not is_stored(path):
+            stat = Path(path).stat()
+            return Entry(path, stat.st_size, stat.st_mtime_ns)
+        for file in listing(path).files:
+            if file.path == path:
+                return Entry(str(file.path), file.size, file.modified)
+        raise FileNotFoundError(path)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} was deleted before it was taken",
+            hint="put it back, and start the capture again; an empty file in its place gives it up",
+        ) from error
+
+
+def _stored(source: str, fmt: str | None) -> Iterator[Entry]:
+    files, is_folder = listing(source)
+    for file in files:
+        if fmt or not is_folder or _known(file.path):
+            yield Entry(str(file.path), file.size, file.modified)
+
+
+def _below(folder: str, fmt: str | None) -> Iterator[Entry]:
+    for entry in os.scandir(folder):
+        if entry.name.startswith(("_", ".")):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(entry.path, fmt)
+        elif (fmt or _known(entry.name)) and entry.is_file():
+            stat = entry.stat()
+            yield Entry(entry.path, stat.st_size, stat.st_mtime_ns)
+
+
+def _known(name: str) -> bool:
+    return is_archive(name) or format_by_name(name) is not None

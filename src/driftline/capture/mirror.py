@@ -1,0 +1,110 @@
+"""A folder of this machine whose files are kept in a store.
+
+Spark and the log of files work on the folder. What they wrote is in the store before the micro-batch that
+needs it is in the table, so that a capture goes on from there on any machine.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from driftline.errors import SetupError
+from driftline.runtime.stores import explaining, filesystem
+
+_IDENTITY = "spark/metadata"
+# What names others is written after them: a process may die between two.
+_ORDER = ("files", _IDENTITY, "spark/sources", "spark/offsets", "spark/commits")
+_AT_ONCE = 16  # requests
+
+
+class _Written(NamedTuple):
+    """What differs when a file was written anew."""
+
+    inode: int
+    changed: int
+    size: int
+
+
+class Mirror:
+    """The files below ``uri``, and ``folder``, in which they are while somebody works on them."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._system, self._path = filesystem(uri)
+        self._temporary = tempfile.TemporaryDirectory(prefix="driftline-")
+        self.folder = Path(self._temporary.name)
+        self._stored: dict[str, _Written] = {}
+
+    def restore(self) -> None:
+        """Copies what the store has into the folder."""
+        from pyarrow.fs import FileSelector, FileType
+
+        with explaining(self._uri), ThreadPoolExecutor(_AT_ONCE) as threads:
+            selector = FileSelector(self._path, recursive=True, allow_not_found=True)
+            infos = self._system.get_file_info(selector)
+            names = [info.path[len(self._path) + 1 :] for info in infos if info.type == FileType.File]
+            for _ in threads.map(self._get, filter(_is_mirrored, names)):
+                pass
+        self._stored = self._here()
+
+    def keep(self) -> None:
+        """Has the store keep what is new in the folder, and drop what is gone there.
+
+        Raises SetupError where the folder was emptied by somebody else, or the store does not take it.
+        """
+        now = self._here()
+        if _IDENTITY in self._stored and _IDENTITY not in now:
+            raise SetupError(
+                f"{self.folder}: somebody deleted what a capture works on",
+                hint=f"start the capture again: it goes on by {self._uri}",
+            )
+        new = [name for name, written in now.items() if self._stored.get(name) != written]
+        with explaining(self._uri):
+            for name in sorted(new, key=_rank):
+                self._put(name)
+                self._stored[name] = now[name]
+            for name in self._stored.keys() - now.keys():
+                self._system.delete_file(f"{self._path}/{name}")
+                del self._stored[name]
+
+    def close(self) -> None:
+        """Deletes the folder."""
+        self._temporary.cleanup()
+
+    def _here(self) -> dict[str, _Written]:
+        found = {}
+        for path in self.folder.rglob("[!.]*"):
+            name = path.relative_to(self.folder).as_posix()
+            if _is_mirrored(name) and path.is_file():
+                stat = path.stat()
+                found[name] = _Written(stat.st_ino, stat.st_ctime_ns, stat.st_size)
+        return found
+
+    def _get(self, name: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._system.open_input_file(f"{self._path}/{name}") as file:
+            path.write_bytes(file.read())
+
+    def _put(self, name: str) -> None:
+        draft, path = f"{self._path}/{name}.new", f"{self._path}/{name}"
+        whole_at_once = self._system.type_name in ("s3", "gcs")
+        target = path if whole_at_once else draft
+        if not whole_at_once:
+            self._system.create_dir(path.rpartition("/")[0])
+        with self._system.open_output_stream(target) as file:
+            file.write((self.folder / name).read_bytes())
+        if not whole_at_once:
+            self._system.move(draft, path)
+
+
+def _is_mirrored(name: str) -> bool:
+    return name.startswith(("files/", "spark/")) and not name.endswith(".new")
+
+
+def _rank(name: str) -> tuple[int, str]:
+    place = next((n for n, start in enumerate(_ORDER) if name.startswith(start)), len(_ORDER))
+    return place, name
