@@ -57,7 +57,7 @@ class S3(Server):
 
     def put(self, uri: str, data: bytes) -> None:
         """Writes an object."""
-        with self.system().open_output_stream(uri.partition("://")[2]) as file:
+        with self.system().open_output_stream(uri.partition("://")[2], compression=None) as file:
             file.write(data)
 
     def system(self) -> Any:
@@ -84,7 +84,7 @@ class S3(Server):
         env = {**os.environ, "ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         command = [str(program), "--port", f"127.0.0.1:{self.port}", "--region", self.region]
         self._process = Process(
-            [*command, "posix", str(buckets)], self.folder / "s3.log", ready=str(self.port), env=env
+            [*command, "posix", str(buckets)], self.folder / "s3.log", ready=self.endpoint, env=env
         )
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ from driftline.capture.lease import Lease
 from driftline.capture.mirror import Mirror
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.runtime.store_answers import answer_in
-from driftline.runtime.stores import filesystem, is_stored
+from driftline.runtime.stores import filesystem, is_stored, put
 
 _FILE = "capture.json"
 _NAME = re.compile(r"[\w-][\w.-]*")
@@ -52,7 +52,9 @@ class Checkpoint:
             raise UsageError(
                 f"{place}: no checkpoint can be kept there", "name a folder, or one of a store: s3://…"
             )
-        self.place = place if is_stored(place) else str(Path(re.sub("^file:(//)?", "", place)).absolute())
+        self.place = (
+            place.rstrip("/") if is_stored(place) else str(Path(re.sub("^file:(//)?", "", place)).absolute())
+        )
         self.name = name
         self._system, self._path = filesystem(place) if is_stored(place) else (LocalFileSystem(), self.place)
         self._mirror = Mirror(place) if is_stored(place) and mirrored else None
@@ -147,15 +149,18 @@ class Checkpoint:
 
     def _write(self, more: dict[str, str]) -> None:
         self._known |= more
+        data = json.dumps(self._known).encode()
+        if is_stored(self.place):
+            put(f"{self.place}/{_FILE}", data)
+            return
         path = f"{self._path}/{_FILE}"
         try:
             self._system.create_dir(self._path)
             with self._system.open_output_stream(f"{path}.new") as file:
-                file.write(json.dumps(self._known).encode())
+                file.write(data)
             self._system.move(f"{path}.new", path)
         except OSError as error:
-            told = answer_in(self.place, error) if is_stored(self.place) else None
-            raise told or SetupError(f"{path}: cannot be written: {error}") from error
+            raise SetupError(f"{path}: cannot be written: {error}") from error
 
 
 @contextmanager

@@ -115,8 +115,6 @@ class FileLog:
             # A list is as many seconds old as its number says: Spark takes
             # them in order, and may forget old ones.
             .option("maxFileAge", f"{10 * _KEPT}s")
-            # The folder may have another place at each start.
-            .option("fileNameOnly", True)
             .text(f"file:{literally(str(self.folder.absolute()))}")
             .selectExpr("_metadata.file_name as list")
         )

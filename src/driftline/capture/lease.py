@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from uuid import uuid4
 
 from driftline.errors import DataError, DriftlineError
-from driftline.runtime.stores import explaining, filesystem
+from driftline.runtime.stores import explaining, filesystem, put
 
 _RENEWED, _STALE = 10.0, 40.0  # seconds: a mark so old is of a process that died
 _LOOK = 1.0  # seconds between two looks at others' marks
@@ -28,22 +29,23 @@ class Lease:
         self._uri, self._name = uri, name
         self._system, path = filesystem(uri)
         self._folder = f"{path}/locks"
-        self._host = socket.gethostname()
-        self._own = f"{self._host}-{os.getpid()}-{uuid4().hex[:8]}"
+        self._own = f"{socket.gethostname()}.{processes()}.{os.getpid()}.{uuid4().hex[:8]}"
         self._ended = threading.Event()
         self._renewed = 0.0
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """The folder, held. Raises DataError where another process has it."""
+        keeper = threading.Thread(target=self._renew, daemon=True)
         try:
             self._mark()
-            self._await_others()
-            keeper = threading.Thread(target=self._renew, daemon=True)
             keeper.start()
+            self._await_others()
             yield
         finally:
             self._ended.set()
+            if keeper.ident is not None:
+                keeper.join()
             with suppress(OSError):
                 self._system.delete_file(f"{self._folder}/{self._own}")
 
@@ -65,7 +67,6 @@ class Lease:
                         hint="wait for it, or stop it first",
                     )
             time.sleep(_LOOK)
-            self._mark()
 
     def _others(self) -> dict[str, int]:
         """The marks of others that may live, and when they were renewed; those of the dead are deleted."""
@@ -73,7 +74,8 @@ class Lease:
 
         with explaining(self._uri):
             infos = {info.base_name: info for info in self._system.get_file_info(FileSelector(self._folder))}
-            now = infos.pop(self._own).mtime_ns
+            now = max(info.mtime_ns for info in infos.values())
+            del infos[self._own]
             found = {}
             for mark, info in infos.items():
                 if (now - info.mtime_ns) / 1e9 > _STALE or self._is_dead(mark):
@@ -82,23 +84,13 @@ class Lease:
                     found[mark] = info.mtime_ns
         return found
 
-    def _is_dead(self, mark: str) -> bool:
-        host, pid, _ = mark.rsplit("-", 2)
-        if host != self._host:
-            return False
-        try:
-            os.kill(int(pid), 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            return False
-        return False
+    @staticmethod
+    def _is_dead(mark: str) -> bool:
+        _, numbered, pid, _ = mark.rsplit(".", 3)
+        return numbered == processes() and not Path("/proc", pid).exists()
 
     def _mark(self) -> None:
-        with explaining(self._uri):
-            self._system.create_dir(self._folder)
-            with self._system.open_output_stream(f"{self._folder}/{self._own}") as file:
-                file.write(b"held")
+        put(f"{self._uri}/locks/{self._own}", b"held")
         self._renewed = time.time()
 
     def _renew(self) -> None:
@@ -107,3 +99,14 @@ class Lease:
                 return
             with suppress(DriftlineError):
                 self._mark()
+
+
+def processes() -> str:
+    """Which processes ours is numbered among: those of this machine, or container, since it was started.
+    Where that is not told, none but itself.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}-{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return uuid4().hex

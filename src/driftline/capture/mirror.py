@@ -6,17 +6,20 @@ needs it is in the table, so that a capture goes on from there on any machine.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from driftline.errors import SetupError
-from driftline.runtime.stores import explaining, filesystem
+from driftline.runtime.stores import explaining, filesystem, put
 
 _IDENTITY = "spark/metadata"
 # What names others is written after them: a process may die between two.
 _ORDER = ("files", _IDENTITY, "spark/sources", "spark/offsets", "spark/commits")
+_LIST = re.compile(rb'("path":"file:/*(?=/))[^"]*/files/(?=\d+\.json")')
 _AT_ONCE = 16  # requests
 
 
@@ -87,18 +90,13 @@ class Mirror:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._system.open_input_file(f"{self._path}/{name}") as file:
-            path.write_bytes(file.read())
+            data = file.read()
+        if name.startswith("spark/sources/"):  # there Spark has the log's lists by their paths
+            data = _LIST.sub(rb"\1" + quote(str(self.folder)).encode() + b"/files/", data)
+        path.write_bytes(data)
 
     def _put(self, name: str) -> None:
-        draft, path = f"{self._path}/{name}.new", f"{self._path}/{name}"
-        whole_at_once = self._system.type_name in ("s3", "gcs")
-        target = path if whole_at_once else draft
-        if not whole_at_once:
-            self._system.create_dir(path.rpartition("/")[0])
-        with self._system.open_output_stream(target) as file:
-            file.write((self.folder / name).read_bytes())
-        if not whole_at_once:
-            self._system.move(draft, path)
+        put(f"{self._uri}/{name}", (self.folder / name).read_bytes())
 
 
 def _is_mirrored(name: str) -> bool:

@@ -18,7 +18,7 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
         "get a new one, and try again",
     ),
     (
-        r"INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN|HTTP status 401",
+        r"(?i:provided access key)|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN|HTTP status 401",
         "the store does not know these keys",
         _KEYS,
     ),

@@ -42,6 +42,7 @@ _OPTIONS: Final = {
     "abfss": ("endpoint", "account_key", "sas_token", "tenant_id", "client_id", "client_secret"),
     "hdfs": ("user", "ticket_cache"),
 }
+_WHOLE = ("s3", "gs")  # nothing is seen there of a file that is not yet closed
 _BUFFER = 2**20  # bytes that are asked for at once
 _AT_ONCE = 16  # requests
 
@@ -162,6 +163,20 @@ def opened(path: str) -> Iterator[tuple[Any, int]]:
         yield io.BytesIO(raw.readall()) if size <= _BUFFER else io.BufferedReader(raw, _BUFFER), size
 
 
+def put(uri: str, data: bytes) -> None:
+    """Writes a file of a store, whole or not at all; what was there is replaced. Raises SetupError."""
+    system, path = filesystem(uri)
+    with explaining(uri):
+        if _kind(uri) in _WHOLE:
+            with system.open_output_stream(path, compression=None) as file:
+                file.write(data)
+            return
+        system.create_dir(path.rpartition("/")[0])
+        with system.open_output_stream(f"{path}.new", compression=None) as file:
+            file.write(data)
+        system.move(f"{path}.new", path)
+
+
 def version(path: str) -> tuple[int, int, str]:
     """How a file is now: its size, when it was changed, in nanoseconds since 1970, and, of a store, the mark
     that it gives to the content. Raises OSError where it is not there; of a store, as `opened`.
@@ -174,7 +189,7 @@ def version(path: str) -> tuple[int, int, str]:
         if _kind(path) == "s3":
             with system.open_input_file(inner) as file:
                 told = file.metadata()
-                return file.size(), 0, f"{told[b'ETag'].decode()} {told[b'Last-Modified'].decode()}"
+                return file.size(), 0, f"{told['ETag']} {told['Last-Modified']}"
         info = system.get_file_info(inner)
     if info.size is None:
         raise FileNotFoundError(path)

@@ -9,11 +9,12 @@ from glob import has_magic
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from driftline.errors import SetupError
 from driftline.observe.endings import is_hidden
 from driftline.runtime.stores import Uri, explaining, filesystem
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo
+    from pyarrow.fs import FileInfo, FileSystem
 
 _SECOND = 10**9  # nanoseconds
 
@@ -55,7 +56,19 @@ def listing(source: str) -> Listing:
             steps.insert(0, step)
         return Listing(_below(base, partial(_fits, steps), deep=len(steps) > 1 or "**" in steps))
     is_folder = info.type != FileType.NotFound
+    if not is_folder and not _has_bucket(system, path):
+        raise SetupError(f"{source}: there is no such bucket")
     return Listing(_below(source.rstrip("/"), _is_shown, deep=True), is_folder)
+
+
+def _has_bucket(system: FileSystem, path: str) -> bool:
+    """Whether the bucket is there, as far as it may be asked."""
+    from pyarrow.fs import FileType
+
+    try:
+        return system.get_file_info(path.lstrip("/").partition("/")[0]).type != FileType.NotFound
+    except OSError:
+        return True
 
 
 def _below(base: str, fits: Callable[[Sequence[str]], bool], *, deep: bool) -> Iterator[Listed]:
