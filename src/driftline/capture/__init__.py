@@ -96,7 +96,7 @@ def _flow(
     if str(data).startswith(SCHEME):
         return kafka(spark, str(data), reading.topics, place)
     assert place.local is not None, "a checkpoint in a store is mirrored"
-    text = os.fspath(cast("str | os.PathLike[str]", data))
+    text = os.fspath(data)
     return files(
         spark,
         text.rstrip("/") if is_stored(text) else str(Path(text).absolute()),

@@ -125,4 +125,5 @@ def little(kind: str, files: Sequence[str]) -> bool:
     if any(is_pipe(file) or is_url(file) for file in files):
         return False
     plain = kind in ("json", "csv") and not any(map(is_packed, files))
-    return sum(stamp.size for stamp in stamps(files).values()) < LITTLE / (1 if plain else 8)
+    found = stamps(files)
+    return sum(found[file].size for file in files if file in found) < LITTLE / (1 if plain else 8)

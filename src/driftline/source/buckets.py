@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from glob import has_magic
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftline.errors import SetupError
@@ -66,7 +66,8 @@ def _has_bucket(system: FileSystem, path: str) -> bool:
     from pyarrow.fs import FileType
 
     try:
-        return system.get_file_info(path.lstrip("/").partition("/")[0]).type != FileType.NotFound
+        info = system.get_file_info(path.lstrip("/").partition("/")[0])
+        return bool(info.type != FileType.NotFound)
     except OSError:
         return True
 
@@ -88,7 +89,7 @@ def _listed(path: Uri, info: FileInfo) -> Listed:
 
 
 def _is_shown(steps: Sequence[str]) -> bool:
-    return not is_hidden(PurePosixPath(*steps))
+    return not is_hidden(Path(*steps))
 
 
 def _fits(pattern: Sequence[str], steps: Sequence[str]) -> bool:
