@@ -27,6 +27,7 @@ from driftline.report import text
 from driftline.report.listeners import listeners
 from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
+from driftline.runtime import notebook
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.stores import is_stored
@@ -188,7 +189,7 @@ class Table(Shown):
         settings: Mapping[str, str] | None = None,
         dry_run: bool = False,
         on_change: str | None = None,
-        progress: Callable[[str], None] = lambda _: None,
+        progress: Callable[[str], None] | None = None,
     ) -> Result:
         """Takes what a person has at hand, as one batch: files, or what comes through a pipe (``-``:
         standard input); a DataFrame of Spark, pandas or Polars; a table or reader of Arrow, or what
@@ -197,7 +198,8 @@ class Table(Shown):
         Columns keep their types. Of a pandas index, the levels that have a name are columns. ``json_column``:
         the DataFrame's column that holds JSON text, whose records are the rows. ``strings``: CSV cells stay
         text. ``on_change``: a command that is called, or a URL that is posted to, where the batch changed the
-        schema or left records in quarantine. Raises UsageError, DataError; the table is then as it was.
+        schema or left records in quarantine. ``progress`` is told what comes next; without it, a notebook
+        shows that. Raises UsageError, DataError; the table is then as it was.
         """
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
@@ -208,7 +210,7 @@ class Table(Shown):
                 source,
                 settings=settings,
                 dry_run=dry_run,
-                progress=progress,
+                progress=progress or notebook.progress(self.name),
                 listener=listeners(data),
             )
         if on_change and not dry_run:

@@ -20,7 +20,7 @@ from driftline.core.planning.plan import plan
 from driftline.errors import DataError
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
-from driftline.report import lineage, outbox
+from driftline.report import lineage, lineage_events, outbox
 from driftline.report.dataset_names import DatasetName
 from driftline.report.lineage import Lineage, wanted
 
@@ -131,3 +131,13 @@ def test_who_says_nothing_of_it_sends_nothing(tmp_path: Path, monkeypatch: pytes
     assert wanted({})
     monkeypatch.setattr(lineage, "_installed", lambda: False)
     assert not wanted({"OPENLINEAGE_URL": "http://host"})
+
+
+def test_micro_batches_with_one_plan_share_its_facets() -> None:
+    first = of("a: long", data="a: long")
+    again = Result(**{**vars_of(first), "batch": "b2", "rows_written": 7})
+    other = of("a: long", data="a: long | string")
+    facets = lineage_events._of_plan(first, [FOLDER])
+    assert lineage_events._of_plan(again, [FOLDER]) is facets
+    assert lineage_events._of_plan(other, [FOLDER])["columnLineage"].fields.keys() == {"a", "a_string"}
+    assert lineage_events._of_plan(other, []).keys() == {"schema"}

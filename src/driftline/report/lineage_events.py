@@ -81,16 +81,7 @@ def _input(name: DatasetName, result: Result | None) -> InputDataset:
 
 
 def _output(result: Result, inputs: Sequence[DatasetName]) -> OutputDataset:
-    schema = apply(result.before, result.changes)
-    facets: dict[str, DatasetFacet] = {
-        "schema": schema_dataset.SchemaDatasetFacet(
-            [_column(field) for field in schema.struct.fields], producer=PRODUCER
-        ),
-    }
-    if inputs:
-        facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(
-            _lineage(result.route, schema, inputs), producer=PRODUCER
-        )
+    facets = dict(_of_plan(result, inputs))
     if result.snapshot is not None:
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(
             str(result.snapshot), producer=PRODUCER
@@ -99,6 +90,27 @@ def _output(result: Result, inputs: Sequence[DatasetName]) -> OutputDataset:
         result.rows_written, producer=PRODUCER
     )
     return OutputDataset(*name_of(result.location), facets=facets, outputFacets={"outputStatistics": rows})
+
+
+_last: tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]] | None = None
+
+
+def _of_plan(result: Result, inputs: Sequence[DatasetName]) -> dict[str, DatasetFacet]:
+    """What the plan tells of the table; micro-batches that bring nothing new share a plan, and these."""
+    global _last  # noqa: PLW0603  one thread makes all events
+    if _last is not None:
+        before, of, facets = _last
+        if before.route is result.route and before.changes is result.changes and of == inputs:
+            return facets
+    schema = apply(result.before, result.changes)
+    columns = [_column(field) for field in schema.struct.fields]
+    facets = {"schema": schema_dataset.SchemaDatasetFacet(columns, producer=PRODUCER)}
+    if inputs:
+        facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(
+            _lineage(result.route, schema, inputs), producer=PRODUCER
+        )
+    _last = result, inputs, facets
+    return facets
 
 
 def _column(field: Field) -> schema_dataset.SchemaDatasetFacetFields:

@@ -1,0 +1,33 @@
+"""Progress in a notebook: one line below the cell, which is replaced as the work goes on."""
+
+from __future__ import annotations
+
+import html
+import sys
+from collections.abc import Callable
+
+_KERNEL = "ZMQInteractiveShell"  # IPython's in a notebook; in a terminal it has another
+
+
+class _Line:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<small>{html.escape(self.text)}</small>"
+
+
+def progress(title: str) -> Callable[[str], None]:
+    """Shows what is done next, in a notebook; does nothing elsewhere."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None or type(ipython.get_ipython()).__name__ != _KERNEL:
+        return lambda _: None
+    line = ipython.display.display(_Line(title), display_id=True)
+
+    def show(phase: str) -> None:
+        line.update(_Line(f"{title}: {phase}"))
+
+    return show
