@@ -141,12 +141,19 @@ def _checked(key: str, value: str) -> str:
         if name == "hints":
             parse_type(value)
         if name in _ONCE:
-            Creation(**{name: value}).changes()
+            _check_creation(key, Creation(**{name: value}))
         if name in _DIALECT:
             Dialect(**{name: value})
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value
+
+
+def _check_creation(key: str, asked: Creation) -> None:
+    try:
+        asked.changes()
+    except UsageError as error:
+        raise UsageError(f"{key}: {error.message}", error.hint) from error
 
 
 def _nearest(name: str, path: str) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from driftline.capture.query import Batch
+from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.lake import Lake
 
+SCHEMA = Schema(Struct((Field("id", LONG, 1),)))
 ASKED = {"partition_by": "month(at), bucket(4, id)", "sort_by": "id desc"}
 
 
@@ -79,6 +83,47 @@ def test_two_that_make_it_at_once(
     assert raced and len(result.hints) == 2
     assert table.read().count() == 6
     assert table.layout().sort == ("id",)
+
+
+def test_a_first_batch_that_dies_leaves_nothing_and_comes_again(
+    either: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, file = either.table(table_name), rows(tmp_path, 1, 2, 3)
+    kind = type(table.format.transaction(table.format.load(), replace(table.format.blank, schema=SCHEMA)))
+
+    def dies(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(kind, "commit", dies)
+        with pytest.raises(KeyboardInterrupt):
+            table.ingest(file, settings=ASKED)
+    assert not table.format.load().exists
+    table.ingest(file, settings=ASKED)
+    assert table.layout().sort == ("id desc",)
+    assert table.read().count() == 3
+
+
+def test_a_capture_makes_it_and_says_once_what_differs(either: Lake, table_name: str, tmp_path: Path) -> None:
+    table, folder = either.table(table_name), tmp_path / "in"
+    folder.mkdir()
+
+    def captured(**asked: str) -> list[Batch]:
+        batches: list[Batch] = []
+        query = table.capture(str(folder), name="files", max_files=1, settings=asked, on_batch=batches.append)
+        assert query.awaitTermination(120)
+        return batches
+
+    for name in ("1.jsonl", "2.jsonl"):
+        rows(folder, 1, 2, name=name)
+    first, second = captured(**ASKED)
+    assert first.result.layout["sort_by"] == ["id desc"] and second.result.layout == {}
+    assert first.result.hints == second.result.hints == ()
+    for name in ("3.jsonl", "4.jsonl"):
+        rows(folder, 1, 2, name=name)
+    third, fourth = captured(sort_by="id")
+    assert len(third.result.hints) == 1 and fourth.result.hints == ()
+    assert table.layout().sort == ("id desc",)
 
 
 @pytest.mark.iceberg_only("a DuckLake has no versions of its format to choose from")

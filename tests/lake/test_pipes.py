@@ -35,6 +35,11 @@ def fifo(tmp_path: Path) -> Iterator[Fifo]:
         writer.join()
 
 
+def test_what_a_pipe_alone_tells_is_told_of_it(either: Lake, table_name: str, fifo: Fifo) -> None:
+    result = either.table(table_name).ingest(pipe := fifo(b"a;b\n1;2\n"), format="csv")
+    assert result.hints == (f"CSV was read by --delimiter ';', as {pipe} tells",)
+
+
 def test_json_through_a_pipe(either: Lake, table_name: str, fifo: Fifo) -> None:
     table, lines = either.table(table_name), b'{"a": 1}\nbad\n{"a": "x"}\n'
     planned = table.ingest(fifo(lines), format="json", dry_run=True)

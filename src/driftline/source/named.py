@@ -53,8 +53,10 @@ class Named:
     @property
     def notes(self) -> Sequence[str]:
         """What a person should know of how the files were read."""
-        found: Sequence[str] = getattr(self.source, "notes", ())
-        return found
+        notes: Sequence[str] = getattr(self.source, "notes", ())
+        for path, name in self.names.items():
+            notes = [note.replace(path, name) for note in notes]
+        return notes
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         seen = self.source.guess(schema, settings)
