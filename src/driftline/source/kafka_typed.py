@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+_HEADS = 100  # records that are looked at for a guess
+
+
 @dataclass(slots=True)
 class KafkaTyped:
     """A micro-batch with the columns of Spark's Kafka source. ``metadata``: these go along, in one column."""
@@ -57,18 +60,21 @@ class KafkaTyped:
         return selected(self.source, self.metadata)
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the last batch of the table was."""
+        """What the last batch of the table was, or what the first records' schemas say."""
         self._ask(schema, settings)
-        return None if has_required(schema) else likely(schema, settings)
+        if has_required(schema):
+            return None
+        if (last := likely(schema, settings)) is not None:
+            return last
+        heads = _together(self._seen(self.frame.limit(_HEADS), settings), self._terms(settings))
+        return heads if heads.tally.records else None
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         same = self.asked == (schema, settings) and not self.conflicts
         parts = self._seen_by_tasks() if same else None
         if parts is None:
             self._ask(schema, settings)
-            observe = partial(_observed, self.wire, self._terms(settings))
-            found = self.frame.mapInArrow(observe, "seen binary").collect()
-            parts = [pickle.loads(row.seen) for row in found]  # noqa: S301  our own bytes
+            parts = self._seen(self.frame, settings)
         self.tombstones = sum(part.nulls for part in parts)
         whole = _together(parts, self._terms(settings))
         remember(schema, settings, whole)
@@ -92,6 +98,11 @@ class KafkaTyped:
 
     def _terms(self, settings: Settings) -> Terms:
         return Terms(self.known, settings, self.conflicts)
+
+    def _seen(self, frame: DataFrame, settings: Settings) -> list[Seen]:
+        observe = partial(_observed, self.wire, self._terms(settings))
+        found = frame.mapInArrow(observe, "seen binary").collect()
+        return [pickle.loads(row.seen) for row in found]  # noqa: S301  our own bytes
 
     def _ask(self, schema: Schema, settings: Settings) -> None:
         self.known, self.asked, self.begun = expect(schema, settings), (schema, settings), None

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from driftline.convert.nodes import RecordNode
+from driftline.core.planning.gc_pause import no_search
 from driftline.core.schema.types import Struct
 from driftline.observe.observation import Observation
 from driftline.source.column_rows import Rows, RowsObserver, Terms
@@ -70,6 +71,7 @@ class Values:
         """What was observed so far."""
         return Seen({key: (one.struct, one.result()) for key, one in self._observers.items()}, self.nulls)
 
+    @no_search()
     def decoded(self, batch: pa.RecordBatch) -> tuple[list[Alike], list[Reject]]:
         """The records of a batch of Kafka's, by what they are; and what is none."""
         values, topics, partitions, offsets = (batch.column(i).to_pylist() for i in range(4))
