@@ -261,3 +261,30 @@ def test_the_check_reads_a_decimal_comma(text: str, column: str, stored: object,
     type_ = parse_type(column)
     assert isinstance(type_, Primitive)
     assert holds(type_, stored, Cell(text), Reading(comma=True)) == held
+
+
+_PARTS = st.sampled_from(
+    ["a", "1", "1,5", "é", ",", ";", "\t", "|", "'", '"', "''", "\n", "\r\n", "\n", ",'x,y'", ";'x'"]
+)
+
+
+_HEADERS = st.sampled_from(["n1;n2\n", "n1,n2\r\n", "n1\n", "'n1','n2'\n", "n1\tn2|n3\n", '"n1";n2,n3\n'])
+
+
+@given(_HEADERS, st.lists(_PARTS, max_size=30), st.sampled_from(["utf-8", "utf-16-le", "utf-16"]))
+def test_whatever_a_file_tells_both_readers_go_by_it(header: str, texts: list[str], encoding: str) -> None:
+    """What is no row for the one is none for the other; nothing is lost between them."""
+    with TemporaryDirectory() as folder:
+        file = put(Path(folder), header + "".join(texts), encoding)
+        readers = csv_readers(SPARK, [str(file)], strings=True)
+        found, others = [], 0
+        for reader in readers:
+            for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
+                found += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
+                others += len(some.rejects)
+        (part,) = parts([str(file)], "csv")
+        told = list(check.read(part))
+        assert others == sum(one.record is None for one in told)
+        wanted = [tuple(one.record.values()) for one in told if one.record is not None]
+        written = [tuple(getattr(cell, "written", cell) or None for cell in row) for row in wanted]
+        assert found == written
