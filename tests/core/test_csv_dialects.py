@@ -169,6 +169,18 @@ def test_what_a_file_tells_is_said(tmp_path: Path) -> None:
     assert default.notes == []
 
 
+def test_a_delimiter_that_another_file_had_is_not_gone_by_in_silence(tmp_path: Path) -> None:
+    """It stays with the table."""
+    files = CsvFiles(SPARK, [str(put(tmp_path, "a,b\n1,2\n3,4\n"))], strings=False)
+    files(Expect(), from_properties(as_properties({"delimiter": "tab"})))
+    (note,) = files.notes
+    assert note.endswith("has one column by --delimiter tab, and several by --delimiter ','")
+    for text in ("a\n1\n", "a;b\n1,5;2,5\n", "a\nx,y\nz\n"):
+        files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
+        files(Expect(), from_properties(as_properties({"delimiter": ";", "decimal": ","})))
+        assert files.notes == []
+
+
 COMMA = Dialect(";", decimal=",")
 
 

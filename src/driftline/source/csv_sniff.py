@@ -39,13 +39,15 @@ codecs.register_error(_MARKED, _marked)
 @dataclass(frozen=True, slots=True)
 class Form:
     """How a file is written. ``encoding`` empty: UTF-8. ``commas``: columns that look like numbers with a
-    decimal comma, where nobody has said that they are.
+    decimal comma, where nobody has said that they are. ``seems``: a delimiter that makes several columns,
+    where the one that was said makes one.
     """
 
     marks: Marks = COMMA
     encoding: str = ""
     decimal: str = POINT
     commas: tuple[str, ...] = ()
+    seems: str = ""
 
     @property
     def can_be_cut(self) -> bool:
@@ -66,6 +68,9 @@ class Form:
         )
         if told != Dialect():
             yield f"CSV was read by {told.flags}, as {path} tells"
+        if self.seems:
+            seems = Dialect(self.seems).flags
+            yield f"{path} has one column by {Dialect(said.delimiter).flags}, and several by {seems}"
         if self.commas:
             yield f"--decimal , would make numbers of {', '.join(self.commas)}, where {path} has commas"
 
@@ -87,8 +92,10 @@ def form_of(first: bytes, said: Dialect) -> Form:
     quotes = ("" if said.quote == NONE else said.quote).encode() if said.quote else None
     marks = _marks_of(text, delimiters, quotes)
     decimal = said.decimal or POINT
-    commas = () if said.decimal or marks.delimiter == b"," else tuple(_with_commas(_rows(text, marks)))
-    return Form(marks, encoding, decimal, commas)
+    seems = _seems(text, marks) if said.delimiter else ""
+    looked = not (said.decimal or seems or marks.delimiter == b",")
+    commas = tuple(_with_commas(_rows(text, marks))) if looked else ()
+    return Form(marks, encoding, decimal, commas, seems)
 
 
 def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
@@ -142,6 +149,16 @@ def _marks_of(text: bytes, delimiters: Iterable[bytes], quote: bytes | None) -> 
         return found
     other = _widest(text, [Marks(d, _OTHER_QUOTE) for d in delimiters])
     return other if _even(text, other) else found
+
+
+def _seems(text: bytes, said: Marks) -> str:
+    """The delimiter that makes several columns, if the one that was said makes one; else nothing."""
+    other = _widest(text, [said, *(Marks(d, said.quote) for d in _DELIMITERS)])
+    return other.delimiter.decode() if not _is_wide(text, said) and _even(text, other) else ""
+
+
+def _is_wide(text: bytes, marks: Marks) -> bool:
+    return any(len(row.cells or ()) > 1 for row in _rows(text, marks))
 
 
 def _widest(text: bytes, among: list[Marks]) -> Marks:
