@@ -141,3 +141,14 @@ def test_micro_batches_with_one_plan_share_its_facets() -> None:
     assert lineage_events._of_plan(again, [FOLDER]) is facets
     assert lineage_events._of_plan(other, [FOLDER])["columnLineage"].fields.keys() == {"a", "a_string"}
     assert lineage_events._of_plan(other, []).keys() == {"schema"}
+
+
+def test_a_run_names_the_one_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = "7f0f7bd2-6f40-4d39-9b1c-3a2a55a7f8f5"
+    told = ("START", "2026-03-02T08:00:00+00:00", run, "shop.orders", None, [FOLDER])
+    for name in ("", "nothing", "a/b", "//", "a/b/no-uuid", f"/b/{run}"):
+        monkeypatch.setenv("OPENLINEAGE_PARENT_ID", name)
+        assert "parent" not in lineage_events.event(*told).run.facets
+    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"air/flow/dag.task/{run}")
+    parent = lineage_events.event(*told).run.facets["parent"]
+    assert (parent.job.namespace, parent.job.name, parent.run.runId) == ("air/flow", "dag.task", run)

@@ -42,7 +42,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="CONTRACT", help="The YAML file.", show_default=False)],
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SOURCE]...", help="Data that are to keep it, too.", show_default=False),
+        typer.Argument(metavar="SOURCE", help="Data that are to keep it, too.", show_default=False),
     ] = None,
     format: FormatOption = None,  # noqa: A002
     strings: Strings = False,

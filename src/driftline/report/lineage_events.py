@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from openlineage.client.facet_v2 import (
     input_statistics_input_dataset,
     job_type_job,
     output_statistics_output_dataset,
+    parent_run,
     processing_engine_run,
     schema_dataset,
 )
@@ -29,6 +31,7 @@ from driftline.ingest.result import Result
 from driftline.report.dataset_names import DatasetName, name_of
 
 PRODUCER = f"urn:driftline:{__version__}"
+_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _OF_SCHEMA = schema_dataset.SchemaDatasetFacetFields
 
 
@@ -46,6 +49,7 @@ def event(
     """The event of one moment of a run. ``result``: of a batch that is in; ``error``: the error's name."""
     engine = processing_engine_run.ProcessingEngineRunFacet(__version__, "driftline", producer=PRODUCER)
     facets: dict[str, RunFacet] = {"processing_engine": engine}
+    facets |= _parent(os.environ.get("OPENLINEAGE_PARENT_ID", ""))
     if error is not None:
         message = f"{error}: its message is where the command was run"  # which may have a secret in it
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(message, "PYTHON", producer=PRODUCER)
@@ -59,6 +63,19 @@ def event(
         outputs=outputs,
         producer=PRODUCER,
     )
+
+
+def _parent(named: str) -> dict[str, RunFacet]:
+    """The run that started this one, as ``NAMESPACE/JOB/RUN`` names it; none where it does not."""
+    job, _, run = named.rpartition("/")
+    namespace, _, name = job.rpartition("/")
+    if not (namespace and name and _RUN.fullmatch(run)):
+        return {}
+    return {
+        "parent": parent_run.ParentRunFacet(
+            parent_run.Run(run), parent_run.Job(namespace, name), producer=PRODUCER
+        )
+    }
 
 
 def _job(table: str, capture: str | None) -> Job:
