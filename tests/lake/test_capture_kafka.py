@@ -263,6 +263,7 @@ def test_where_a_capture_begins(table: Table, kafka: Kafka, topic: str) -> None:
     kafka.send(topic, [b'{"id": 1}'], partition=0)
     time.sleep(0.01)
     then = datetime.now(UTC)
+    time.sleep(0.01)  # Kafka's times are in milliseconds
     kafka.send(topic, [b'{"id": 2}'], partition=0)
     captured(table, url(kafka, topic), start=then.isoformat())
     assert ids(table) == [2]
