@@ -30,9 +30,15 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
     ),
     (r"NO_SUCH_BUCKET|ContainerNotFound|Bucket '[^']*' not found", "there is no such bucket", None),
     (
-        r"SLOW_?DOWN|THROTTL|SERVICE_UNAVAILABLE|HTTP status (?:429|503)",
+        r"SLOW_?DOWN|Failed to flush response stream|THROTTL|SERVICE_UNAVAILABLE|HTTP status (?:429|503)",
         "the store is too busy, at each of several tries",
         "try again later: nothing was taken",
+    ),
+    (
+        # All that is told of an expired token, where what is asked for is an object.
+        "HTTP status 400",
+        "the store refuses the request, and gives no reason",
+        "has the token expired? else look at the keys and the region",
     ),
     (
         r"NETWORK_CONNECTION|[Cc]ouldn't connect|[Cc]ould ?n.t resolve|[Tt]imed? ?out",
@@ -40,7 +46,9 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
         _AWAY,
     ),
 )
-_GONE = re.compile(r"NO_SUCH_KEY|Path does not exist|\[Errno 2\]|BlobNotFound|HTTP status 404")
+_GONE = re.compile(
+    r"NO_SUCH_KEY|RESOURCE_NOT_FOUND|Path does not exist|\[Errno 2\]|BlobNotFound|HTTP status 404"
+)
 _LONGEST = 300  # characters
 _SECRET = re.compile("key|token|secret")
 _SIGNED = re.compile(r"([?&;](?:sig|X-Amz-[\w-]+)=)[^&\s]+")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -44,6 +45,10 @@ _OPTIONS: Final = {
 }
 _WHOLE = ("s3", "gs")  # nothing is seen there of a file that is not yet closed
 _BUFFER = 2**20  # bytes that are asked for at once
+# What Arrow says where a store's answer is longer than what it was asked for, as where it is
+# busy: it does not try again then.
+_UNHEARD = "Failed to flush response stream"
+_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between tries
 _AT_ONCE = 16  # requests
 
 _configured: dict[str, dict[str, str]] = {}
@@ -160,7 +165,7 @@ def opened(path: str) -> Iterator[tuple[Any, int]]:
         size = source.size()
         raw = _Explained(source, path)
         # A small file is one request.
-        yield io.BytesIO(raw.readall()) if size <= _BUFFER else io.BufferedReader(raw, _BUFFER), size
+        yield io.BytesIO(raw.read(size) or b"") if size <= _BUFFER else io.BufferedReader(raw, _BUFFER), size
 
 
 def put(uri: str, data: bytes) -> None:
@@ -234,6 +239,13 @@ class _Explained(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         with explaining(self._uri):
+            for pause in _PAUSES:
+                try:
+                    return int(self._file.readinto(buffer))
+                except OSError as error:
+                    if _UNHEARD not in str(error):
+                        raise
+                time.sleep(pause)
             return int(self._file.readinto(buffer))
 
 

@@ -1,0 +1,93 @@
+"""What a store answers when it does not give what it is asked for, from a server that answers so."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from driftline.errors import DataError, SetupError
+from driftline.runtime import file_systems, stores
+
+BODY = b'{"a": 1}\n'
+ERROR = "<Error><Code>{code}</Code><Message>{code} for hush</Message></Error>"
+
+
+class Handler(BaseHTTPRequestHandler):
+    answers: list[tuple[int, str]]  # status and code of the next answers to GET
+    asked: list[str]
+    body = BODY * 1000
+
+    def do_HEAD(self):
+        self._answer(200, self.body, only_head=True)
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        status, code = self.answers.pop(0) if self.answers else (206, "")
+        self._answer(status, ERROR.format(code=code).encode() if code else self.body)
+
+    def _answer(self, status: int, body: bytes, *, only_head: bool = False):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("ETag", '"x"')
+        self.send_header("Last-Modified", "Sun, 22 Nov 2026 15:00:00 GMT")
+        self.end_headers()
+        if not only_head:
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def uri(monkeypatch):
+    monkeypatch.setattr(file_systems, "_ATTEMPTS", 3)
+    monkeypatch.setattr(stores, "_configured", {})
+    Handler.answers, Handler.asked = [], []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = False  # so that leaving waits for them
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        options = {"endpoint": f"http://127.0.0.1:{server.server_port}", "region": "us-east-1"}
+        stores.configure("s3", {**options, "access_key": "key", "secret_key": "hush"})
+        yield "s3://bucket/a.json"
+        server.shutdown()
+        thread.join()
+        file_systems.connected.cache_clear()  # its connections are closed with it
+
+
+@pytest.fixture(params=["small", "large"])
+def size(request, monkeypatch):
+    """Arrow takes an answer that is longer than the object otherwise than others."""
+    monkeypatch.setattr(Handler, "body", BODY if request.param == "small" else BODY * 1000)
+    monkeypatch.setattr(stores, "_PAUSES", (0, 0, 0))
+
+
+def text(uri: str) -> bytes:
+    with stores.opened(uri) as (file, _):
+        return file.read()
+
+
+@pytest.mark.usefixtures("size")
+def test_a_busy_store_is_asked_again(uri):
+    Handler.answers = [(503, "SlowDown"), (500, "InternalError")]
+
+    assert text(uri) == Handler.body
+    assert len(Handler.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "sentence"),
+    [
+        ((503, "SlowDown"), SetupError, "the store is too busy, at each of several tries"),
+        ((400, "ExpiredToken"), SetupError, "the token for the store has expired"),
+        ((403, "AccessDenied"), SetupError, "the store denies access"),
+        ((404, "NoSuchKey"), DataError, "there is no such file any more"),
+        ((418, "Teapot"), SetupError, "the store says"),
+    ],
+)
+def test_what_it_goes_on_to_refuse_is_one_sentence(answer, kind, sentence, uri):
+    Handler.answers = [answer] * 9
+    with pytest.raises(kind, match=f"s3://bucket/a.json: {sentence}") as raised:
+        text(uri)
+    assert "hush" not in str(raised.value)
