@@ -39,7 +39,8 @@ def settings() -> str:
     lines = [
         "# Settings",
         "",
-        "Kept with the table: given once, they hold for every later batch and capture.",
+        "Kept with the table: given once, they hold for every later batch and capture. `partition_by`, `sort_by`",
+        "and `format_version` count where the table is made.",
         "",
     ]
     lines += ["| `--set KEY=VALUE` | | values | default |", "|---|---|---|---|"]
