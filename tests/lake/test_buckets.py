@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from contextlib import suppress
 from itertools import count
 
 import fastavro
@@ -229,6 +230,26 @@ def test_a_capture_that_dies_goes_on_from_a_checkpoint_in_a_bucket(phase, either
             capture(table, f"{bucket}/in", checkpoint=f"{bucket}/c", progress=die)
     s3.put(f"{bucket}/in/late.json", b'{"id": 3}\n')
     capture(table, f"{bucket}/in", checkpoint=f"{bucket}/c")
+
+    assert ids(table) == [0, 1, 2, 3]
+
+
+def test_a_topic_goes_on_from_a_checkpoint_in_a_bucket(lake, bucket, kafka, table_name):
+    table = lake.table(table_name)
+
+    def die(now: str) -> None:
+        if now == "committed":
+            raise Died
+
+    for number, progress in enumerate([lambda _: None, die, die, lambda _: None]):
+        kafka.send(f"bucket-{table_name}", [b'{"id": %d}' % number])
+        with suppress(Died):
+            capture(
+                table,
+                f"kafka://{kafka.address}/bucket-{table_name}",
+                checkpoint=f"{bucket}/c",
+                progress=progress,
+            )
 
     assert ids(table) == [0, 1, 2, 3]
 
