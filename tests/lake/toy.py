@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from driftline.core.changes import Change, apply
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import from_json, to_json
-from driftline.core.schema.types import Schema, Struct
+from driftline.core.schema.types import Primitive, Schema, Struct
 from driftline.errors import no_table
 from driftline.formats import base
 from driftline.formats.base import CommitConflict, Moved, Orphan, State
@@ -147,6 +147,10 @@ class ToyTable(base.Table):
     def definition(self) -> Definition:
         state = self._there()
         return Definition(state.schema, properties=state.properties, last_column=state.last_id)
+
+    @property
+    def as_text(self) -> frozenset[Primitive]:
+        return frozenset()
 
     def fillable(self, schema: Schema) -> Schema:
         return schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from driftline.core.changes import Change
 from driftline.core.schema.definition import Definition
-from driftline.core.schema.types import Field, Path, Schema, Struct
+from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -226,6 +226,11 @@ class Table(Protocol):
     @property
     def blank(self) -> Definition:
         """What a table is made of in this format: one without columns."""
+        ...
+
+    @property
+    def as_text(self) -> frozenset[Primitive]:
+        """Types of values that the format has no columns for: they become text."""
         ...
 
     @property

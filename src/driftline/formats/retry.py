@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, Moved, State, Transaction
@@ -13,6 +14,7 @@ from driftline.formats.base import CommitConflict, Moved, State, Transaction
 PATIENCE = 300.0  # seconds, of all but captures
 WAITING = "waiting: "
 
+T = TypeVar("T")
 Progress = Callable[[str], None]
 
 _FIRST, _MOST = 0.05, 1.0  # seconds of a pause, at most, after the first and after many conflicts
@@ -30,6 +32,18 @@ class Retry:
     endless: bool = False
     conflicts: int = 0
     since: float | None = None
+
+    def run(self, attempt: Callable[[], T], *, passing: tuple[type[CommitConflict], ...] = ()) -> T:
+        """What the attempt returns. It begins anew after each
+        conflict, but for those that are ``passing``.
+        """
+        while True:
+            try:
+                return attempt()
+            except passing:
+                raise
+            except CommitConflict as conflict:
+                self.wait(conflict)
 
     def wait(self, conflict: Exception) -> None:
         """Pauses before the next try; raises DataError where patience is at an end.
@@ -58,15 +72,11 @@ def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> 
     ``now``: loads the table, for which the same must be planned. Raises
     Moved where the rows are not right for it.
     """
-    conflict = False
-    while True:
-        try:
-            if conflict:
-                transaction.again(now())
-            transaction.commit()
-            return
-        except Moved:
-            raise
-        except CommitConflict as error:
-            conflict = True
-            retry.wait(error)
+    before = retry.conflicts
+
+    def attempt() -> None:
+        if retry.conflicts > before:
+            transaction.again(now())
+        transaction.commit()
+
+    retry.run(attempt, passing=(Moved,))

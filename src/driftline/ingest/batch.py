@@ -74,7 +74,8 @@ class Batch:
 
     def settings(self, state: State) -> Settings:
         """What holds for the batch; a table that it makes gets the settings of new tables."""
-        return from_properties({**self._new(state), **state.properties, **self.properties})
+        properties = {**self._new(state), **state.properties, **self.properties}
+        return replace(from_properties(properties), as_text=self.table.as_text)
 
     def _new(self, state: State) -> Mapping[str, str]:
         return {} if state.exists else NEW_TABLE

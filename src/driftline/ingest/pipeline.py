@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from py4j.protocol import Py4JError
@@ -18,7 +18,7 @@ from driftline.core.changes import AddColumn
 from driftline.core.planning.routes import Plan
 from driftline.core.schema.types import Path
 from driftline.errors import DataError
-from driftline.formats.base import CommitConflict, State, Table, Transaction
+from driftline.formats.base import CommitConflict, Moved, State, Table, Transaction
 from driftline.formats.retry import Progress, Retry, commit
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import AGAIN, Batch, Planned
@@ -74,37 +74,55 @@ def ingest(
 
 
 def _ingest(batch: Batch, *, dry_run: bool) -> Result:
-    table, source = batch.table, batch.source
-    tried, first, may_reread = False, True, True
-    while True:
+    return batch.retry.run(_Attempts(batch, dry_run).next)
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """The tries of one batch. ``again``: one has begun; ``tried``: the quarantine has had the batch before,
+    by a try that did not end; ``reread``: its files were read once more, as they had changed.
+    """
+
+    batch: Batch
+    dry_run: bool
+    again: bool = False
+    tried: bool = False
+    reread: bool = False
+
+    def next(self) -> Result:
+        """One try. Raises CommitConflict where others were faster,
+        DataError where there is no use in another.
+        """
         try:
-            state = batch.load()
-            if first and batch.token is not None and batch.token.tried:
-                tried = quarantine.forget(table, batch.token)
-            wanted = batch.settings(state)
-            guessed = None if dry_run or not first else guessed_plan(batch, state, wanted)
-            first = False
-            if guessed is not None:
-                batch.progress("writing")
-                with suppress(Misguess):
-                    return _write(guessed, tried=tried, guessed=True)
-            schema = batch.open(state)
-            seen, planned = accepted(source, schema, wanted, batch.progress, partial(_lossy, table))
-            planned = batch.with_own(planned, seen)
-            tried_as = Planned(batch, state, schema, seen, planned, wanted)
-            batch.made_as(state, planned)  # that it can be
-            if dry_run:
-                return outcome(tried_as, 0, 0, None, paths_of_rest(planned))
-            batch.progress("writing")
-            return _write(tried_as, tried=tried)
-        except CommitConflict as conflict:
-            batch.retry.wait(conflict)
+            return self._take()
         except (_Misread, Lost, PySparkException, Py4JError, OSError) as error:
-            message, hint = _explained(batch, error)
+            message, hint = _explained(self.batch, error)
             # A file that has changed meanwhile is taken as it is now, if it stays so.
-            if not (may_reread and _misread(error) and changed(batch.files)):
-                raise DataError(f"{table.name}: {message}", hint) from error
-            may_reread = False
+            if self.reread or not (_misread(error) and changed(self.batch.files)):
+                raise DataError(f"{self.batch.table.name}: {message}", hint) from error
+        self.reread = True
+        return self.next()
+
+    def _take(self) -> Result:
+        batch, table = self.batch, self.batch.table
+        state = batch.load()
+        if not self.again and batch.token is not None and batch.token.tried:
+            self.tried = quarantine.forget(table, batch.token)
+        settings = batch.settings(state)
+        guessed = None if self.dry_run or self.again else guessed_plan(batch, state, settings)
+        self.again = True
+        if guessed is not None:
+            batch.progress("writing")
+            with suppress(Misguess):
+                return _write(guessed, tried=self.tried, guessed=True)
+        schema = batch.open(state)
+        seen, plan = accepted(batch.source, schema, settings, batch.progress, partial(_lossy, table))
+        planned = Planned(batch, state, schema, seen, batch.with_own(plan, seen), settings)
+        batch.made_as(state, planned.plan)  # that it can be
+        if self.dry_run:
+            return outcome(planned, 0, 0, None, paths_of_rest(planned.plan))
+        batch.progress("writing")
+        return _write(planned, tried=self.tried)
 
 
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
@@ -203,18 +221,18 @@ class _Misread(Exception):
 
 def _begun(planned: Planned) -> tuple[Planned, Transaction]:
     """A transaction on the table as it is now, with the plan for that."""
-    batch, state = planned.batch, planned.state
-    while True:
-        try:
-            # Pinned, though it may only append: a resolve meanwhile leaves other columns,
-            # and the rows would go to the old ones.
-            return planned, batch.table.transaction(
-                planned.state, batch.made_as(planned.state, planned.plan), pinned=True
-            )
-        except CommitConflict as conflict:
-            if state is not planned.state:
-                batch.retry.wait(conflict)
-            planned = planned.on(batch.load())
+    batch = planned.batch
+
+    def begin(planned: Planned) -> tuple[Planned, Transaction]:
+        # Pinned, though it may only append: a resolve meanwhile leaves other columns,
+        # and the rows would go to the old ones.
+        return planned, batch.table.transaction(
+            planned.state, batch.made_as(planned.state, planned.plan), pinned=True
+        )
+
+    with suppress(CommitConflict):
+        return begin(planned)
+    return batch.retry.run(lambda: begin(planned.on(batch.load())), passing=(Moved,))
 
 
 def _ids_after(planned: Planned) -> int:

@@ -24,7 +24,7 @@ from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
 from driftline.errors import DataError, UsageError, no_table
-from driftline.formats.base import CommitConflict, State, Table, Transaction
+from driftline.formats.base import State, Table, Transaction
 from driftline.formats.retry import Retry
 from driftline.ingest.rewrite import check_readable, rewrites
 from driftline.observe.arrow import ArrowObserver
@@ -84,16 +84,15 @@ def promote(
         selected = tuple(keys_of(steps(path)) for path in paths)
     except ValueError as error:
         raise UsageError(str(error), "driftline stats shows what waits, and its paths") from error
-    retry = Retry(table.name, progress)
-    while True:
+
+    def attempt() -> Promoted:
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
-        with configured(table.spark, PLAIN):
-            try:
-                return _promote(table, state, selected, progress, dry_run=dry_run)
-            except CommitConflict as conflict:
-                retry.wait(conflict)
+        return _promote(table, state, selected, progress, dry_run=dry_run)
+
+    with configured(table.spark, PLAIN):
+        return Retry(table.name, progress).run(attempt)
 
 
 def _promote(

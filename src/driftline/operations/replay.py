@@ -232,22 +232,20 @@ def _marked(table: Table, progress: Callable[[str], None]) -> Kept | None:
     """Gives the records that wait, and are in no replay yet, the number of the
     next one. Nothing is in the table by that.
     """
-    retry = Retry(quarantine.of(table).name, progress)
-    while True:
+
+    def attempt() -> Kept | None:
         kept = Kept.of(table)
         if kept is None:
             return None
         try:
             _mark(kept)
-        except CommitConflict as conflict:
-            retry.wait(conflict)
-            continue
         except PySparkException as error:
             if CHANGED not in str(error):
                 raise
-            retry.wait(CommitConflict("it has changed meanwhile"))
-            continue
+            raise CommitConflict("it has changed meanwhile") from error
         return Kept.of(table)
+
+    return Retry(quarantine.of(table).name, progress).run(attempt)
 
 
 def _mark(kept: Kept) -> None:

@@ -106,24 +106,24 @@ def resolve(
     ``drop_rest``: what does not convert goes. Raises UsageError, DataError; the table is then as it was.
     """
     try:
-        wanted, _ = parse_path(path), parse_type(to)
+        field, _ = parse_path(path), parse_type(to)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    retry = Retry(table.name, progress)
-    while True:
+
+    def attempt() -> Resolved:
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
-        with configured(table.spark, PLAIN):
-            try:
-                return _resolve(table, state, wanted, to, progress, dry_run=dry_run, drop_rest=drop_rest)
-            except CommitConflict as conflict:
-                retry.wait(conflict)
-            except PySparkException as error:
-                if CHANGED not in str(error):
-                    message, hint = explained(error)
-                    raise DataError(f"{table.name}: {dotted(wanted)}: {message}", hint) from error
-                retry.wait(CommitConflict("its columns have changed meanwhile"))
+        try:
+            return _resolve(table, state, field, to, progress, dry_run=dry_run, drop_rest=drop_rest)
+        except PySparkException as error:
+            if CHANGED in str(error):
+                raise CommitConflict("its columns have changed meanwhile") from error
+            message, hint = explained(error)
+            raise DataError(f"{table.name}: {dotted(field)}: {message}", hint) from error
+
+    with configured(table.spark, PLAIN):
+        return Retry(table.name, progress).run(attempt)
 
 
 def _resolve(

@@ -15,7 +15,7 @@ from driftline.core.changes import ColumnChange, details, diff, in_words, told
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError
-from driftline.formats.base import CommitConflict, Draft, Table
+from driftline.formats.base import Draft, Table
 from driftline.formats.retry import Retry
 from driftline.operations import history
 from driftline.runtime.shown import Shown
@@ -72,49 +72,53 @@ def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
     ``yes``: also where that hides values. Raises UsageError, DataError
     with the reason; nothing is changed then.
     """
-    retry = Retry(table.name)
-    while True:
-        alteration = table.alteration()
-        past = table.versions()
-        now = alteration.before
-        what, then = _target(table.name, past, now, to)
-        plan = restoration(now, then, past.schemas.values())
-        if plan.changes_nothing:
-            raise DataError(
-                f"{table.name}: nothing can be taken back of {what}", "; ".join(plan.stays) or None
-            )
-        _possible(table, plan)
-        draft = alteration.restore(plan.after, record.of_undo(what))
-        # What a resolve folded, or a promote took, is in the columns that
-        # come back, unless rows were written since.
-        since = () if to is None and _just_rewritten(table, past) else plan.hidden
-        ids = {f.id for _, f in table.readable(now.schema).walk()}
-        seen = [path for path in since if (f := now.schema.find(path)) and f.id in ids]
-        unseen = [path for path in since if path not in seen]
-        hidden = _counted(table.read_readable, now.schema, seen)
-        if unseen and not yes:
-            column = dotted(unseen[0])
-            raise DataError(
-                f"{table.name}: taking back {what} would hide {column}, whose values Spark cannot count",
-                "--yes does it; undoing the undo brings them back",
-            )
-        if any(v.count for v in hidden) and not yes:
-            values = ", ".join(f"{v.count} of {v.path}" for v in hidden if v.count)
-            raise DataError(
-                f"{table.name}: taking back {what} would hide values: {values}",
-                "--yes does it; undoing the undo brings them back",
-            )
-        back = _back(table, past, draft, plan)
-        try:
-            draft.commit()
-        except CommitConflict as conflict:
-            retry.wait(conflict)
-            continue
-        made = draft.definition
-        changes = diff(now.schema, made.schema)
-        return Undone(
-            table.name, what, changes, hidden, back, plan.stays, tuple(_layout(now, made)), made.schema.id
+    return Retry(table.name).run(lambda: _undo(table, to, yes=yes))
+
+
+def _undo(table: Table, to: int | None, *, yes: bool) -> Undone:
+    alteration = table.alteration()
+    past = table.versions()
+    now = alteration.before
+    what, then = _target(table.name, past, now, to)
+    plan = restoration(now, then, past.schemas.values())
+    if plan.changes_nothing:
+        raise DataError(f"{table.name}: nothing can be taken back of {what}", "; ".join(plan.stays) or None)
+    _possible(table, plan)
+    draft = alteration.restore(plan.after, record.of_undo(what))
+    # What a resolve folded, or a promote took, is in the columns that
+    # come back, unless rows were written since.
+    since = () if to is None and _just_rewritten(table, past) else plan.hidden
+    hidden = _hidden(table, now, since, what, yes=yes)
+    back = _back(table, past, draft, plan)
+    draft.commit()
+    after = draft.definition
+    changes = diff(now.schema, after.schema)
+    layout = tuple(_layout(now, after))
+    return Undone(table.name, what, changes, hidden, back, plan.stays, layout, after.schema.id)
+
+
+def _hidden(
+    table: Table, now: Definition, columns: Sequence[Path], what: str, *, yes: bool
+) -> tuple[Values, ...]:
+    """How many values of the columns nobody would see any more. Raises DataError where there are
+    some, unless a person has said ``yes``.
+    """
+    ids = {f.id for _, f in table.readable(now.schema).walk()}
+    counted = [path for path in columns if (f := now.schema.find(path)) and f.id in ids]
+    uncounted = [path for path in columns if path not in counted]
+    hidden = _counted(table.read_readable, now.schema, counted)
+    if uncounted and not yes:
+        raise DataError(
+            f"{table.name}: taking back {what} would hide {dotted(uncounted[0])}, whose values Spark cannot count",
+            "--yes does it; undoing the undo brings them back",
         )
+    if any(v.count for v in hidden) and not yes:
+        values = ", ".join(f"{v.count} of {v.path}" for v in hidden if v.count)
+        raise DataError(
+            f"{table.name}: taking back {what} would hide values: {values}",
+            "--yes does it; undoing the undo brings them back",
+        )
+    return hidden
 
 
 def _just_rewritten(table: Table, past: Versions) -> bool:

@@ -18,11 +18,11 @@ from driftline.core.planning.maps import Verdict
 from driftline.core.planning.normalise import settled
 from driftline.core.planning.objects import MAP, objects_of
 from driftline.core.planning.policies import policy_of, preserve, strict
-from driftline.core.planning.policies.policy import Decision, FieldState, Policy, Refusal, Retyped
+from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
 from driftline.core.planning.routes import Conflict, facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf
 from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_inner, with_value
-from driftline.core.schema.types import VARIANT, Map, Path, Primitive, Type, wrap
+from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Type, wrap
 
 
 def decide_field(target: Target, seen: FieldShape, contract: Contract, context: Context) -> FieldDecision:
@@ -85,7 +85,7 @@ def _decision(
     field: FieldDecision, state: FieldState, no_room: frozenset[Facet], target: Target, context: Context
 ) -> Decision:
     """What the field's policy says, and a refusal of each type without room that no column takes."""
-    decision = field.policy.decide(state)
+    decision = _with_text(field.policy.decide(state), context.settings.as_text)
     if not no_room:
         return decision
     now = [
@@ -102,6 +102,21 @@ def _decision(
         ).refused
     ]
     return replace(decision, refused=(*decision.refused, *more))
+
+
+def _with_text(decision: Decision, as_text: frozenset[Primitive]) -> Decision:
+    """The decision with text columns for types that the table's format has none for."""
+    if not any(n.facet.base in as_text for n in decision.new):
+        return decision
+
+    def column(facet: Facet) -> Facet:
+        return Facet(facet.dim, STRING) if facet.base in as_text else facet
+
+    new: dict[Facet, New] = {}
+    for n in decision.new:
+        new.setdefault(column(n.facet), replace(n, facet=column(n.facet)))
+    original = None if decision.original is None else column(decision.original)
+    return replace(decision, new=tuple(new.values()), original=original)
 
 
 def _refuse(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.schema.definition import Definition
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import UUID, Primitive, Schema
 from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.base import CommitConflict, State
@@ -160,6 +160,11 @@ class DuckLakeTable:
             return scan(connection, state).of({state.table.folder + path for path in paths})
 
         return read(self.spark, self.catalog.read(look), self.name)
+
+    @property
+    def as_text(self) -> frozenset[Primitive]:
+        """UUIDs, which Spark does not read from DuckLake's files."""
+        return frozenset({UUID})
 
     def fillable(self, schema: Schema) -> Schema:
         """The schema: Spark writes all of it."""

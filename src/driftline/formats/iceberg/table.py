@@ -14,7 +14,7 @@ from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.table_name import table_parts
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.alteration import Alteration, rename_table
@@ -211,6 +211,11 @@ class IcebergTable:
             return self.spark.table(self.full_name)
         except UnsupportedOperationException as error:
             raise unreadable(self.name, self.load().schema) or error from error
+
+    @property
+    def as_text(self) -> frozenset[Primitive]:
+        """None: there is a column for each type of value."""
+        return frozenset()
 
     def fillable(self, schema: Schema) -> Schema:
         """The schema without the columns that Spark cannot write."""

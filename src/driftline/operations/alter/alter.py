@@ -8,7 +8,7 @@ from typing import Any
 from driftline.core.changelog import record
 from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolved
 from driftline.errors import UsageError
-from driftline.formats.base import CommitConflict, Table
+from driftline.formats.base import Table
 from driftline.formats.retry import Retry
 from driftline.operations.alter.notes import notes
 from driftline.operations.alter.request import Request
@@ -56,34 +56,32 @@ def alter(table: Table, request: Request, *, catalog: str = "", upgrade: bool = 
     """
     if (name := request.new_name) is not None:
         return _renamed(table, request, name, catalog)
-    retry = Retry(table.name)
-    while True:
-        alteration = table.alteration()
-        before = alteration.before
-        settings = from_properties(before.properties)
-        try:
-            after, changes = evolved(
-                before,
-                request.changes,
-                mark=settings.mark,
-                upgrade=upgrade,
-                nulls_of=alteration.nulls,
-                parts_of=table.parts_of,
-            )
-        except Refused as refused:
-            raise request.explained(refused) from None
-        columns = diff(before.schema, after.schema)
-        if after == before:
-            return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
-        draft = alteration.change(after, record.of_statements(request.text))
-        try:
-            draft.commit()
-        except CommitConflict as conflict:
-            retry.wait(conflict)
-            continue
-        altered = draft.definition
-        remarks = (*notes(before.schema, altered.schema, columns, settings), *draft.warnings)
-        return Altered(table.name, changes, columns, remarks, altered.schema.id, altered.format_version)
+    return Retry(table.name).run(lambda: _alter(table, request, upgrade=upgrade))
+
+
+def _alter(table: Table, request: Request, *, upgrade: bool) -> Altered:
+    alteration = table.alteration()
+    before = alteration.before
+    settings = from_properties(before.properties)
+    try:
+        after, changes = evolved(
+            before,
+            request.changes,
+            mark=settings.mark,
+            upgrade=upgrade,
+            nulls_of=alteration.nulls,
+            parts_of=table.parts_of,
+        )
+    except Refused as refused:
+        raise request.explained(refused) from None
+    columns = diff(before.schema, after.schema)
+    if after == before:
+        return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
+    draft = alteration.change(after, record.of_statements(request.text))
+    draft.commit()
+    altered = draft.definition
+    remarks = (*notes(before.schema, altered.schema, columns, settings), *draft.warnings)
+    return Altered(table.name, changes, columns, remarks, altered.schema.id, altered.format_version)
 
 
 def _renamed(table: Table, request: Request, name: str, catalog: str) -> Altered:
