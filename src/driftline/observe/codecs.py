@@ -94,7 +94,7 @@ class Unpacked:
     """
 
     def __init__(self, file: IO[bytes], path: str, codec: str) -> None:
-        self._path, self._codec, self._limit = path, codec, largest()
+        self._path, self.codec, self._limit = path, codec, largest()
         self._size = 0
         self._stream = self._checked(partial(_READERS[codec], file))
 
@@ -112,7 +112,7 @@ class Unpacked:
         try:
             return work()
         except _BROKEN as error:
-            name = self._codec.rpartition(" ")[2]
+            name = self.codec.rpartition(" ")[2]
             raise DataError(f"{self._path}: broken {name}: {error}", hint=_DAMAGED) from error
 
 

@@ -55,10 +55,9 @@ def packed(path: str) -> bool:
         return is_unpacked(file)
 
 
-def is_marked(path: str) -> bool:
-    """Whether a byte order mark tells an encoding of the file's, which is UTF-8 where it is `opened`."""
-    with stores.opened(path) as (file, length):
-        return _codec(path, file, length) in ("UTF-16", "UTF-32")
+def is_marked(file: IO[bytes]) -> bool:
+    """Whether a byte order mark told the encoding of a file that is open, whose text is UTF-8 here."""
+    return isinstance(file, Unpacked) and file.codec in ("UTF-16", "UTF-32")
 
 
 def is_unpacked(file: IO[bytes]) -> bool:
