@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo clean lock
 .PHONY: quick test test-all lint check fuzz house
 .PHONY: docs docs-serve docs-sessions
-.PHONY: kafka rest s3 cluster
+.PHONY: kafka rest s3 lakehouse cluster
 .PHONY: bench bench-stream bench-kafka bench-typed bench-maps bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
@@ -55,12 +55,13 @@ docs-serve: $(INSTALLED) ## the same on 127.0.0.1:8000, built anew with each cha
 docs-sessions: $(INSTALLED) ## run the sessions in the docs, and write what they print now
 	@$(PY) tests/system/docs_session.py docs/tutorial.md docs/pull-requests.md
 
-kafka rest s3 cluster: $(INSTALLED)
+kafka rest s3 lakehouse cluster: $(INSTALLED)
 	@PYTHONPATH=tests $(PY) -m servers $@
 
 kafka: ## a Kafka broker on this machine, until Ctrl-C
 rest: ## an Iceberg REST catalog on this machine
 s3: ## an S3 server on this machine, built by Go the first time
+lakehouse: ## that, and a REST catalog whose tables are in it
 cluster: ## a Spark cluster on this machine: a master and two workers
 
 bench: $(INSTALLED) $(BENCH) $(DUCKDB) ## speed, memory and what is lost, next to others (ARGS=--quick for a try; BENCH_WEBHOOKS=FILE)

@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from servers.fixtures import cluster, kafka, rest, s3  # noqa: F401
+from servers.fixtures import cluster, kafka, lakehouse, rest, s3  # noqa: F401
 
 # The same examples each time, so that a change is judged by what it changes; `make fuzz` looks for others.
 settings.register_profile("same", derandomize=True, deadline=None)  # machines are of any speed

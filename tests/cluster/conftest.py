@@ -15,10 +15,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from driftline.lake import Lake
-from driftline.runtime.jars import find_jars
+from driftline.runtime.jars import bundles, find_jars
 from driftline.runtime.java import QUICK
 from servers.cluster import Cluster
-from servers.rest import Rest
+from servers.lakehouse import Lakehouse
 
 
 @pytest.fixture(scope="session")
@@ -28,10 +28,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(cluster: Cluster, rest: Rest, folder: Path) -> Iterator[SparkSession]:
+def spark(cluster: Cluster, lakehouse: Lakehouse, folder: Path) -> Iterator[SparkSession]:
     if SparkContext._active_spark_context is not None:
         pytest.exit("This process has a Spark already: run tests/cluster in one of its own.", returncode=4)
-    jars = os.pathsep.join(map(str, find_jars()))
+    jars = os.pathsep.join(map(str, find_jars(more=bundles(lakehouse.reach))))
     lake, elsewhere = "spark.sql.catalog.jdbc", "spark.sql.catalog.rest"
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -50,7 +50,8 @@ def spark(cluster: Cluster, rest: Rest, folder: Path) -> Iterator[SparkSession]:
         f"{lake}.warehouse": str(folder),
         elsewhere: "org.apache.iceberg.spark.SparkCatalog",
         f"{elsewhere}.type": "rest",
-        f"{elsewhere}.uri": rest.uri,
+        f"{elsewhere}.uri": lakehouse.rest.uri,
+        **{f"{elsewhere}.{key}": value for key, value in lakehouse.reach.items()},
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", QUICK)
@@ -62,7 +63,7 @@ def spark(cluster: Cluster, rest: Rest, folder: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture(params=["jdbc", "rest"])
 def lake(spark: SparkSession, request: pytest.FixtureRequest) -> Lake:
-    """The lake, on each of two catalogs; both cache, as Spark's catalogs of Iceberg do if not told otherwise."""
+    """The lake, on a JDBC catalog with its files on a disk, and on a REST catalog with them in S3; both cache, as Spark's catalogs of Iceberg do if not told otherwise."""
     return Lake.attach(spark, catalog=request.param)
 
 

@@ -1,4 +1,4 @@
-"""`python -m servers kafka|rest|s3|cluster`: starts one in the foreground, says how to use it, stops it on Ctrl-C."""
+"""`python -m servers kafka|rest|s3|lakehouse|cluster`: starts one in the foreground, says how to use it, stops it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import socket
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 
 from servers.cluster import Cluster
 from servers.kafka import Kafka
+from servers.lakehouse import Lakehouse
 from servers.process import Server
 from servers.rest import Rest
 from servers.s3 import S3
@@ -69,6 +71,24 @@ An S3 server at {s3.endpoint}, with the bucket {s3.bucket("try")}. In the shell 
     )
 
 
+def _lakehouse(folder: Path) -> tuple[Server, Callable[[], str]]:
+    lakehouse = Lakehouse(folder, _port(7070), _port(8181))
+
+    def text() -> str:
+        lakehouse.s3.bucket("incoming")
+        names = "".join(f"  export {name}={value}\n" for name, value in lakehouse.environment.items())
+        return f"""\
+An S3 server at {lakehouse.s3.endpoint}, and a REST catalog whose tables are in it. In the shell that uses it:
+
+{names}
+In driftline.toml:
+
+{indent(lakehouse.settings, "  ")}
+The bucket s3://incoming is for files that are to come in."""
+
+    return lakehouse, text
+
+
 def _cluster(folder: Path) -> tuple[Server, Callable[[], str]]:
     cluster = Cluster(folder, _port(7077))
     return (
@@ -85,7 +105,7 @@ Save this as try.py, and run it with .venv/bin/python try.py:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="servers", description=__doc__)
-    servers = {"kafka": _kafka, "rest": _rest, "s3": _s3, "cluster": _cluster}
+    servers = {"kafka": _kafka, "rest": _rest, "s3": _s3, "lakehouse": _lakehouse, "cluster": _cluster}
     parser.add_argument("server", choices=servers)
     parser.add_argument("--folder", type=Path, help="where its files are kept; a temporary one if not named")
     args = parser.parse_args()

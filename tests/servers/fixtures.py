@@ -8,6 +8,7 @@ import pytest
 
 from servers.cluster import Cluster
 from servers.kafka import Kafka
+from servers.lakehouse import Lakehouse
 from servers.machine import lacking
 from servers.rest import Rest
 from servers.s3 import S3, built
@@ -30,6 +31,14 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     if built() is None:
         lacking("Go, which builds an S3 server", "apt-get install golang")
     with S3(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def lakehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakehouse]:
+    if built() is None:
+        lacking("Go, which builds an S3 server", "apt-get install golang")
+    with Lakehouse(tmp_path_factory.mktemp("lakehouse")) as running:
         yield running
 
 

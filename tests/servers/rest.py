@@ -5,22 +5,35 @@ Its own `main` would listen on all interfaces, and would need the libraries of t
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from driftline.runtime.jars import bundles, find_jars
 from servers.jars import class_path, java
 from servers.process import Server
 
 
 class Rest(Server):
-    """A catalog that keeps its tables in ``folder``."""
+    """A catalog that keeps its tables in ``folder``, or at ``warehouse``, the URI of a folder in a store: ``reach``
+    has the properties by which its FileIO gets there.
+    """
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int = 0,
+        warehouse: str | None = None,
+        reach: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.port = port
+        self._warehouse = warehouse or str(folder.absolute())
+        self._reach = dict(reach or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -32,7 +45,7 @@ class Rest(Server):
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "rest.log").open("w") as log:
             port, token, self._process = launch_gateway(
-                classpath=class_path("rest"),
+                classpath=os.pathsep.join([class_path("rest"), *_libraries(self._warehouse)]),
                 java_path=java(),
                 javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
                 redirect_stdout=log,
@@ -45,9 +58,19 @@ class Rest(Server):
             port=port, auth_token=token, auto_convert=True, enable_memory_management=False
         )
         with closing(JavaGateway(gateway_parameters=parameters)) as gateway:
-            server = _server(gateway, self.folder.absolute(), self.port)
+            server = _server(gateway, self._properties(), self.port)
             server.start()
             self.port = int(server.getURI().getPort())
+
+    def _properties(self) -> dict[str, str]:
+        in_store = "://" in self._warehouse
+        return {
+            "uri": f"jdbc:sqlite:{self.folder.absolute()}/catalog.db",
+            "jdbc.schema-version": "V1",
+            "warehouse": self._warehouse,
+            **({"io-impl": "org.apache.iceberg.io.ResolvingFileIO"} if in_store else {}),
+            **self._reach,
+        }
 
     def stop(self) -> None:
         if self._process and self._process.stdin:
@@ -55,16 +78,20 @@ class Rest(Server):
             self._process.wait(20)
 
 
-def _server(gateway: JavaGateway, folder: Path, port: int):
+def _libraries(warehouse: str) -> list[str]:
+    """What the server needs beside for a store, out of driftline's own cache."""
+    more = bundles({"warehouse": warehouse})
+    names = [package.split(":")[1] for package in more]
+    return (
+        [str(jar) for jar in find_jars(more=more) if any(name in jar.name for name in names)] if more else []
+    )
+
+
+def _server(gateway: JavaGateway, properties: Mapping[str, str], port: int):
     java, iceberg, jetty = gateway.jvm.java, gateway.jvm.org.apache.iceberg, gateway.jvm.org.eclipse.jetty
     catalog = iceberg.jdbc.JdbcCatalog()
     catalog.setConf(gateway.jvm.org.apache.hadoop.conf.Configuration())
-    tables = {
-        "uri": f"jdbc:sqlite:{folder}/catalog.db",
-        "jdbc.schema-version": "V1",
-        "warehouse": str(folder),
-    }
-    catalog.initialize("rest", tables)
+    catalog.initialize("rest", dict(properties))
     adapter = iceberg.rest.RESTCatalogAdapter(catalog)
     handler = jetty.ee10.servlet.ServletContextHandler()
     handler.addServlet(jetty.ee10.servlet.ServletHolder(iceberg.rest.RESTCatalogServlet(adapter)), "/*")

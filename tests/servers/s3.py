@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from driftline.runtime.session import cache_folder
+from driftline.runtime.jars import cache_folder
 from servers.process import Process, Server, free_port
 
 VERSION = "v1.8.0"

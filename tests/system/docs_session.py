@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_FENCE = re.compile(r'^```(json|console)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r'^```(json|toml|console)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 # What differs from run to run: moments, ids of batches.
 _VARYING = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d(:\d\d)?"), "MOMENT"),

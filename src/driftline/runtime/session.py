@@ -133,13 +133,13 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
     spark = {key: value for key, value in properties.items() if key.startswith("spark.")}
     given = {key: value for key, value in properties.items() if key not in spark}
     prefix = f"spark.sql.catalog.{catalog}"
+    # Other processes change tables too, and what a catalog hands out for each load is not for the next.
+    uncached = {"cache-enabled": "false"} | (
+        {"rest-table-cache.max-entries": "0"} if given.get("type") == "rest" else {}
+    )
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
-        # Other processes change tables too.
-        **{
-            f"{prefix}.{key}": value
-            for key, value in {"cache-enabled": "false", **(given or embedded)}.items()
-        },
+        **{f"{prefix}.{key}": value for key, value in {**uncached, **(given or embedded)}.items()},
         "spark.sql.defaultCatalog": catalog,
         **spark,
     }

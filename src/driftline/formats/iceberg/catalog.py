@@ -75,16 +75,16 @@ class IcebergCatalog:
 
     def tables(self) -> list[str]:
         """The names of all tables of the catalog."""
-        jvm: Any = self.spark._jvm
-        java = self.table("any.table").java_catalog
+        namespace = java_type(self.spark._jvm, "org.apache.iceberg.catalog.Namespace")
+        any_table = self.table("any.table")
+        plugin, java = any_table.plugin, any_table.java_catalog
         names: list[str] = []
-        namespaces = [java_type(jvm, "org.apache.iceberg.catalog.Namespace").empty()]
-        while namespaces:
-            found = items(java.listNamespaces(namespaces.pop()))
-            namespaces += found
-            names += [
-                str(table.toString()) for namespace in found for table in items(java.listTables(namespace))
-            ]
+        # Spark's plugin knows the namespaces; Iceberg's own catalog does not where it caches.
+        waiting = [*plugin.listNamespaces()]
+        while waiting:
+            parts = waiting.pop()
+            waiting += plugin.listNamespaces(parts)
+            names += [str(table.toString()) for table in items(java.listTables(namespace.of(parts)))]
         return names
 
     def _unreadable(self, query: str) -> DataError | None:

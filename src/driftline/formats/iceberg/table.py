@@ -79,7 +79,8 @@ class IcebergTable:
         return ".".join(f"`{part.replace('`', '``')}`" for part in [self.catalog, *self.name.split(".")])
 
     @property
-    def _plugin(self) -> Any:
+    def plugin(self) -> Any:
+        """The catalog as Spark has it. Raises SetupError where it does not answer."""
         session: Any = self.spark._jsparkSession
         # Spark looks up what belongs to a session by the thread's active one.
         java_type(self._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
@@ -96,7 +97,7 @@ class IcebergTable:
     @property
     def java_catalog(self) -> Any:
         """The catalog as Java has it."""
-        return self._plugin.icebergCatalog()
+        return self.plugin.icebergCatalog()
 
     def load(self) -> State:
         """The table as it is now; an empty schema where it does not exist."""
@@ -285,7 +286,7 @@ class IcebergTable:
 
     def _make_namespace(self) -> None:
         namespace = strings(self.spark, self.name.split(".")[:-1])
-        plugin = self._plugin
+        plugin = self.plugin
         try:
             if not plugin.namespaceExists(namespace):
                 plugin.createNamespace(namespace, self._jvm.java.util.HashMap())

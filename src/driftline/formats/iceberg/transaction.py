@@ -202,7 +202,7 @@ class Transaction:
         jvm = self._jvm
         target = java_type(jvm, "org.apache.iceberg.spark.source.SparkTable")(java)
         # The catalog has the functions by which rows are handed to the partitions' writers.
-        catalog = jvm.scala.Option.apply(self.table._plugin)
+        catalog = jvm.scala.Option.apply(self.table.plugin)
         relation = java_type(
             jvm, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
         ).create(target, catalog, jvm.scala.Option.empty())

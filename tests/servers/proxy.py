@@ -1,0 +1,105 @@
+"""A proxy in front of a server that answers some requests itself, or changes answers: faults and favours for tests."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import urlsplit
+
+from servers.process import Server
+
+_OF_A_HOP = ("connection", "expect", "keep-alive", "transfer-encoding", "content-length")
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: bytes = b""
+
+
+class Proxy(Server):
+    """Hands requests on to the ``upstream``. ``instead``: what is answered without asking it, None: nothing;
+    ``changed``: what becomes of its answer. Both may be set while it runs.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = urlsplit(upstream)
+        self.requests: list[Request] = []
+        self.instead: Callable[[Request], Answer | None] = lambda _: None
+        self.changed: Callable[[Request, Answer], Answer] = lambda _, answer: answer
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def start(self) -> None:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self) -> None:
+                proxy._handle(self)
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815  their names
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def _handle(self, handler: BaseHTTPRequestHandler) -> None:
+        body = _body(handler)
+        request = Request(handler.command, handler.path)
+        self.requests.append(request)
+        answer, headers = self.instead(request), [("Content-Type", "application/xml")]
+        if answer is None:
+            upstream = http.client.HTTPConnection(self.upstream.netloc, timeout=60)
+            # The host is signed, and goes on as it came.
+            kept = {key: value for key, value in handler.headers.items() if key.lower() not in _OF_A_HOP}
+            upstream.request(handler.command, handler.path, body or None, kept)
+            found = upstream.getresponse()
+            answer = self.changed(request, Answer(found.status, found.read()))
+            headers = [(key, value) for key, value in found.getheaders() if key.lower() not in _OF_A_HOP]
+            length = found.getheader("Content-Length") if request.method == "HEAD" else None
+            upstream.close()
+        else:
+            length = None
+        handler.send_response(answer.status)
+        for key, value in headers:
+            handler.send_header(key, value)
+        handler.send_header("Content-Length", length or str(len(answer.body)))
+        handler.end_headers()
+        if request.method != "HEAD":
+            handler.wfile.write(answer.body)
+
+
+def _body(handler: BaseHTTPRequestHandler) -> bytes:
+    if handler.headers.get("Transfer-Encoding") != "chunked":
+        return handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+    chunks = []
+    while size := int(handler.rfile.readline().partition(b";")[0], 16):
+        chunks.append(handler.rfile.read(size))
+        handler.rfile.readline()
+    while handler.rfile.readline().strip():
+        pass
+    return b"".join(chunks)
