@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 from textwrap import indent
 
 from servers.cluster import Cluster
-from servers.kafka import Kafka
+from servers.kafka import PASSWORDS, Kafka
 from servers.lakehouse import Lakehouse
 from servers.process import Server
 from servers.rest import Rest
@@ -36,6 +37,15 @@ def _kafka(folder: Path) -> tuple[Server, Callable[[], str]]:
 A Kafka broker at {kafka.address}. Topics are made when they are first written to.
 
   .venv/bin/driftline capture kafka://{kafka.address}/TOPIC --into shop.events --name events
+
+With TLS, for those who log in, at {kafka.secured}. In driftline.toml:
+
+  [kafka]
+  security.protocol = "SASL_SSL"
+  sasl.mechanism = "PLAIN"
+  sasl.username = "alice"
+  sasl.password = {json.dumps(PASSWORDS["alice"])}
+  ssl.ca.location = "{kafka.authority.absolute()}"
 """
         ),
     )
