@@ -19,7 +19,8 @@ from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
 from driftline.errors import SetupError
-from driftline.write import SetAside, staging
+from driftline.write import SetAside
+from driftline.write import folder as batch_folder
 from lake.formats import written
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -100,7 +101,7 @@ def test_what_a_killed_driver_leaves_is_found(
         transaction.commit()
     committed = files_in(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(staging, "rmtree", lambda *_, **__: None)
+        patch.setattr(batch_folder, "rmtree", lambda *_, **__: None)
         transaction = table.format.transaction(table.format.load(), pinned=True)
         written(lake.spark, transaction, Faulty(transaction.schema, "none"))
         staged = next(folder.rglob("*.gone"))
