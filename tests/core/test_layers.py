@@ -75,3 +75,9 @@ def test_every_file_of_the_core_and_every_room_has_its_line_in_the_docs() -> Non
     assert [
         module for module in named if f"{module.rpartition('.')[2]}.py`" not in page and module.count(".") > 1
     ] == []
+
+
+def test_the_core_has_no_long_or_winding_functions() -> None:
+    assert [function for function in house.long() if function.startswith("core.")] == []
+    assert house.branching("core.") == []
+    assert [function for function in house.wide() if function.startswith("core.")] == []

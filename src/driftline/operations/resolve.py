@@ -115,7 +115,7 @@ def resolve(
         if not state.exists:
             raise no_table(table.name)
         try:
-            return _resolve(table, state, field, to, progress, dry_run=dry_run, drop_rest=drop_rest)
+            return _resolve(table, state, _Request(field, to, dry_run, drop_rest), progress)
         except PySparkException as error:
             if CHANGED in str(error):
                 raise CommitConflict("its columns have changed meanwhile") from error
@@ -126,35 +126,52 @@ def resolve(
         return Retry(table.name, progress).run(attempt)
 
 
-def _resolve(
-    table: Table,
-    state: State,
-    path: Path,
-    to: str,
-    progress: Callable[[str], None],
-    *,
-    dry_run: bool,
-    drop_rest: bool,
-) -> Resolved:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a person asked for: the columns of the field at ``path`` as one ``to`` this type."""
+
+    path: Path
+    to: str
+    dry_run: bool
+    drop_rest: bool
+
+    def record(self) -> dict[str, str]:
+        """What the table's properties say of it from now on."""
+        path = spelled_path(self.path)
+        text = f"{path} --as '{self.to}'" + " --drop-rest" * self.drop_rest
+        return {
+            f"{PREFIX}hints.{path}": self.to,
+            f"{RESOLVED}{path}": self.to,
+            **record.of_resolve(text),
+        }
+
+    def rest(self, plan: Resolution, looked: Resolved) -> dict[Path, list[str]]:
+        """The columns that stay for what did not convert, by the struct that they are in."""
+        return {
+            site.parent: [
+                c.path[-1]
+                for c in looked.folded
+                if c.path[:-1] == site.parent and c.rest and not self.drop_rest
+            ]
+            for site in plan.sites
+        }
+
+
+def _resolve(table: Table, state: State, request: _Request, progress: Callable[[str], None]) -> Resolved:
     settings = from_properties(state.properties)
-    plan = resolution(state.schema, path, parse_type(to), settings)
+    plan = resolution(state.schema, request.path, parse_type(request.to), settings)
     check_readable(table, state.schema)
     folding = Folding(state.schema.struct, plan, Fold(settings.mark))
-    transaction = None if dry_run else table.transaction(state, pinned=True)
+    transaction = None if request.dry_run else table.transaction(state, pinned=True)
     try:
         # Behind the start of the transaction, which lets no one lay out the table anew, or add rows.
         _possible(table, plan)
         rows = table.read()
         progress("looking")
-        looked = _look(table.name, rows, folding, dry_run=dry_run)
+        looked = _look(table.name, rows, folding, dry_run=request.dry_run)
         if transaction is None:
             return looked
-        rest = {
-            site.parent: [
-                c.path[-1] for c in looked.folded if c.path[:-1] == site.parent and c.rest and not drop_rest
-            ]
-            for site in plan.sites
-        }
+        rest = request.rest(plan, looked)
         progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
         between = transaction.schema
@@ -168,15 +185,7 @@ def _resolve(
             )
         after = plan.after(between, rest)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
-        spelled = spelled_path(plan.path)
-        said = f"{spelled} --as '{to}'" + " --drop-rest" * drop_rest
-        transaction.set(
-            {
-                f"{PREFIX}hints.{spelled}": to,
-                f"{RESOLVED}{spelled}": to,
-                **record.of_resolve(said),
-            }
-        )
+        transaction.set(replace(request, path=plan.path).record())
         progress("committing")
         transaction.commit()
     except BaseException:

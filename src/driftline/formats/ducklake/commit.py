@@ -16,7 +16,7 @@ from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.inlined import renew_inlined_table
-from driftline.formats.ducklake.layout import layout, set_layout
+from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.rows import (
     Head,
     Message,
@@ -154,9 +154,8 @@ def _table(
     if schema_changes:
         set_columns(connection, head, wanted, now, table)
     if wanted.layout is not None:
-        head.catalog_id = set_layout(
-            connection, table.id, head.snapshot, head.catalog_id, *wanted.layout, wanted.schema, wanted.name
-        )
+        change = LayoutUpdate(table.id, head.snapshot, *wanted.layout, wanted.schema, wanted.name)
+        head.catalog_id = set_layout(connection, change, head.catalog_id)
     if wanted.base is None:  # the partitioning has its id now
         wanted.keys = layout(connection, table.id, head.snapshot, wanted.schema)
     set_properties(connection, head.snapshot, table, now, wanted)

@@ -133,64 +133,72 @@ def text_of(transform: Transform, field: Field, table: str) -> str:
     return transform.name
 
 
-def set_layout(
-    connection: Connection,
-    table: int,
-    snapshot: int,
-    catalog_id: int,
-    before: Layout,
-    after: Layout,
-    schema: Schema,
-    name: str,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class LayoutUpdate:
+    """The layout of a table ``before`` and ``after`` a snapshot, whose columns are those of ``schema`` and
+    whose rows are of ``table`` and ``snapshot``, by their ids. ``name``: the table's.
+    """
+
+    table: int
+    snapshot: int
+    before: Layout
+    after: Layout
+    schema: Schema
+    name: str
+
+
+def set_layout(connection: Connection, change: LayoutUpdate, catalog_id: int) -> int:
     """Writes what changed; returns the next free catalog id."""
+    before, after = change.before, change.after
     if [(f.source, f.transform) for f in before.partition] != [
         (f.source, f.transform) for f in after.partition
     ]:
-        _end(connection, "ducklake_partition_info", table, snapshot)
-        if after.partition:
-            connection.insert(
-                "ducklake_partition_info",
-                [{"partition_id": catalog_id, "table_id": table, "begin_snapshot": snapshot}],
-            )
-            connection.insert(
-                "ducklake_partition_column",
-                [
-                    {
-                        "partition_id": catalog_id,
-                        "table_id": table,
-                        "partition_key_index": i,
-                        "column_id": f.source,
-                        "transform": text_of(f.transform, top_column(schema, f.source, name), name),
-                    }
-                    for i, f in enumerate(after.partition)
-                ],
-            )
-            catalog_id += 1
+        catalog_id = _set_partition(connection, change, catalog_id)
     if (before.sort, before.expressions) != (after.sort, after.expressions):
-        _end(connection, "ducklake_sort_info", table, snapshot)
-        if after.sort:
-            connection.insert(
-                "ducklake_sort_info",
-                [{"sort_id": catalog_id, "table_id": table, "begin_snapshot": snapshot}],
-            )
-            connection.insert(
-                "ducklake_sort_expression",
-                [
-                    {
-                        "sort_id": catalog_id,
-                        "table_id": table,
-                        "sort_key_index": i,
-                        "expression": expression,
-                        "dialect": "duckdb",
-                        "sort_direction": "DESC" if key.descending else "ASC",
-                        "null_order": "NULLS_FIRST" if key.nulls_first else "NULLS_LAST",
-                    }
-                    for i, (key, expression) in enumerate(zip(after.sort, after.expressions, strict=True))
-                ],
-            )
-            catalog_id += 1
+        catalog_id = _set_sort(connection, change, catalog_id)
     return catalog_id
+
+
+def _set_partition(connection: Connection, change: LayoutUpdate, catalog_id: int) -> int:
+    _end(connection, "ducklake_partition_info", change.table, change.snapshot)
+    if not change.after.partition:
+        return catalog_id
+    row = {"partition_id": catalog_id, "table_id": change.table, "begin_snapshot": change.snapshot}
+    connection.insert("ducklake_partition_info", [row])
+    columns = [
+        {
+            "partition_id": catalog_id,
+            "table_id": change.table,
+            "partition_key_index": i,
+            "column_id": f.source,
+            "transform": text_of(f.transform, top_column(change.schema, f.source, change.name), change.name),
+        }
+        for i, f in enumerate(change.after.partition)
+    ]
+    connection.insert("ducklake_partition_column", columns)
+    return catalog_id + 1
+
+
+def _set_sort(connection: Connection, change: LayoutUpdate, catalog_id: int) -> int:
+    _end(connection, "ducklake_sort_info", change.table, change.snapshot)
+    if not change.after.sort:
+        return catalog_id
+    row = {"sort_id": catalog_id, "table_id": change.table, "begin_snapshot": change.snapshot}
+    connection.insert("ducklake_sort_info", [row])
+    keys = [
+        {
+            "sort_id": catalog_id,
+            "table_id": change.table,
+            "sort_key_index": i,
+            "expression": expression,
+            "dialect": "duckdb",
+            "sort_direction": "DESC" if key.descending else "ASC",
+            "null_order": "NULLS_FIRST" if key.nulls_first else "NULLS_LAST",
+        }
+        for i, (key, expression) in enumerate(zip(change.after.sort, change.after.expressions, strict=True))
+    ]
+    connection.insert("ducklake_sort_expression", keys)
+    return catalog_id + 1
 
 
 def _end(connection: Connection, place: str, table: int, snapshot: int) -> None:
