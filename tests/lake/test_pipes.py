@@ -92,5 +92,5 @@ def test_parquet_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo, tmp_pat
 def test_a_pipe_is_not_captured(lake: Lake, table_name: str, fifo: Fifo, tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "in.json")
     for source in (pipe, "/dev/stdin", "-"):
-        with pytest.raises(UsageError, match="a pipe comes once, and cannot be captured"):
+        with pytest.raises(UsageError, match="this comes once, and cannot be captured"):
             lake.table(table_name).capture(source, name="c")
