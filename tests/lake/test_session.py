@@ -87,6 +87,7 @@ def test_settings_of_an_existing_catalog_replace_the_embedded_one(tmp_path):
     assert session.catalog_settings(tmp_path, "prod", given) == {
         "spark.sql.catalog.prod": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.prod.cache-enabled": "false",
+        "spark.sql.catalog.prod.rest-table-cache.max-entries": "0",
         "spark.sql.catalog.prod.type": "rest",
         "spark.sql.catalog.prod.uri": "http://127.0.0.1:1/",
         "spark.sql.defaultCatalog": "prod",
