@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
@@ -211,7 +212,7 @@ def test_what_is_no_record_is_set_aside_with_all_its_bytes(
 
 def test_a_registry_that_is_busy_is_asked_again(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(client.time, "sleep", pauses.append)
+    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=pauses.append))  # of this module alone
     schema = record("Order", id="long")
     number = registry.register("a", schema)
     registry.failures = [503, 429, 500]
@@ -226,7 +227,7 @@ def test_a_registry_that_is_busy_is_asked_again(registry: Registry, monkeypatch:
 def test_a_registry_that_gives_nothing(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, failures: list[int], says: str
 ) -> None:
-    monkeypatch.setattr(client.time, "sleep", lambda _: None)
+    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=lambda _: None))
     registry.register("a", record("Order", id="long"))
     registry.failures = failures
     with pytest.raises(SetupError, match=says):
@@ -234,7 +235,7 @@ def test_a_registry_that_gives_nothing(
 
 
 def test_a_registry_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client.time, "sleep", lambda _: None)
+    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=lambda _: None))
     with Registry() as gone:
         url = gone.url
     with pytest.raises(
