@@ -91,3 +91,11 @@ def test_what_it_goes_on_to_refuse_is_one_sentence(answer, kind, sentence, uri):
     with pytest.raises(kind, match=f"s3://bucket/a.json: {sentence}") as raised:
         text(uri)
     assert "hush" not in str(raised.value)
+
+
+def test_a_refusal_is_told_whatever_the_buffer_held(uri, monkeypatch):
+    monkeypatch.setattr(stores, "_BUFFER", 100)
+    with stores.opened(uri) as (file, size):
+        Handler.answers = [(400, "ExpiredToken")]
+        with pytest.raises(SetupError, match="the token for the store has expired"):
+            file.raw.readinto(bytearray(b"x" * size))

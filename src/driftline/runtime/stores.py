@@ -240,13 +240,21 @@ class _Explained(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         with explaining(self._uri):
             for pause in _PAUSES:
+                _blank(buffer)
                 try:
                     return int(self._file.readinto(buffer))
                 except OSError as error:
                     if _UNHEARD not in str(error):
                         raise
                 time.sleep(pause)
+            _blank(buffer)
             return int(self._file.readinto(buffer))
+
+
+def _blank(buffer: Any) -> None:
+    """Empties a buffer: a store's refusal is read out of it, too, with all that stands behind."""
+    view = memoryview(buffer).cast("B")
+    view[:] = bytes(len(view))
 
 
 def _kind(uri: str) -> str:
