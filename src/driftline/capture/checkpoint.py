@@ -16,8 +16,7 @@ from urllib.parse import quote
 from driftline.capture.lease import Lease
 from driftline.capture.mirror import Mirror
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
-from driftline.runtime.store_answers import answer_in
-from driftline.runtime.stores import filesystem, is_stored, put
+from driftline.runtime.stores import answer, filesystem, is_stored, put
 
 _FILE = "capture.json"
 _NAME = re.compile(r"[\w-][\w.-]*")
@@ -144,8 +143,8 @@ class Checkpoint:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            told = answer_in(self.place, error) if is_stored(self.place) else None
-            raise told or SetupError(f"{self.place}/{_FILE}: cannot be read: {error}") from error
+            unread = SetupError(f"{self.place}/{_FILE}: cannot be read: {error}")
+            raise answer(self.place, error) or unread from error
 
     def _write(self, more: dict[str, str]) -> None:
         self._known |= more

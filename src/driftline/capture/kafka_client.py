@@ -36,7 +36,7 @@ _NEAR = 0.85  # of a name that is not known to one that is: a slip of the pen
 def client_settings(given: Mapping[str, str]) -> dict[str, str]:
     """The settings as Java's client takes them, without a prefix. Raises UsageError.
 
-    Files with certificates and keys are read here: executors need not have them.
+    The driver reads files with certificates and keys: executors need not have them.
 
     >>> client_settings({"kafka.security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN",
     ...     "sasl.username": "alice", "sasl.password": "x"})["sasl.jaas.config"]

@@ -58,9 +58,9 @@ class Lease:
             )
 
     def _await_others(self) -> None:
-        first = self._others()
-        while others := self._others():
-            for mark, renewed in others.items():
+        first = self._marks_of_others()
+        while marks := self._marks_of_others():
+            for mark, renewed in marks.items():
                 if renewed > first.get(mark, renewed):
                     raise DataError(
                         f"capture {self._name} runs in another process already: {mark}",
@@ -68,7 +68,7 @@ class Lease:
                     )
             time.sleep(_LOOK)
 
-    def _others(self) -> dict[str, int]:
+    def _marks_of_others(self) -> dict[str, int]:
         """The marks of others that may live, and when they were renewed; those of the dead are deleted."""
         from pyarrow.fs import FileSelector
 
@@ -76,13 +76,13 @@ class Lease:
             infos = {info.base_name: info for info in self._system.get_file_info(FileSelector(self._folder))}
             now = max(info.mtime_ns for info in infos.values())
             del infos[self._own]
-            found = {}
+            living = {}
             for mark, info in infos.items():
                 if (now - info.mtime_ns) / 1e9 > _STALE or self._is_dead(mark):
                     self._system.delete_file(f"{self._folder}/{mark}")
                 else:
-                    found[mark] = info.mtime_ns
-        return found
+                    living[mark] = info.mtime_ns
+        return living
 
     @staticmethod
     def _is_dead(mark: str) -> bool:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 from driftline.errors import SetupError
-from driftline.runtime.stores import explaining, filesystem, put
+from driftline.runtime.stores import at_once, explaining, filesystem, put
 
 _IDENTITY = "spark/metadata"
 # What names others is written after them: a process may die between two.
 _ORDER = ("files", _IDENTITY, "spark/sources", "spark/offsets", "spark/commits")
 _LIST = re.compile(rb'("path":"file:/*(?=/))[^"]*/files/(?=\d+\.json")')
-_AT_ONCE = 16  # requests
 
 
 class _Written(NamedTuple):
@@ -45,20 +43,19 @@ class Mirror:
         """Copies what the store has into the folder."""
         from pyarrow.fs import FileSelector, FileType
 
-        with explaining(self._uri), ThreadPoolExecutor(_AT_ONCE) as threads:
+        with explaining(self._uri):
             selector = FileSelector(self._path, recursive=True, allow_not_found=True)
             infos = self._system.get_file_info(selector)
             names = [info.path[len(self._path) + 1 :] for info in infos if info.type == FileType.File]
-            for _ in threads.map(self._get, filter(_is_mirrored, names)):
-                pass
-        self._stored = self._here()
+            at_once(self._get, filter(_is_mirrored, names))
+        self._stored = self._files()
 
     def keep(self) -> None:
         """Has the store keep what is new in the folder, and drop what is gone there.
 
         Raises SetupError where the folder was emptied by somebody else, or the store does not take it.
         """
-        now = self._here()
+        now = self._files()
         if _IDENTITY in self._stored and _IDENTITY not in now:
             raise SetupError(
                 f"{self.folder}: somebody deleted what a capture works on",
@@ -77,14 +74,14 @@ class Mirror:
         """Deletes the folder."""
         self._temporary.cleanup()
 
-    def _here(self) -> dict[str, _Written]:
-        found = {}
+    def _files(self) -> dict[str, _Written]:
+        files = {}
         for path in self.folder.rglob("[!.]*"):
             name = path.relative_to(self.folder).as_posix()
             if _is_mirrored(name) and path.is_file():
                 stat = path.stat()
-                found[name] = _Written(stat.st_ino, stat.st_ctime_ns, stat.st_size)
-        return found
+                files[name] = _Written(stat.st_ino, stat.st_ctime_ns, stat.st_size)
+        return files
 
     def _get(self, name: str) -> None:
         path = self.folder / name

@@ -181,10 +181,8 @@ def table_settings(
     """
     from driftline.settings import as_properties
 
-    flags = dict(_pair(pair, "--set", "key=value") for pair in sets or ())
-    flags |= {
-        f"hints.{path}": type_ for path, type_ in (_pair(h, "--hint", "path=type") for h in hints or ())
-    }
+    flags = pairs(sets, "--set", "key=value")
+    flags |= {f"hints.{path}": type_ for path, type_ in pairs(hints, "--hint", "path=type").items()}
     flags |= {f"exclude.{path}": "true" for path in excludes or ()}
     flags |= {"policy": str(policy)} if policy else {}
     flags |= {"on_conflict": str(on_conflict)} if on_conflict else {}

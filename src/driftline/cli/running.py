@@ -111,12 +111,12 @@ class Running:
     def _sum(self) -> Text:
         from rich.text import Text
 
-        what = ("batch", "record", "in quarantine", "change")
-        said = [
+        nouns = ("batch", "record", "in quarantine", "change")
+        counts = [
             f"{n} {w}" if w.startswith("in ") or n == 1 else f"{n} {w}{'es' if w.endswith('ch') else 's'}"
-            for n, w in zip(self.counts, what, strict=True)
+            for n, w in zip(self.counts, nouns, strict=True)
         ]
         if self.lost:
-            said.append(f"{self.lost} offsets lost")
+            counts.append(f"{self.lost} offsets lost")
         left = "" if self.lag is None else f", {self.lag} still to come" if self.lag else ", nothing left"
-        return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(said)}{left}")
+        return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(counts)}{left}")

@@ -57,7 +57,7 @@ class LeafNode:
         return type(value) in self.kinds
 
 
-_TEXT = LeafNode(STRING, (str,))
+TEXT = LeafNode(STRING, (str,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class MapNode:
     """Maps of the ``keys``, text where nobody says otherwise, to the ``items``."""
 
     items: Node
-    keys: LeafNode = _TEXT
+    keys: LeafNode = TEXT
 
     def fields(self, key: str) -> list[Field]:
         return [replace(field, type=Map(self.keys.base, field.type)) for field in self.items.fields(key)]

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from driftline.convert.declared import BEYOND
-from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode
+from driftline.convert.nodes import TEXT, LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode
 from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
@@ -27,7 +27,6 @@ from driftline.core.schema.types import (
 
 Read: TypeAlias = Callable[[Any], Any]  # a value as what its node takes
 
-_TEXT = LeafNode(STRING, (str,))
 _INT, _LONG = LeafNode(INT, (int,)), LeafNode(LONG, (int,))
 _UNSIGNED = LeafNode(decimal(20, 0), (int,), Decimal)
 _LEAVES: Mapping[int, LeafNode] = {
@@ -44,9 +43,9 @@ _LEAVES: Mapping[int, LeafNode] = {
     FieldDescriptor.TYPE_FIXED64: _UNSIGNED,
     FieldDescriptor.TYPE_FLOAT: LeafNode(FLOAT, (float,)),
     FieldDescriptor.TYPE_DOUBLE: LeafNode(DOUBLE, (float,)),
-    FieldDescriptor.TYPE_STRING: _TEXT,
+    FieldDescriptor.TYPE_STRING: TEXT,
     FieldDescriptor.TYPE_BYTES: LeafNode(BINARY, (bytes,)),
-    FieldDescriptor.TYPE_ENUM: _TEXT,
+    FieldDescriptor.TYPE_ENUM: TEXT,
 }
 # Microseconds, and text of what is finer or beyond the years of a calendar.
 _MOMENT = UnionNode((LeafNode(TIMESTAMP, (int,)), LeafNode(STRING, (str,), doc=BEYOND)))
@@ -99,7 +98,7 @@ def _value(field: FieldDescriptor, above: frozenset[str]) -> tuple[Node, Read]:
     message = field.message_type
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-        return _TEXT, lambda number: names.get(number, str(number))
+        return TEXT, lambda number: names.get(number, str(number))
     if message is None:
         return _LEAVES[field.type], lambda value: value
     if message.full_name == "google.protobuf.Timestamp":
@@ -107,7 +106,7 @@ def _value(field: FieldDescriptor, above: frozenset[str]) -> tuple[Node, Read]:
     if message.full_name in _WRAPPERS:
         return _LEAVES[message.fields_by_name["value"].type], lambda value: value.value
     if message.full_name in _ANY_SHAPE or message.full_name in above:
-        return _TEXT, _json
+        return TEXT, _json
     type_ = message_type(message, above)
     return type_.node, type_.record
 

@@ -55,10 +55,10 @@ class Result(Shown):
         """How the batch lays out the table that it makes, where that was asked for."""
         if self.made_as is None:
             return {}
-        made = Version(None, self.made_as)
+        version = Version(None, self.made_as)
         return {
-            "partition_by": partition_text(made),
-            "sort_by": sort_text(made),
+            "partition_by": partition_text(version),
+            "sort_by": sort_text(version),
             "format_version": self.made_as.format_version,
         }
 

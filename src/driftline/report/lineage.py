@@ -31,20 +31,22 @@ def wanted(env: Mapping[str, str] = os.environ) -> bool:
     """Whether somebody has said where events go, and they can be made."""
     if env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
         return False
-    said = any(name.startswith("OPENLINEAGE_") for name in env)
-    if not said and not any((folder / _FILE).is_file() for folder in (Path(), Path.home() / ".openlineage")):
+    is_configured = any(name.startswith("OPENLINEAGE_") for name in env)
+    if not is_configured and not any(
+        (folder / _FILE).is_file() for folder in (Path(), Path.home() / ".openlineage")
+    ):
         return False
     return _installed()
 
 
 @cache
 def _installed() -> bool:
-    found = find_spec("openlineage") is not None
-    if not found:
+    is_installed = find_spec("openlineage") is not None
+    if not is_installed:
         _LOG.warning(
             "lineage: OpenLineage is configured, and not installed: pip install 'driftline[lineage]'"
         )
-    return found
+    return is_installed
 
 
 @cache
@@ -79,11 +81,11 @@ class Lineage:
 
     def _send(self, kind: str, **more: Any) -> None:
         now = datetime.now(UTC).isoformat()
-        told = (kind, now, self._run, self._table, self._capture, self._inputs)
+        arguments = (kind, now, self._run, self._table, self._capture, self._inputs)
 
         def send() -> None:
             from driftline.report.lineage_events import event
 
-            _client().emit(event(*told, **more))
+            _client().emit(event(*arguments, **more))
 
         _outbox().put(send)

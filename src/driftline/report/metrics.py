@@ -108,10 +108,10 @@ class Metrics:
 
         kind = Counter if metric.adds else Gauge
         labels = [*self._own, *([metric.label] if metric.label else [])]
-        made = kind(f"driftline_{name}", metric.about, labels, registry=self.registry)
+        metric_family = kind(f"driftline_{name}", metric.about, labels, registry=self.registry)
         for value in metric.values or ("",):  # so that each is there from the start
-            made.labels(*self._own.values(), *([value] if value else []))
-        return made
+            metric_family.labels(*self._own.values(), *([value] if value else []))
+        return metric_family
 
     def _take(self, reading: Reading) -> None:
         labels = [*self._own.values(), *([reading.value] if reading.value else [])]
@@ -168,8 +168,8 @@ def _instruments() -> dict[str, Any]:
     from opentelemetry.metrics import get_meter
 
     meter = get_meter("driftline", __version__)
-    made = {True: meter.create_counter, False: meter.create_gauge}
+    makers = {True: meter.create_counter, False: meter.create_gauge}
     return {
-        name: made[metric.adds](f"driftline.{name}", metric.unit, metric.about)
+        name: makers[metric.adds](f"driftline.{name}", metric.unit, metric.about)
         for name, metric in METRICS.items()
     }

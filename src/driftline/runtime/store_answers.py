@@ -58,8 +58,8 @@ def explained(uri: str, error: OSError, options: Mapping[str, str]) -> Driftline
     """What a store answered to a request about ``uri``. ``options``: what it
     is reached with, of which no secret is told.
     """
-    told = f"{uri}: the store says: {without_secrets(str(error), options)}"
-    return answer_in(uri, error) or SetupError(told)
+    words = f"{uri}: the store says: {without_secrets(str(error), options)}"
+    return answer_in(uri, error) or SetupError(words)
 
 
 def answer_in(uri: str, error: BaseException) -> DriftlineError | None:

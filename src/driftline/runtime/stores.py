@@ -10,16 +10,16 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
-from driftline.errors import SetupError, UsageError
+from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.runtime.file_systems import HADOOP, connected, with_address
-from driftline.runtime.store_answers import explained, without_secrets
+from driftline.runtime.store_answers import answer_in, explained, without_secrets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -193,8 +193,8 @@ def version(path: str) -> tuple[int, int, str]:
     with explaining(path):
         if _kind(path) == "s3":
             with system.open_input_file(inner) as file:
-                told = file.metadata()
-                return file.size(), 0, f"{told['ETag']} {told['Last-Modified']}"
+                metadata = file.metadata()
+                return file.size(), 0, f"{metadata['ETag']} {metadata['Last-Modified']}"
         info = system.get_file_info(inner)
     if info.size is None:
         raise FileNotFoundError(path)
@@ -203,10 +203,13 @@ def version(path: str) -> tuple[int, int, str]:
 
 def mapped(work: Callable[[str], T], paths: Sequence[str]) -> list[T]:
     """What work gives for each path, in order; of a store, several are asked for at once."""
-    if not any(map(is_stored, paths)):
-        return list(map(work, paths))
+    return at_once(work, paths) if any(map(is_stored, paths)) else list(map(work, paths))
+
+
+def at_once(work: Callable[[str], T], names: Iterable[str]) -> list[T]:
+    """What work, which asks a store, gives for each name, in order."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(work, paths))
+        return list(threads.map(work, names))
 
 
 @contextmanager
@@ -217,6 +220,11 @@ def explaining(path: str, options: Options | None = None) -> Iterator[None]:
     except OSError as error:
         given = _configured.get(_kind(path), {}) if options is None else options
         raise explained(path, error, given) from error
+
+
+def answer(path: str, error: BaseException) -> DriftlineError | None:
+    """What the error says of a store that was asked for ``path``; None for another error, or no store."""
+    return answer_in(path, error) if is_stored(path) else None
 
 
 class _Explained(io.RawIOBase):

@@ -10,8 +10,7 @@ from driftline.convert.declared import Declared
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import WHOLE
-from driftline.runtime.store_answers import answer_in
-from driftline.runtime.stores import is_stored, mapped, native
+from driftline.runtime.stores import answer, is_stored, mapped, native
 from driftline.source.column_rows import Rows
 from driftline.source.int96 import OldTimestamps
 
@@ -38,8 +37,7 @@ class ParquetReader:
         try:
             yield from _rows(path, group)
         except (OSError, ValueError) as error:  # pyarrow's are among these
-            told = answer_in(path, error) if is_stored(path) else None
-            raise told or DataError(f"{path}: cannot be read: {error}", WHOLE) from error
+            raise answer(path, error) or DataError(f"{path}: cannot be read: {error}", WHOLE) from error
 
 
 def _rows(path: str, group: int) -> Iterator[Rows]:

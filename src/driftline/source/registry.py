@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import json
 import ssl
 import time
@@ -18,7 +17,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
 
-from driftline.config import redacted
+from driftline.config import nearest, redacted
 from driftline.errors import SetupError, UsageError
 
 _SETTINGS = (
@@ -61,9 +60,7 @@ class Registry:
         """
         for key in settings:
             if key not in _SETTINGS:
-                near = difflib.get_close_matches(key, _SETTINGS, 1, 0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_SETTINGS)}"
-                raise UsageError(f"[registry] has no setting {key!r}", hint=hint)
+                raise UsageError(f"[registry] has no setting {key!r}", hint=nearest(key, _SETTINGS))
         url = settings.get("url", "")
         if not all(_is_web(one.strip()) for one in url.split(",")):
             raise UsageError(f"{redacted(url)!r} is no registry", hint="write --registry https://HOST:PORT")
@@ -130,12 +127,12 @@ class Registry:
             except (ValueError, OSError, HTTPException):
                 answer = {}
         answer = answer if isinstance(answer, dict) else {}
-        said = f"{error.code} {answer.get('message') or error.reason}"
+        reason = f"{error.code} {answer.get('message') or error.reason}"
         if error.code == HTTPStatus.NOT_FOUND and answer.get("error_code") in _UNKNOWN:
             raise NoSchemaError(str(answer.get("message") or place))
         if error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in _BUSY:
-            raise self._error(url, said)
-        return said
+            raise self._error(url, reason)
+        return reason
 
     def _error(self, url: str, reason: str) -> SetupError:
         return SetupError(

@@ -121,7 +121,7 @@ def contract(
     new_fields: str = "add",
     paths: OfPaths | None = None,
 ) -> Contract:
-    """The tree of what was said: of the whole record, and of ``paths``, where the longest one counts.
+    """The contract as a tree: of the whole record, and of ``paths``, where the longest one counts.
 
     >>> tree = contract(paths=OfPaths(policies={("payload", "*"): "strict"}))
     >>> tree.of("payload").policy, tree.of("payload").of("a").policy, tree.of("other").policy

@@ -69,9 +69,9 @@ class Creation:
         """
         for path in self.paths:
             _check(table, path, schema, settings)
-        made = replace(blank, schema=schema, last_column=schema.highest_id())
+        definition = replace(blank, schema=schema, last_column=schema.highest_id())
         try:
-            return evolved(made, self.changes(), mark=settings.mark, parts_of=parts_of)[0]
+            return evolved(definition, self.changes(), mark=settings.mark, parts_of=parts_of)[0]
         except Refused as refused:
             error = refused.error
             hint = error.hint or "--hint PATH=TYPE says a column's type before any data"
@@ -108,10 +108,10 @@ class Creation:
 def _all_of(text: str, read: Callable[[LayoutReader], T]) -> tuple[T, ...]:
     """The items of a list that is all of the text. Raises UsageError."""
     reader = LayoutReader(text)
-    found = reader.listed(lambda: read(reader))
+    items = reader.listed(lambda: read(reader))
     if not reader.done:
         reader.stop(f"nothing more expected {reader.here()}")
-    return found
+    return items
 
 
 def _partition_field(reader: LayoutReader) -> AddPartitionField:
