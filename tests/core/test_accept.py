@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -15,23 +15,28 @@ from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct
+from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.observation import Observation
+from driftline.observe.observation import Observation, merge_observations
 
 
 @dataclass
 class Lines:
-    """A batch of JSON lines, observed in this process."""
+    """A batch of JSON lines, observed in this process, the last of the ``tasks`` first."""
 
     lines: Sequence[bytes]
     judge: Judge | None = None
+    tasks: int = 1
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        self.observer = JsonObserver(expect(schema, settings), settings, self.judge)
-        self.observer.feed(self.lines, "lines", 1)
-        return self.observer.result()
+        parts, size = [], -(-len(self.lines) // self.tasks) or 1
+        for start in reversed(range(0, max(1, len(self.lines)), size)):
+            self.observer = JsonObserver(expect(schema, settings), settings, self.judge)
+            self.observer.feed(self.lines[start : start + size], "lines", start + 1)
+            parts.append(self.observer.result())
+        return merge_observations(parts)
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge
@@ -47,8 +52,8 @@ class Taken:
     kept: list[bool]
 
 
-def take(schema: Schema, lines: Sequence[bytes], given: Settings) -> Taken:
-    source = Lines(lines)
+def take(schema: Schema, lines: Sequence[bytes], given: Settings, tasks: int = 1) -> Taken:
+    source = Lines(lines, tasks=tasks)
     seen, planned = accepted(source, schema, given, lambda _: None)  # type: ignore[arg-type]
     kept = source.verdicts()
     assert sum(kept) == seen.tally.records
@@ -130,3 +135,75 @@ def test_where_batches_are_cut_is_nothing_to_widen(batch: list[bytes], cut: int,
 
 def _types(schema: Schema) -> dict[str, str]:
     return {".".join(path): str(f.type) for path, f in schema.walk() if not isinstance(f.type, Struct)}
+
+
+NARROW = Settings(max_columns=3)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("records", "columns", "kept"),
+    [
+        # the second has no room, and takes none from the third
+        (['{"a": 1}', '{"b": 1, "c": 1, "d": 1}', '{"e": 1}', '{"a": 2}'], "aea", [1, 0, 1, 1]),
+        (['{"b": 1, "c": 1, "d": 1}', '{"a": 1}', '{"e": 1}', '{"a": 2}'], "bcd", [1, 0, 0, 0]),
+        # what a record without room shares with others is theirs
+        (['{"a": 1}', '{"b": 1, "c": 1, "d": 1}', '{"c": 1, "e": 1}', '{"b": 1}'], "ace", [1, 0, 1, 0]),
+        # the third needs less of what the second left
+        (['{"a": 1}', '{"b": 1, "c": 1, "d": 1}', '{"b": 1, "c": 1}', '{"b": 1, "d": 1}'], "abc", [1, 0, 1, 0]),
+        (['{"p": {"x": 1, "y": 1, "z": 1, "u": 1}}', '{"p": {"x": 1}, "a": 1}'], "pa", [0, 1]),
+    ],
+)  # fmt: skip
+def test_what_has_no_room_takes_none_from_others(
+    records: list[str], columns: str, kept: list[int], tasks: int
+) -> None:
+    taken = take(Schema(), [record.encode() for record in records], NARROW, tasks)
+    assert taken.kept == [bool(one) for one in kept]
+    assert {f.name for f in taken.schema.struct.fields} == set(columns)
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_what_a_policy_refuses_has_nothing_go_beyond_a_limit(tasks: int) -> None:
+    before = take(Schema(), [b'{"a": 1}'], NARROW).schema
+    lines = [b'{"a": "x", "b": 1, "c": 1, "d": 1}', b'{"a": 2, "e": 1}']
+    for beyond in ("quarantine", "fail"):
+        taken = take(before, lines, replace(NARROW, beyond=beyond, contract=contract("widen")), tasks)
+        assert taken.kept == [False, True]
+        assert [f.name for f in taken.schema.struct.fields] == ["a", "e"]
+    with pytest.raises(DataError, match=r"d: .* beyond max_columns = 3"):
+        take(before, [b'{"b": 1, "c": 1, "d": 1}', *lines], replace(NARROW, beyond="fail"))
+
+
+STEADY = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys("abc", st.just(1)),
+        "p": st.fixed_dictionaries({}, optional=dict.fromkeys("xyz", st.just("text"))),
+        "l": st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys("uvw", st.just(0.5))), max_size=2),
+    },
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    records=st.lists(STEADY, max_size=9),
+    cut=st.integers(0, 9),
+    tasks=st.integers(1, 4),
+    columns=st.integers(1, 6),
+    fields=st.sampled_from([None, 1, 2]),
+)
+def test_batches_and_tasks_are_nothing_to_limits(
+    records: list[object], cut: int, tasks: int, columns: int, fields: int | None
+) -> None:
+    """Who has no room is refused, each alone or all together, and the columns are those of the others."""
+    limits = Settings(max_columns=columns, max_fields=fields)
+    lines = [json.dumps(record).encode() for record in records]
+    alone, kept = Schema(), []
+    for line in lines:
+        taken = take(alone, [line], limits)
+        alone, kept = taken.schema, kept + taken.kept
+    whole = take(Schema(), lines, limits, tasks)
+    first = take(Schema(), lines[:cut], limits, tasks)
+    second = take(first.schema, lines[cut:], limits)
+    assert whole.kept == first.kept + second.kept == kept
+    assert _types(whole.schema) == _types(second.schema) == _types(alone)

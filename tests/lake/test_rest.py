@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -72,6 +73,28 @@ def test_what_is_beyond_fails_where_it_is_to(either: Lake, table_name: str, tmp_
     with pytest.raises(DataError, match=r"b: .* max_fields = 1"):
         table.ingest(file, settings={"max_fields": "1", "beyond": "fail"})
     assert not table.format.load().exists
+
+
+def test_what_has_no_room_takes_none_from_others(either: Lake, table_name: str, tmp_path: Path) -> None:
+    """Of JSON a record that is refused leaves no columns, of typed files one that has no row left."""
+    narrow = {"max_columns": "3", "beyond": "quarantine"}
+    table, typed = either.table(table_name), either.table(f"{table_name}_typed")
+    records = [{"a": 1}, {"b": 1, "c": 1, "d": 1}, {"e": 1}, {"b": 2, "c": 2}]
+    files = [tmp_path / f"{number}.jsonl" for number in range(2)]
+    for number, file in enumerate(files):
+        file.write_text("".join(json.dumps(r) + "\n" for r in records[2 * number : 2 * number + 2]))
+    for number, record in enumerate(records):
+        pq.write_table(pa.Table.from_pylist([record]), tmp_path / f"{number}.parquet")
+    for result, into in [
+        (table.ingest(files, settings=narrow), table),
+        (typed.ingest(sorted(tmp_path.glob("*.parquet")), settings=narrow), typed),
+    ]:
+        assert (result.rows_written, result.rows_quarantined) == (2, 2)
+        assert [c.path for c in result.conflicts] == [("d",), ("c",)]
+        assert [f.name for f in into.state().schema.struct.fields] == ["a", "e"]
+    proven(table, files)
+    proven(typed, sorted(tmp_path.glob("*.parquet")), "parquet")
+    assert table.ingest(files[1], settings={"max_columns": "4"}).rows_written == 2
 
 
 def test_verify_finds_what_waits(either: Lake, table_name: str, tmp_path: Path) -> None:

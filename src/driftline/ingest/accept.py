@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.limits import settled, without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.policies import policy_of
 from driftline.core.planning.recent import Recent
@@ -20,6 +21,7 @@ from driftline.source.base import Source
 _MEND = 'mend the data, or set on_conflict = "quarantine" to set such records aside'
 _MORE_ROOM = 'set beyond = "rest" to keep it as text, or a higher limit'
 ROUNDS = 20  # of looking for what the records that are left do to the table
+_PATIENCE = 10  # rounds of refusing only what has no room in any case
 
 
 def accepted(
@@ -32,44 +34,95 @@ def accepted(
     """What of the batch is accepted, and what that does to a table of
     ``schema``; the plan's conflicts are the rest's.
 
-    Where the policies refuse something, the batch is observed once more without the records that hold it:
-    they leave no trace in the schema. ``lossy``: the columns whose values a plan's rewrites would change;
-    those stay as they are. Raises DataError for a conflict under ``on_conflict = "fail"``.
+    Where something is refused, the batch is observed once more without the records that hold it: they leave
+    no trace in the schema. ``lossy``: the columns whose values a plan's rewrites would change; those stay as
+    they are. Raises DataError for a conflict under ``on_conflict = "fail"``, for a limit under
+    ``beyond = "fail"``.
     """
-    schemas: list[Schema] = []
-    conflicts: list[Conflict] = []
-    not_rewritten: frozenset[Path] = frozenset()
-    refused, blamed = -1, 0
+    refused = _Refused(schema, settings)
     for _ in range(ROUNDS):
         progress("observing")
         seen = source.observe(schema, settings)
         seen = replace(seen, shape=without_excluded(seen.shape, settings.contract))
+        refused.observed(seen)
         progress("planning")
-        planned = planned_for(schema, seen.shape, settings, not_rewritten)
-        while more := frozenset(lossy(planned)) - not_rewritten:
-            not_rewritten |= more
-            planned = plan(schema, seen.shape, settings, not_rewritten)
+        planned = planned_for(schema, seen.shape, settings, refused.not_rewritten)
+        while more := frozenset(lossy(planned)) - refused.not_rewritten:
+            refused.not_rewritten |= more
+            planned = plan(schema, seen.shape, settings, refused.not_rewritten)
         if settings.on_conflict == "fail":
             _fail(seen, planned)
-        if settings.beyond == "fail":
-            _fail_of(next((c for c in planned.conflicts if c.limit), None))
         if not planned.conflicts:
-            return seen, replace(planned, conflicts=tuple(conflicts))
-        if refused == seen.tally.malformed:
+            return seen, replace(planned, conflicts=tuple(refused.conflicts))
+        if refused.stuck:
             # No record is to blame alone: the table, as it becomes, takes each.
-            again = plan(planned.schema, seen.shape, settings, not_rewritten)
+            again = plan(planned.schema, seen.shape, settings, refused.not_rewritten)
             if not (again.conflicts or again.changes):
-                return seen, replace(planned, route=again.route, conflicts=tuple(conflicts[:-blamed]))
-        refused = seen.tally.malformed
+                return seen, replace(planned, route=again.route, conflicts=tuple(refused.conflicts))
         _frozen_without_columns(schema, planned, settings)
-        schemas.append(planned.schema)
-        conflicts += planned.conflicts
-        blamed = len(planned.conflicts)
-        source.refuse(Judge(tuple(schemas), settings, not_rewritten), planned.conflicts)
+        refused.add(seen, planned)
+        source.refuse(refused.judge(), refused.last)
+    conflict = refused.last[0]
     raise DataError(
-        f"{dotted(conflicts[-1].path)}: what is left of the batch still does not fit: {conflicts[-1].why}",
+        f"{dotted(conflict.path)}: what is left of the batch still does not fit: {conflict.why}",
         "ingest the batch in smaller parts",
     )
+
+
+@dataclass(slots=True)
+class _Refused:
+    """What of a batch was refused so far: the ``conflicts``, and the ``last`` that were looked for, which no
+    record has where it is ``stuck``. ``count``: of the records set aside; ``schemas``, ``rooms``: a judge's.
+    """
+
+    schema: Schema
+    settings: Settings
+    not_rewritten: frozenset[Path] = frozenset()
+    schemas: tuple[Schema, ...] = ()
+    rooms: tuple[Schema, ...] = ()
+    conflicts: list[Conflict] = field(default_factory=list)
+    last: Sequence[Conflict] = ()
+    stuck: bool = False
+    count: int = -1
+    rounds: int = 0
+
+    def observed(self, seen: Observation) -> None:
+        """Takes in what the batch is without the last conflicts."""
+        self.stuck, self.count = self.count == seen.tally.malformed, seen.tally.malformed
+        self.rounds += 1
+        if not self.stuck:
+            self.conflicts += self.last
+
+    def add(self, seen: Observation, planned: Plan) -> None:
+        """Refuses what the policies do. If they refuse nothing, then what goes beyond the limits: the first
+        record of the batch that does, and all that need more columns than those before it left room for.
+        Raises DataError for a limit under ``beyond = "fail"``.
+        """
+        free = plan(self.schema, seen.shape, without_limits(self.settings), self.not_rewritten)
+        if free.conflicts:
+            self.schemas, self.last = (*self.schemas, free.schema), free.conflicts
+        else:
+            self._limit(planned)
+
+    def _limit(self, planned: Plan) -> None:
+        first = min(planned.conflicts, key=lambda conflict: conflict.place)
+        if self.settings.beyond == "fail":
+            _fail_of(first)
+        self.last = planned.conflicts
+        if self.rounds > _PATIENCE:
+            self.schemas = (*self.schemas, planned.schema)
+        elif self.stuck:  # records without an order: together they have no room, each alone does
+            self.rooms = (*self.rooms, planned.schema)
+        else:
+            self.rooms = (*self.rooms, settled(planned, first.place))
+            self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
+
+    def judge(self) -> Judge:
+        return Judge(self.schemas, self.rooms, self.settings, self.not_rewritten)
+
+
+def _record(conflict: Conflict) -> tuple[str, int]:
+    return conflict.place.source, conflict.place.line
 
 
 # The batches of a capture that bring nothing new have one shape, and one plan.

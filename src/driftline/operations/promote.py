@@ -18,6 +18,7 @@ from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, diff, to_dict
 from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.limits import without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, rest_column, spelled_field, steps
 from driftline.core.planning.routes import Plan, Settings
@@ -130,9 +131,7 @@ def _promote(
 
 def _unlimited(settings: Settings) -> Settings:
     """The settings for values that a person wants in columns."""
-    return replace(
-        settings, max_columns=2**31, max_fields=None, contract=settings.contract.taking_everything()
-    )
+    return replace(without_limits(settings), contract=settings.contract.taking_everything())
 
 
 def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:

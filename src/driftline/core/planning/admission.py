@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from driftline.core.planning.exclude import without_excluded
-from driftline.core.planning.limits import leaf_columns
+from driftline.core.planning.limits import without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Settings, facet_of
 from driftline.core.planning.shape import RecordShape
@@ -17,19 +17,21 @@ from driftline.core.schema.types import Path, Schema
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Accepts a record if every one of the ``schemas`` takes it as it
-    is: by the policies, and without a change.
+    """Accepts a record if every one of the ``schemas`` takes it as it is, by the policies and without a
+    change, and if each of the ``rooms`` has room for its columns beside those that it has.
     """
 
     schemas: Sequence[Schema]
+    rooms: Sequence[Schema]
     settings: Settings
     not_rewritten: frozenset[Path] = frozenset()
 
     def conflict(self, shape: RecordShape) -> Conflict | None:
         """Why a record of this shape is not accepted; None if it is."""
         shape = without_excluded(shape, self.settings.contract)
+        policies = without_limits(self.settings)
         for schema in self.schemas:
-            planned = plan(schema, shape, self._settings(schema), self.not_rewritten)
+            planned = plan(schema, shape, policies, self.not_rewritten)
             if planned.conflicts:
                 return planned.conflicts[0]
             for change in planned.changes:
@@ -39,12 +41,8 @@ class Judge:
                 return Conflict(
                     reason.field or change.path, "none", facet, why, reason.sample, reason.place or Place()
                 )
+        for room in self.rooms:
+            planned = plan(room, shape, self.settings, self.not_rewritten)
+            if planned.conflicts:
+                return planned.conflicts[0]
         return None
-
-    def _settings(self, schema: Schema) -> Settings:
-        """The settings for a table that gets no more columns: what has
-        none goes to the rest, where such is kept.
-        """
-        if self.settings.beyond != "rest":
-            return self.settings
-        return replace(self.settings, max_columns=min(self.settings.max_columns, leaf_columns(schema.struct)))

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.routes import ColumnRoute, Plan, Settings
 from driftline.core.planning.shape import Facet
+from driftline.core.planning.stubs import hollow
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.place import Place
-from driftline.core.schema.types import Map, Path, Struct, dotted, leaves, peel
+from driftline.core.schema.types import (
+    Map,
+    Path,
+    Schema,
+    Struct,
+    Type,
+    children,
+    dotted,
+    leaves,
+    peel,
+    with_child,
+)
 
 Beyond = dict[tuple[Path, Facet], str]
 
@@ -21,6 +36,36 @@ def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) ->
     ``last``: the type of each field that was seen last.
     """
     return _beyond_fields(plan, last, settings) or _beyond_columns(plan, last, settings)
+
+
+def without_limits(settings: Settings) -> Settings:
+    """The settings of a table that has room for any number of columns."""
+    return replace(settings, max_columns=sys.maxsize, max_fields=None)
+
+
+def settled(plan: Plan, place: Place) -> Schema:
+    """The planned table with the columns alone that records before the one at this place need."""
+    record = Place(place.source, place.line)
+    late = {c.path for c in plan.changes if isinstance(c, AddColumn) and _place(c) >= record}
+    struct = _without(plan.schema.struct, late, ())
+    assert isinstance(struct, Struct)
+    return replace(plan.schema, struct=struct)
+
+
+def _without(type_: Type, late: AbstractSet[Path], at: Path) -> Type:
+    """The type without columns at these paths, and without structs that would be empty."""
+    if isinstance(type_, Struct):
+        fields = (
+            replace(f, type=_without(f.type, late, (*at, f.name)))
+            for f in type_.fields
+            if (*at, f.name) not in late
+        )
+        return replace(type_, fields=tuple(f for f in fields if not hollow(f.type)))
+    for child in children(type_):
+        if child.name != "key":
+            inner = _without(child.type, late, (*at, child.name))
+            type_ = with_child(type_, child.name, replace(child, type=inner))
+    return type_
 
 
 def leaf_columns(struct: Struct) -> int:
