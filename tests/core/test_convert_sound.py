@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from driftline.convert import Converter, arrow_schema, arrow_type
 from driftline.convert.usual import limited, usual_struct
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
+from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
@@ -31,13 +33,15 @@ from driftline.core.schema.types import (
     Field,
     List,
     Map,
+    Path,
     Primitive,
     Schema,
     Struct,
     Type,
     decimal,
+    peel,
 )
-from driftline.core.values.parse import Malformed, parse
+from driftline.core.values.parse import Malformed, has_value, parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -83,6 +87,66 @@ def test_rows_hold_their_records(lines: list[bytes], schema: Schema, dates: str)
     columns, reading = Record.of(planned.schema.struct), Reading(offsets=dates == "instant")
     for row, record in zip(plain(rows, planned.schema.struct), others, strict=True):
         assert differences(columns, row, record, reading) == []
+
+
+MIXED = st.recursive(
+    st.sampled_from(
+        [
+            "1",
+            '"t"',
+            "null",
+            "{}",
+            '{"a": null}',
+            '{"a": 1}',
+            '{"a": []}',
+            '{"a": {"b": null}}',
+            '{"c": [{}]}',
+        ]
+    ),
+    lambda inner: st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+    max_leaves=5,
+)
+TABLES = st.sampled_from(
+    [
+        *(None, LONG, List(LONG), List(STRING), List(List(LONG)), Struct((Field("a", LONG),))),
+        List(Struct((Field("a", LONG),))),
+    ]
+)
+
+
+@pytest.mark.slow
+@given(st.lists(MIXED, min_size=1, max_size=4), TABLES)
+@settings(max_examples=400, deadline=None)
+def test_objects_without_values_decide_no_column(values: list[str], type_: Type | None) -> None:
+    schema = Schema(Struct((Field("f", type_),)) if type_ else Struct())
+    lines = [f'{{"f": {value}}}'.encode() for value in values]
+    planned = planned_of(lines, schema, Settings())
+    bare = planned_of([json.dumps(_bare(json.loads(line))).encode() for line in lines], schema, Settings())
+    if planned is None or bare is None:
+        assert planned == bare
+        return
+    assert types_of(planned.schema) == types_of(bare.schema)
+    records, others = records_of(lines)
+    rows = Converter(planned.schema.struct, planned.route, Settings()).of_json(records)
+    columns = Record.of(planned.schema.struct)
+    for row, record in zip(plain(rows, planned.schema.struct), others, strict=True):
+        assert differences(columns, row, record, Reading()) == []
+
+
+def _bare(value: Any) -> Any:
+    """The value, without the keys whose values are none."""
+    match value:
+        case dict():
+            return {key: _bare(item) for key, item in value.items() if has_value(item)}
+        case list():
+            return [_bare(item) for item in value]
+        case _:
+            return value
+
+
+def types_of(schema: Schema) -> set[tuple[Path, str]]:
+    """The columns and their types, in no order: the first record of a kind decides that."""
+    return {(path, type_text(f.type)) for path, f in schema.walk() if isinstance(peel(f.type)[1], Primitive)}
 
 
 def plain(rows: pa.RecordBatch, struct: Struct) -> list[dict[str, Any]]:

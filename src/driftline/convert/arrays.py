@@ -15,7 +15,7 @@ from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import assemble, flattened, numbered, place, relist, same_lists
-from driftline.convert.rest import has_value, json_text, lost_by_value, places_of
+from driftline.convert.rest import json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values, merged
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
@@ -36,6 +36,7 @@ from driftline.core.schema.types import (
     wrap,
 )
 from driftline.core.values.dates import declared_string_base
+from driftline.core.values.parse import has_value
 
 _NUMBERS = (LONG, DOUBLE)
 

@@ -8,6 +8,7 @@ element where it stands; lists keep their positions, and a list none of whose va
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
@@ -16,14 +17,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from driftline.core.values.parse import has_value
+
 Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in place of each leaf
 
 
 @dataclass(slots=True)
 class Shredded:
-    """Values of one field. ``dims``: of each value; None where it holds no leaf but ``{}``. ``leaf_dims``: of
-    the value that each leaf is part of. ``hollow``: the leaves that are ``{}``, which have no dimension.
-    ``flat``: no value is a list, so that each leaf is a value.
+    """Values of one field. ``dims``: of each value; None where no leaf has a value. ``leaf_dims``: of the
+    value that each leaf is part of. ``idle``: the objects without a value at any depth; ``hollow``: those
+    of them that are ``{}``. ``flat``: no value is a list, so that each leaf is a value.
     """
 
     trees: list[Tree] = field(default_factory=list)
@@ -31,6 +34,7 @@ class Shredded:
     leaves: list[object] = field(default_factory=list)
     leaf_dims: list[int | None] = field(default_factory=list)
     hollow: set[int] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)
     flat: bool = False
 
     def add(self, value: object) -> None:
@@ -48,8 +52,10 @@ class Shredded:
             return [self._tree(item) for item in value]
         self.leaves.append(value)
         number = len(self.leaves) - 1
-        if type(value) is dict and not value:
-            self.hollow.add(number)
+        if type(value) is dict and not has_value(value):
+            self.idle.add(number)
+            if not value:
+                self.hollow.add(number)
         return number
 
     @property
@@ -58,10 +64,19 @@ class Shredded:
         return [place for place, tree in enumerate(self.trees) for _ in _leaves_of(tree)]
 
     def dimension(self, tree: Tree) -> int | None:
-        if type(tree) is list:
-            depths = [depth for item in tree if (depth := self.dimension(item)) is not None]
-            return max(depths) + 1 if depths else None
-        return None if tree is None or tree in self.hollow else 0
+        """How many lists there are around the deepest leaf that has a value."""
+        return _depth(tree, self.idle)
+
+    def idle_dimension(self, tree: Tree) -> int | None:
+        """How many lists there are around the deepest leaf but ``{}``."""
+        return _depth(tree, self.hollow)
+
+
+def _depth(tree: Tree, without: AbstractSet[int]) -> int | None:
+    if type(tree) is list:
+        depths = [depth for item in tree if (depth := _depth(item, without)) is not None]
+        return max(depths) + 1 if depths else None
+    return None if tree is None or tree in without else 0
 
 
 def _leaves_of(tree: Tree) -> Iterator[int]:
@@ -84,6 +99,7 @@ def shred(values: Sequence[object]) -> Shredded:
         out.flat = True
         out.leaves = [value for value in values if value is not None]
         out.hollow = {n for n, leaf in enumerate(out.leaves) if type(leaf) is dict and not leaf}
+        out.idle = out.hollow
         out.leaf_dims = [0] * len(out.leaves)
         numbers = count()
         out.trees = [None if value is None else next(numbers) for value in values]
@@ -120,7 +136,7 @@ class _Placing:
     def value(self, tree: Tree, own: int | None, dim: int) -> Tree:
         """A value of dimension ``own`` at dimension ``dim``."""
         if own is None:
-            return self.empty(tree, dim)
+            return self.without_values(tree, dim)
         if own > dim:
             return None
         placed = self.whole(tree, own)
@@ -134,13 +150,19 @@ class _Placing:
         return items if any(item is not None for item in items) else None
 
     def element(self, tree: Tree, dim: int) -> Tree:
-        """An element of a list that holds values; ``{}`` is wrapped where it stands, as they are."""
-        if isinstance(tree, int) and tree in self.shredded.hollow:
+        """An element of a list that holds values; an object without any is wrapped where it stands."""
+        if isinstance(tree, int) and tree in self.shredded.idle:
             return _wrapped(self.empty(tree, 0), dim)
         return self.value(tree, self.shredded.dimension(tree), dim)
 
+    def without_values(self, tree: Tree, dim: int) -> Tree:
+        """A value that holds none: objects with keys are as any other, where the column is deep enough."""
+        own = self.shredded.idle_dimension(tree)
+        placed = None if own is None or own > dim else self.whole(tree, own)
+        return self.empty(tree, dim) if own is None or placed is None else _wrapped(placed, dim - own)
+
     def empty(self, tree: Tree, dim: int) -> Tree:
-        """A value without leaves, or with ``{}`` only: as it is, where there are lists enough around it."""
+        """A value that holds none: as it is, where there are lists enough around it."""
         if isinstance(tree, list):
             return [self.empty(item, dim - 1) for item in tree] if dim else None
         return tree if tree is not None and not dim and self.fits[tree] else None

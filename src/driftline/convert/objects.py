@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from driftline.convert.json_values import TEXT, numbers_as, takes_number, texts_as
 from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import assemble, place, shred
-from driftline.convert.rest import has_value, json_text, lost_by_value, places_of
+from driftline.convert.rest import json_text, lost_by_value, places_of
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
 from driftline.core.planning.contract import Contract
@@ -24,7 +24,7 @@ from driftline.core.planning.shape import RECORD, Base, MapOf
 from driftline.core.schema.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
 from driftline.core.values.dates import declared_string_base
 from driftline.core.values.numbers import base_of
-from driftline.core.values.parse import Number
+from driftline.core.values.parse import Number, has_value
 
 _MAP = MapOf(STRING)
 _NONE: frozenset[Base] = frozenset()
@@ -77,7 +77,7 @@ class JsonValues:
             fits = ({d for d in bases if d is not None} | {0}) if bases else ()
             dims = self._apart.leaf_dims
             return variants_of(
-                leaf if dims[n] in fits or n in self._apart.hollow else None for n, leaf in enumerate(leaves)
+                leaf if dims[n] in fits or n in self._apart.idle else None for n, leaf in enumerate(leaves)
             )
         parts: list[tuple[Numbers, pa.Array]] = []
         if BOOLEAN in {b for some in bases.values() for b in some} and converts(BOOLEAN, target):
@@ -109,7 +109,7 @@ class JsonValues:
     def records(self, column_route: ColumnRoute) -> tuple[JsonRecords, Numbers]:
         bases, apart = bases_of(column_route), self._apart
         taken = [
-            n for n in self._objects if n in apart.hollow or RECORD in bases.get(apart.leaf_dims[n], _NONE)
+            n for n in self._objects if n in apart.idle or RECORD in bases.get(apart.leaf_dims[n], _NONE)
         ]
         return JsonRecords([apart.leaves[n] for n in taken], self._dates), taken  # type: ignore[misc]
 
@@ -158,16 +158,14 @@ class JsonValues:
                 yield Text(value, places[number][1], json_text(leaf, contract.inside(dim or 0)))
 
     def _is_lost(self, number: int) -> bool:
-        """Whether a leaf that no column holds is a value."""
+        """Whether a leaf that no column holds is a value; an object without any is none."""
         leaf = self._apart.leaves[number]
         return type(leaf) is not dict or (has_value(leaf) and self._planned(self._apart.leaf_dims[number]))
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for number in np.flatnonzero(~held).tolist():
-            leaf = self._apart.leaves[number]
-            # An object that the plan knows to hold no value needs no column.
-            if type(leaf) is not dict or (leaf and self._planned(self._apart.leaf_dims[number])):
-                return leaf
+            if self._is_lost(number):
+                return self._apart.leaves[number]
         return None
 
     def _planned(self, dim: int | None) -> bool:

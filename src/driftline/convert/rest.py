@@ -124,17 +124,6 @@ def _raw(value: object, contract: Contract) -> Any:
     return value
 
 
-def has_value(value: object) -> bool:
-    """Whether there is, at any depth, more than null, ``[]`` and ``{}``.
-
-    >>> has_value({"a": [None, {}]}), has_value([False])
-    (False, True)
-    """
-    if isinstance(value, dict):
-        return any(map(has_value, value.values()))
-    return any(map(has_value, value)) if isinstance(value, list) else value is not None
-
-
 def lost_by_value(
     lost: Iterable[int], places: Sequence[tuple[int, tuple[int, ...]]], leaves: Iterable[int]
 ) -> Iterator[tuple[int, list[int]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from driftline.core.values.parse import has_value
+
 
 class Parts:
     """A value taken apart: its leaves by depth, the deepest list without any, the depths of ``{}``."""
@@ -11,10 +13,13 @@ class Parts:
         self.empty_list = 0
         self.empty_records: set[int] = set()
 
-    def dimension(self) -> int:
-        """The depth of the deepest leaf; ``{}`` decides only where there is no other."""
-        valued = [depth for depth, leaves in self.leaves.items() if any(leaf != {} for leaf in leaves)]
-        return max(valued or self.leaves, default=0)
+    def dimension(self) -> tuple[int, bool]:
+        """The depth of the deepest value, and whether there are values at others, too.
+
+        Objects without any value decide only where there is no other.
+        """
+        valued = [depth for depth, leaves in self.leaves.items() if any(map(has_value, leaves))]
+        return max(valued or self.leaves, default=0), len(valued) > 1
 
     def add(self, value: object, depth: int, whole: bool) -> None:
         """``whole``: ``{}`` is an object like others, as it lacks what is required."""
@@ -26,5 +31,5 @@ class Parts:
             return
         for item in value:
             self.add(item, depth + 1, whole)
-        if all(item is None or (item == {} and not whole) for item in value):
+        if not any(has_value(item) or (whole and type(item) is dict) for item in value):
             self.empty_list = max(self.empty_list, depth + 1)

@@ -119,7 +119,7 @@ class Walker:
             return
         parts = Parts()
         parts.add(value, 0, bool(known.required_keys))
-        dim, ragged = parts.dimension(), len(parts.leaves) > 1
+        dim, ragged = parts.dimension()
         for leaves in parts.leaves.values():
             for leaf in leaves:
                 self._leaf(leaf, dim, ragged, value, seen, known, position)

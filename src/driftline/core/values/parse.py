@@ -53,6 +53,17 @@ def cut(text: bytes, longest: int) -> bytes:
     return beginning
 
 
+def has_value(value: object) -> bool:
+    """Whether there is, at any depth, more than null, ``[]`` and ``{}``.
+
+    >>> has_value({"a": [None, {}]}), has_value([False])
+    (False, True)
+    """
+    if isinstance(value, dict):
+        return any(map(has_value, value.values()))
+    return any(map(has_value, value)) if isinstance(value, list) else value is not None
+
+
 def reason(line: bytes) -> str | None:
     """Why a line is not a record, None if it is one; a blank line is none.
 
