@@ -45,7 +45,7 @@ from driftline.core.values.parse import Malformed, has_value, parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.verify.files import parse as parse_apart
+from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import Record, differences
 from driftline.verify.values import Pairs, Reading, Single
 

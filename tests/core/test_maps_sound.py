@@ -23,7 +23,7 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
 from driftline.source.json_rows import JsonRows, LineRows, Run
-from driftline.verify.files import parse as parse_apart
+from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import Record, differences
 from driftline.verify.values import Reading
 

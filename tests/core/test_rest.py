@@ -24,7 +24,7 @@ from driftline.core.values.parse import parse as parse_record
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.walk import Walker
-from driftline.verify.files import parse
+from driftline.verify.json_texts import parse
 from driftline.verify.match import Record, differences
 from driftline.verify.values import is_nothing
 

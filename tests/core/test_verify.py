@@ -15,7 +15,7 @@ import pytest
 
 from core.shapes import schema
 from driftline.core.schema.types import Schema
-from driftline.verify.files import parse
+from driftline.verify.json_texts import parse
 from driftline.verify.match import Difference, Record, differences
 from driftline.verify.matching_key import Meeting, Slot, key
 from driftline.verify.values import Cell, Misquoted, Pairs, Reading, Single, single

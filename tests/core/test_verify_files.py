@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftline.verify import files
+from driftline.verify import files, json_texts
 from driftline.verify.cells import cells
 from driftline.verify.files import Part, Place, parts, read
 from driftline.verify.frames import alike
@@ -185,6 +186,64 @@ def test_a_row_that_holds_a_record_wholly_is_taken_before_others() -> None:
         [0, 0],
         {(0, 1): 1, (1, 0): 1},
     )
+
+
+ARRAY = b'\xef\xbb\xbf [{"a": 1},\n {"a": "}\\\\\\"[,\xc3\xa9"} ,\n\n {"a": [{"b": []}]}, -12.50, "x"\n]\n'
+OBJECTS = b'\n{\n "a": 1\n}\n{\n "a": {\n  "b": 2\n }\n}\n{\n "a": \n}\n{"a": 3}\n'
+LINES = b'\xef\xbb\xbf{"a": 1}\r\n\noops {"a"\n{"a": "\xff"}\n{"a": [2]}'
+
+
+@pytest.mark.parametrize("text", [ARRAY, OBJECTS, LINES], ids=["array", "objects", "lines"])
+def test_what_is_held_of_a_packed_file_changes_nothing(
+    tmp_path: Path, text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data = tmp_path / "a.json.gz", gzip.compress(text)
+    whole = records(path, data)
+    assert len(whole) >= 4
+
+    # As much as tells what the file is, and more.
+    for held in range(24, len(text) + 2):
+        monkeypatch.setattr(json_texts, "HELD", held)
+        for block in (1, 2, 7):
+            monkeypatch.setattr(json_texts, "_BLOCK", block)
+            assert records(path, data) == whole
+
+
+def test_a_long_array_that_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_texts, "HELD", 8)
+    monkeypatch.setattr(json_texts, "_BLOCK", 4)
+    text = b'[{"a": 1},\n{"a": oops},\n{"a": 3}]\n{"a": 4}\n{"a": "\\'
+
+    assert records(tmp_path / "a.json", text) == [
+        ("1", {"a": 1}), ("2", b'{"a": oops}'), ("3", {"a": 3}), ("4", {"a": 4}), ("5", b'{"a": "\\'),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["lines", "objects", "array", "one line"])
+def test_a_packed_file_is_read_in_bounded_memory(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, record = tmp_path / "a.json.gz", b'{"a": "' + b"x" * 100_000 + b'"}'
+    record = b"{\n" + record[1:-1] + b"\n}" if kind == "objects" else record
+    before, after = {"array": (b"[", b",")}.get(kind, (b"", b"" if kind == "one line" else b"\n"))
+    with gzip.open(path, "wb", compresslevel=1) as out:
+        out.write(before)
+        for _ in range(300):
+            out.write(record + after)
+        out.write(b"7]" if kind == "array" else b"")
+    monkeypatch.setattr(json_texts, "HELD", 2**20)
+    part = Part(str(path), "json", longest=2**20)
+
+    tracemalloc.start()
+    found = [r.reason for r in read(part)]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert most < 16 * 2**20  # of 30 MB
+    if kind == "one line":
+        assert found == [f"longer than {2**20} bytes"]
+    else:
+        assert found[:300] == [""] * 300
 
 
 def test_objects_over_several_lines_are_records(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,19 +10,14 @@ from typing import IO, Any
 
 from driftline.runtime.stores import is_stored, native
 from driftline.verify.cells import Said, decoded, marks_of, rows
+from driftline.verify.json_texts import Malformed, lines, of_file, of_lines, parse
 from driftline.verify.packed import is_packed, unpacked
-from driftline.verify.values import number
 
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
 LONGEST = 128 * 2**20  # bytes of a record, where the table does not say
 _SHOWN = 4 * 2**10  # bytes of a longer one that the quarantine has
 _NOTHING = Said()
-_DEEPEST = 500  # nested deeper, a text is malformed: what compares goes down by recursion
-
-
-class Malformed(Exception):
-    """A text that is no record; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,7 +72,7 @@ def parts(files: Sequence[str], fmt: str, longest: int = LONGEST, said: Said = _
     out = []
     for file in files:
         size = _size(file)
-        if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file):
+        if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file, longest):
             out.append(Part(file, fmt, size=size, longest=longest, said=said))
         else:
             ends = [(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
@@ -112,9 +106,9 @@ def read(part: Part) -> Iterator[Read]:
     elif part.end is not None:
         yield from _cut(part)
     else:
-        data = _whole(part.file)
-        document = _document(part, data)
-        yield from _lines(part, 0, data.split(b"\n")) if document is None else document
+        with opened(part.file) as packed:
+            for line, raw in of_file(unpacked(packed, part.file), part.longest):
+                yield _read(part, Place(part.file, 0, line), raw)
 
 
 def _packed(file: str) -> bool:
@@ -132,65 +126,7 @@ def _size(file: str) -> int:
         return f.seek(0, io.SEEK_END)
 
 
-def _whole(file: str) -> bytes:
-    with opened(file) as f:
-        return unpacked(f.read(), file).removeprefix(BOM_UTF8)
-
-
 # JSON ---------------------------------------------------------------------------------------------------
-
-
-def _fraction(text: str) -> Any:
-    written = number(text)
-    return text if written is None else written
-
-
-def _not_json(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_float=_fraction, parse_int=_fraction, parse_constant=_not_json)
-
-
-def parse(raw: bytes) -> dict[str, Any]:
-    """The one JSON object that the text is; of duplicate keys the last counts. Raises Malformed.
-
-    >>> parse(b'{"a": 1.50, "b": [1], "b": [2]}')
-    {'a': Decimal('1.50'), 'b': [2]}
-    """
-    try:
-        value = _DECODER.decode(raw.decode())
-        if raw.count(b"{") + raw.count(b"[") > _DEEPEST and _levels(value) > _DEEPEST:
-            raise Malformed("nested too deep")
-        if b"\\ud" in raw.lower():
-            json.dumps(value, ensure_ascii=False, default=str).encode()
-    except UnicodeDecodeError as error:
-        raise Malformed("not UTF-8") from error
-    except UnicodeEncodeError as error:
-        raise Malformed("a lone surrogate") from error
-    except RecursionError as error:
-        raise Malformed("nested too deep") from error
-    except ValueError as error:
-        raise Malformed(f"not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise Malformed("not a JSON object")
-    return value
-
-
-def _levels(value: Any) -> int:
-    level, n = [value], 0
-    while level := [x for x in level if isinstance(x, (dict, list))]:
-        level = [x for outer in level for x in (outer.values() if isinstance(outer, dict) else outer)]
-        n += 1
-    return n
-
-
-def _lines(part: Part, start: int, lines: Sequence[bytes] | Iterator[bytes]) -> Iterator[Read]:
-    for n, line in enumerate(lines, 1):
-        text = line.removesuffix(b"\n")
-        raw = text.strip(_BLANK)
-        if raw or len(text) > part.longest:
-            yield _read(part, Place(part.file, start, n), text if len(text) > part.longest else raw)
 
 
 def _read(part: Part, place: Place, raw: bytes) -> Read:
@@ -210,96 +146,29 @@ def _cut(part: Part) -> Iterator[Read]:
         begin = part.start
         if part.start:
             f.seek(part.start - 1)
-            begin = part.start - 1 + len(f.readline())
+            begin = part.start - 1 + next((size for _, size in lines(f, part.longest)), 0)
         f.seek(begin)
 
-        def lines() -> Iterator[bytes]:
+        def own_lines() -> Iterator[bytes]:
             at = begin
-            while at < part.end and (line := f.readline()):  # type: ignore[operator]
+            for line, size in lines(f, part.longest):
+                if at >= part.end:  # type: ignore[operator]
+                    return
                 yield line if at else line.removeprefix(BOM_UTF8)
-                at += len(line)
+                at += size
 
-        yield from _lines(part, begin, lines())
+        for n, raw in of_lines(own_lines(), part.longest):
+            yield _read(part, Place(part.file, begin, n), raw)
 
 
-def _begins_with_a_record(file: str) -> bool:
+def _begins_with_a_record(file: str, longest: int) -> bool:
     """Whether the first line that is not blank is a JSON object by itself."""
     with opened(file) as f:
-        for line in f:
+        for line, _ in lines(f, longest):
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)
             if raw:
-                return _read(Part(file, "json"), Place(file), raw).record is not None
+                return _read(Part(file, "json", longest=longest), Place(file), raw).record is not None
     return True
-
-
-_STRUCTURE = json.JSONDecoder()  # lenient: whether a part is a record is seen when it is read by itself
-
-
-def _document(part: Part, data: bytes) -> list[Read] | None:
-    """The records of a file that is one JSON array, or objects over several lines; None for any other."""
-    body = data.strip(_BLANK)
-    if not body.startswith((b"[", b"{")):
-        return None
-    try:
-        text = data.decode()
-        first = body.partition(b"\n")[0]
-        if body.startswith(b"{") and (first == body or isinstance(_STRUCTURE.decode(first.decode()), dict)):
-            return None
-    except UnicodeDecodeError:
-        return None
-    except (ValueError, RecursionError):
-        pass  # the first line is no record by itself
-    if body.startswith(b"{"):
-        found = list(_objects(part, data))
-        return found if found[0].record is not None or _is_object(found[0].raw) else None
-    try:
-        _STRUCTURE.decode(text)
-    except (ValueError, RecursionError):
-        return None
-    return list(_elements(part, text))
-
-
-def _objects(part: Part, data: bytes) -> Iterator[Read]:
-    """Objects one after another: each ends with a line that makes it whole, a broken one
-    before the next that begins with a brace.
-    """
-    gathered: list[bytes] = []
-    begin = 1
-    for n, line in enumerate([*data.split(b"\n"), b"{"], 1):
-        if gathered and line.startswith(b"{"):
-            yield _read(part, Place(part.file, 0, begin), b"\n".join(gathered).strip(_BLANK))
-            gathered = []
-        if not gathered:
-            begin = n
-        if gathered or line.strip(_BLANK):
-            gathered.append(line.removeprefix(BOM_UTF8) if n == 1 else line)
-        raw = b"\n".join(gathered).strip(_BLANK) if line.rstrip(_BLANK).endswith(b"}") else b""
-        if _is_object(raw):
-            yield _read(part, Place(part.file, 0, begin), raw)
-            gathered = []
-
-
-def _is_object(raw: bytes) -> bool:
-    try:
-        return isinstance(_STRUCTURE.decode(raw.decode()), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _elements(part: Part, text: str) -> Iterator[Read]:
-    """An array's elements, each with the line where it begins."""
-    at, line = text.index("[") + 1, 1 + text.count("\n", 0, text.index("["))
-    while True:
-        begin = at
-        while text[at] in " \t\r\n,":
-            at += 1
-        if text[at] == "]":
-            return
-        line += text.count("\n", begin, at)
-        _, end = _STRUCTURE.raw_decode(text, at)
-        yield _read(part, Place(part.file, 0, line), text[at:end].encode())
-        line += text.count("\n", at, end)
-        at = end
 
 
 # CSV ----------------------------------------------------------------------------------------------------
@@ -334,9 +203,9 @@ def _csv(file: str, text: str, said: Said) -> Iterator[Read]:
 def _text(file: str, encoding: str) -> str:
     """What the file holds; a byte order mark goes before the encoding that was said."""
     with opened(file) as f:
-        data = f.read()
-    marked = data.startswith((BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE))
-    return decoded(unpacked(data, file), "utf-8" if marked else encoding)
+        marked = f.read(4).startswith((BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE))
+        f.seek(0)
+        return decoded(unpacked(f, file).read(), "utf-8" if marked else encoding)
 
 
 def _is_text(raw: bytes) -> bool:

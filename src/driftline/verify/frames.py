@@ -9,7 +9,8 @@ from functools import partial, reduce
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from driftline.verify.files import Malformed, Place, Read, opened, parse
+from driftline.verify.files import Place, Read, opened
+from driftline.verify.json_texts import Malformed, parse
 from driftline.verify.values import Pairs, Single
 
 if TYPE_CHECKING:

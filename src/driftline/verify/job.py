@@ -25,10 +25,11 @@ from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.cells import Said, cells
 from driftline.verify.columns import floats_in, read_columns, readable
 from driftline.verify.emptied import Listless, lost_lists
-from driftline.verify.files import LONGEST, Malformed, Part, Place, Read, grouped, parse, parts, read
+from driftline.verify.files import LONGEST, Part, Place, Read, grouped, parts, read
 from driftline.verify.frames import rows, typed
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
+from driftline.verify.json_texts import Malformed, parse
 from driftline.verify.left import (
     Extra,
     Left,

@@ -1,4 +1,6 @@
-"""Compressed files, unpacked whole: by their first bytes, and by their name where those say nothing."""
+"""Compressed files, unpacked as they are read: by their first bytes, and by
+their name where those say nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,16 @@ import bz2
 import gzip
 import io
 import lzma
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
-from collections.abc import Callable
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE, getincrementaldecoder
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from struct import unpack_from
+from struct import unpack
+from typing import IO, Any
 
 import pyarrow as pa
 
+_HEAD = 16  # bytes that tell how a file is packed
+_BLOCK = 2**20
 _FRAMES = b"\xff\x06\0\0sNaPpY"
 _SIGNS: tuple[tuple[bytes, str], ...] = (
     (BOM_UTF32_LE, "utf-32"), (BOM_UTF32_BE, "utf-32"), (BOM_UTF16_LE, "utf-16"), (BOM_UTF16_BE, "utf-16"),
@@ -21,55 +26,84 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
 )  # fmt: skip
 _BLOCKS = {".snappy": "snappy", ".lz4": "lz4_raw"}  # Hadoop's, which begin with a length
 
+_Reader = Callable[[IO[bytes]], Iterator[bytes]]
+
+
+class Stream(io.RawIOBase):
+    """Pieces of bytes, one after the other, as a file."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
 
 def is_packed(head: bytes, file: str) -> bool:
     """Whether a file that begins so is compressed."""
     return _reader(head, file) is not None
 
 
-def unpacked(data: bytes, file: str) -> bytes:
-    """What a file holds."""
-    reader = _reader(data[:16], file)
-    return data if reader is None else reader(data)
+def unpacked(packed: IO[bytes], file: str) -> IO[bytes]:
+    """What a file holds, read as it is asked for; ``packed``: the file, open at its beginning."""
+    head = packed.read(_HEAD)
+    packed.seek(0)
+    reader = _reader(head, file)
+    return packed if reader is None else io.BufferedReader(Stream(reader(packed)), _BLOCK)
 
 
-def _reader(head: bytes, file: str) -> Callable[[bytes], bytes] | None:
+def _reader(head: bytes, file: str) -> _Reader | None:
     for sign, name in _SIGNS:
         if head.startswith(sign) and (name != "bz2" or head[4:10] in (b"1AY&SY", b"\x17rE8P\x90")):
             return _READERS[name]
     ending = next((codec for ending, codec in _BLOCKS.items() if file.lower().endswith(ending)), None)
     if file.lower().endswith((".zst", ".lz4")) and head[1:4] == b"\x2a\x4d\x18":
         return _READERS["zstd" if file.lower().endswith(".zst") else "lz4"]
-    return None if ending is None or not head else lambda data: _blocks(data, ending)
+    return None if ending is None or not head else partial(_blocks, codec=ending)
 
 
-def _by_arrow(codec: str) -> Callable[[bytes], bytes]:
-    return lambda data: bytes(pa.CompressedInputStream(pa.BufferReader(data), codec).read())
+def pieces(file: Any) -> Iterator[bytes]:
+    """The rest of a file, some of it at a time."""
+    while piece := file.read(_BLOCK):
+        yield bytes(piece)
 
 
-def _frames(data: bytes) -> bytes:
-    out, at = io.BytesIO(), 0
-    while at < len(data):
-        kind, size = data[at], int.from_bytes(data[at + 1 : at + 4], "little")
-        text = data[at + 8 : at + 4 + size]
+def _by_arrow(packed: IO[bytes], codec: str) -> Iterator[bytes]:
+    return pieces(pa.CompressedInputStream(pa.PythonFile(packed, "r"), codec))
+
+
+def _by_python(packed: IO[bytes], opened: Callable[..., Any]) -> Iterator[bytes]:
+    return pieces(opened(packed))
+
+
+def _frames(packed: IO[bytes]) -> Iterator[bytes]:
+    while head := packed.read(4):
+        kind, size = head[0], int.from_bytes(head[1:], "little")
+        text = packed.read(size)[4:]  # behind a checksum
         if kind < 2:
-            out.write(text if kind else _snappy(text))
-        at += 4 + size
-    return out.getvalue()
+            yield text if kind else _snappy(text)
 
 
-def _blocks(data: bytes, codec: str) -> bytes:
-    out, at = io.BytesIO(), 0
-    while at < len(data):
-        (left,) = unpack_from(">I", data, at)
-        at += 4
+def _blocks(packed: IO[bytes], codec: str) -> Iterator[bytes]:
+    while head := packed.read(4):
+        (left,) = unpack(">I", head)
         while left:
-            (size,) = unpack_from(">I", data, at)
-            packed = data[at + 4 : at + 4 + size]
-            text = _snappy(packed) if codec == "snappy" else _plain(packed, left, codec)
-            out.write(text)
-            at, left = at + 4 + size, left - len(text)
-    return out.getvalue()
+            (size,) = unpack(">I", packed.read(4))
+            chunk = packed.read(size)
+            text = _snappy(chunk) if codec == "snappy" else _plain(chunk, left, codec)
+            yield text
+            left -= len(text)
 
 
 def _snappy(packed: bytes) -> bytes:
@@ -84,16 +118,19 @@ def _plain(packed: bytes, size: int, codec: str) -> bytes:
     return bytes(pa.Codec(codec).decompress(packed, decompressed_size=size, asbytes=True))
 
 
-def _text(encoding: str, data: bytes) -> bytes:
-    return data.decode(encoding).encode()
+def _text(packed: IO[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = getincrementaldecoder(encoding)()
+    for piece in pieces(packed):
+        yield decoder.decode(piece).encode()
+    yield decoder.decode(b"", final=True).encode()
 
 
-_READERS: dict[str, Callable[[bytes], bytes]] = {
-    **{encoding: partial(_text, encoding) for encoding in ("utf-16", "utf-32")},
-    "gzip": gzip.decompress,
-    "bz2": bz2.decompress,
-    "xz": lzma.decompress,
-    "zstd": _by_arrow("zstd"),
-    "lz4": _by_arrow("lz4"),
+_READERS: dict[str, _Reader] = {
+    **{encoding: partial(_text, encoding=encoding) for encoding in ("utf-16", "utf-32")},
+    "gzip": partial(_by_python, opened=gzip.open),
+    "bz2": partial(_by_python, opened=bz2.BZ2File),
+    "xz": partial(_by_python, opened=lzma.LZMAFile),
+    "zstd": partial(_by_arrow, codec="zstd"),
+    "lz4": partial(_by_arrow, codec="lz4"),
     "snappy": _frames,
 }

@@ -1,0 +1,260 @@
+"""JSON as plain Python reads it, numbers as written: lines, and documents that stand over several."""
+
+from __future__ import annotations
+
+import json
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from io import BufferedReader, BytesIO
+from itertools import chain
+from typing import IO, Any, NamedTuple
+
+from driftline.verify.packed import Stream, pieces
+from driftline.verify.values import number
+
+_BLANK = b" \t\r\n"
+_BLANKS, _BETWEEN = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n,]*")
+_MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+_BLOCK = 2**20
+HELD = 32 * 2**20  # bytes of a document that are looked at before it is read
+_DEEPEST = 500  # nested deeper, a text is malformed: what compares goes down by recursion
+
+
+class Malformed(Exception):
+    """A text that is no record; the message says why."""
+
+
+class Text(NamedTuple):
+    """A text that is to be a record, and the number of its first line.
+
+    Of one that is longer than records may be, no more than tells that.
+    """
+
+    line: int
+    raw: bytes
+
+
+# One record ---------------------------------------------------------------------------------------------
+
+
+def _fraction(text: str) -> Any:
+    written = number(text)
+    return text if written is None else written
+
+
+def _not_json(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_fraction, parse_int=_fraction, parse_constant=_not_json)
+# Lenient: whether a part of a document is a record is seen when it is read by itself.
+_STRUCTURE = json.JSONDecoder(parse_float=str, parse_int=str)
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """The one JSON object that the text is; of duplicate keys the last counts. Raises Malformed.
+
+    >>> parse(b'{"a": 1.50, "b": [1], "b": [2]}')
+    {'a': Decimal('1.50'), 'b': [2]}
+    """
+    try:
+        value = _DECODER.decode(raw.decode())
+        if raw.count(b"{") + raw.count(b"[") > _DEEPEST and _levels(value) > _DEEPEST:
+            raise Malformed("nested too deep")
+        if b"\\ud" in raw.lower():
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeDecodeError as error:
+        raise Malformed("not UTF-8") from error
+    except UnicodeEncodeError as error:
+        raise Malformed("a lone surrogate") from error
+    except RecursionError as error:
+        raise Malformed("nested too deep") from error
+    except ValueError as error:
+        raise Malformed(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise Malformed("not a JSON object")
+    return value
+
+
+def _levels(value: Any) -> int:
+    level, n = [value], 0
+    while level := [x for x in level if isinstance(x, (dict, list))]:
+        level = [x for outer in level for x in (outer.values() if isinstance(outer, dict) else outer)]
+        n += 1
+    return n
+
+
+# Lines --------------------------------------------------------------------------------------------------
+
+
+def lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
+    """The lines from where the file stands, with their line feeds, and
+    their sizes; of one longer than ``longest`` bytes a byte more than that.
+    """
+    most = longest + 2
+    while line := file.readline(most):
+        size = len(line)
+        if size == most and not line.endswith(b"\n"):
+            line = line[: longest + 1]
+            while more := file.readline(_BLOCK):
+                size += len(more)
+                if more.endswith(b"\n"):
+                    break
+        yield line, size
+
+
+def of_lines(pieces: Iterable[bytes], longest: int) -> Iterator[Text]:
+    """The lines that are not blank, counted from 1."""
+    for n, line in enumerate(pieces, 1):
+        text = line.removesuffix(b"\n")
+        raw = text.strip(_BLANK)
+        if len(text) > longest:
+            yield Text(n, text)
+        elif raw:
+            yield Text(n, raw)
+
+
+# Documents ----------------------------------------------------------------------------------------------
+
+
+def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
+    """The texts of a file of lines, or of a document. No more of it is held
+    than its beginning, and a record of ``longest`` bytes.
+    """
+    head = file.read(HELD)
+    is_whole = len(head) < HELD
+    head = head.removeprefix(BOM_UTF8)
+    whole = BufferedReader(Stream(chain([head], pieces(file))))
+    if _is_array(head, is_whole=is_whole):
+        return iter(_Elements(whole, longest))
+    every_line = (line for line, _ in lines(whole, longest))
+    if _is_of_objects(head, longest, is_whole=is_whole):
+        return _objects(every_line, longest)
+    return of_lines(every_line, longest)
+
+
+def _is_array(head: bytes, *, is_whole: bool) -> bool:
+    """Whether a file that begins so is one array."""
+    body = head.strip(_BLANK)
+    if not body.startswith(b"["):
+        return False
+    return _is_a(list, body) if is_whole else not _is_a(list, body.partition(b"\n")[0])
+
+
+def _is_of_objects(head: bytes, longest: int, *, is_whole: bool) -> bool:
+    """Whether a file that begins so has objects over several lines."""
+    body = head.strip(_BLANK)
+    first, _, behind = body.partition(b"\n")
+    if not body.startswith(b"{") or not behind or _is_a(dict, first):
+        return False
+    left = BytesIO(head)
+    raw = next(_objects(left, longest)).raw
+    return _is_a(dict, raw) or not (is_whole or left.read(1))
+
+
+def _is_a(kind: type, raw: bytes) -> bool:
+    try:
+        return isinstance(_STRUCTURE.decode(raw.decode()), kind)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _objects(every_line: Iterable[bytes], longest: int) -> Iterator[Text]:
+    """Objects one after another: each ends with a line that makes it whole, a broken one
+    before the next that begins with a brace.
+    """
+    gathered: list[bytes] = []
+    size, begin = 0, 1
+    for n, line in enumerate(chain(every_line, [b"{"]), 1):
+        if gathered and line.startswith(b"{"):
+            yield Text(begin, b"".join(gathered).strip(_BLANK))
+            gathered, size = [], 0
+        if not gathered:
+            begin = n
+        if (gathered or line.strip(_BLANK)) and size <= longest:
+            gathered.append(line)
+            size += len(line)
+        raw = b"".join(gathered).strip(_BLANK) if line.rstrip(_BLANK).endswith(b"}") else b""
+        if _is_a(dict, raw):
+            yield Text(begin, raw)
+            gathered, size = [], 0
+
+
+class _Elements:
+    """The elements of an array, and values that follow it."""
+
+    def __init__(self, file: IO[bytes], longest: int) -> None:
+        self._file, self._longest = file, longest
+        self._chars, self._at, self._line = "", 0, 1  # a character for each byte
+
+    def __iter__(self) -> Iterator[Text]:
+        self._pass(_BLANKS)
+        self._go(self._at + 1)
+        between = _BETWEEN
+        while following := self._pass(between):
+            if following == "]" and between is _BETWEEN:
+                self._go(self._at + 1)
+                between = _BLANKS
+                continue
+            line, end = self._line, self._end()
+            if end is None:
+                yield Text(line, self._broken())
+            else:
+                raw = self._chars[self._at : min(end, self._at + self._longest + 1)]
+                self._go(end)
+                yield Text(line, raw.encode("latin-1"))
+
+    def _pass(self, blanks: re.Pattern[str]) -> str:
+        """Goes on behind the blanks; the character that stands there."""
+        while True:
+            passed = blanks.match(self._chars, self._at)
+            self._go(passed.end() if passed else self._at)
+            if self._at < len(self._chars) or not self._more():
+                return self._chars[self._at : self._at + 1]
+
+    def _end(self) -> int | None:
+        """Where the value ends that begins here; None where it is no JSON, or too long to be held."""
+        while True:
+            end = None
+            with suppress(ValueError, RecursionError):
+                _, end = _STRUCTURE.raw_decode(self._chars, self._at)
+            if end is not None and end < len(self._chars) - len("e+"):  # behind which a number goes on
+                return end
+            if len(self._chars) - self._at > self._longest or not self._more():
+                return end
+
+    def _broken(self) -> bytes:
+        """What is no JSON, or too long, up to where its braces are closed; of a long one how it begins."""
+        raw, depth, in_text, is_closed = "", 0, False, False
+        while True:
+            end = self._at
+            for mark in _MARKS.finditer(self._chars, self._at):
+                end = mark.end()
+                in_text ^= mark[0] == '"'
+                depth += 0 if in_text else {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark[0], 0)
+                if is_closed := depth <= 0 and not in_text:
+                    break
+            if not is_closed:
+                # A backslash may belong to what follows.
+                end = max(end, len(self._chars) - self._chars.endswith("\\"))
+            raw += self._chars[self._at : end][: self._longest + 1 - len(raw)]
+            self._go(end)
+            if is_closed:
+                return raw.encode("latin-1")
+            if not self._more():
+                raw += self._chars[self._at :]
+                self._go(len(self._chars))
+                return raw.encode("latin-1")
+
+    def _go(self, at: int) -> None:
+        self._line += self._chars.count("\n", self._at, at)
+        self._at = at
+
+    def _more(self) -> bool:
+        """Holds more of the text, and no more of what is behind; False where there is none."""
+        data = self._file.read(max(_BLOCK, len(self._chars) - self._at))
+        if data:
+            self._chars, self._at = self._chars[self._at :] + data.decode("latin-1"), 0
+        return bool(data)
