@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from driftline.convert.nodes import RecordNode
@@ -16,7 +18,7 @@ from driftline.observe.observation import Observation
 from driftline.source.column_rows import Rows, RowsObserver, Terms
 from driftline.source.decoders import Wire
 from driftline.source.rejects import Origin, Reject
-from driftline.source.wire import Decoder, UnreadableError, framed
+from driftline.source.wire import Decoder, Payloads, UnreadableError, framed
 
 Key: TypeAlias = tuple[
     str, int, str
@@ -41,15 +43,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Records of one kind. ``places``: their rows in the batch of Kafka; ``wrong``: rows that no columns can
-    have, and why.
-    """
+    """Records of one kind. ``places``: their rows in the batch of Kafka."""
 
     key: Key
     struct: Struct
     rows: Rows
     places: Sequence[int]
-    wrong: Sequence[tuple[int, str]]
 
 
 class Values:
@@ -74,17 +73,38 @@ class Values:
     @no_search()
     def decoded(self, batch: pa.RecordBatch) -> tuple[list[Alike], list[Reject]]:
         """The records of a batch of Kafka's, by what they are; and what is none."""
-        values, topics, partitions, offsets = (batch.column(i).to_pylist() for i in range(4))
         self.nulls += batch.column(0).null_count
-        alike: dict[Key, Records] = defaultdict(lambda: ([], []))
+        whole, left = self._whole(batch)
+        single, rejects = self._single(batch, left)
+        if rejects:
+            self.observer(_UNREADABLE, Struct(())).refused(rejects)
+        return whole + single, rejects
+
+    def _whole(self, batch: pa.RecordBatch) -> tuple[list[Alike], Sequence[int]]:
+        """The records that are read at once, and the rows that are not."""
+        values, topics = batch.column(0), batch.column(1).dictionary_encode()
+        payloads, codes = Payloads.of(values), topics.indices.to_numpy()
+        left = values.is_valid().to_numpy(zero_copy_only=False).copy()
+        alike = []
+        kinds = payloads.schemas * len(topics.dictionary) + codes
+        for kind in np.unique(kinds[left & (payloads.schemas >= 0)]).tolist():
+            number, code = divmod(kind, len(topics.dictionary))
+            rows = np.flatnonzero(left & (kinds == kind))
+            with suppress(UnreadableError):  # which is said of each of them
+                read = self._decoder(number).whole(payloads.some(rows))
+                if read is not None and len(read.numbers):
+                    rows = rows[read.numbers]
+                    left[rows] = False
+                    key = (topics.dictionary[code].as_py(), number, read.name)
+                    alike.append(_alike(key, read.struct, read.arrays, rows.tolist(), batch))
+        return alike, np.flatnonzero(left).tolist()
+
+    def _single(self, batch: pa.RecordBatch, rows: Sequence[int]) -> tuple[list[Alike], list[Reject]]:
+        """The records of these rows, read one by one; and what is none."""
+        values, topics = (batch.column(i).take(pa.array(rows, pa.int64())).to_pylist() for i in range(2))
+        records: dict[Key, Records] = defaultdict(lambda: ([], []))
         rejects: list[Reject] = []
-
-        def origin(row: int) -> Origin:
-            return Origin(topic=topics[row], partition=partitions[row], offset=offsets[row])
-
-        for row, value in enumerate(values):
-            if value is None:
-                continue
+        for row, value, topic in zip(rows, values, topics, strict=True):
             try:
                 number, payload = framed(value)
                 decoder = self._decoder(number)
@@ -92,19 +112,20 @@ class Values:
                 if not decoder.nodes[name].nodes:
                     raise UnreadableError(f"{name} has no fields")
             except UnreadableError as error:
-                rejects.append(Reject(origin(row), value, str(error)))
+                rejects.append(Reject(_origin(batch, row), value, str(error)))
                 continue
-            places, records = alike[topics[row], number, name]
+            places, some = records[topic, number, name]
             places.append(row)
-            records.append(record)
-        some = [
-            _some(key, self._decoder(key[1]).nodes[key[2]], records, places, origin)
-            for key, (places, records) in alike.items()
-        ]
-        rejects += [Reject(origin(row), values[row], why) for one in some for row, why in one.wrong]
-        if rejects:
-            self.observer(_UNREADABLE, Struct(())).refused(rejects)
-        return some, rejects
+            some.append(record)
+        alike = []
+        for key, (places, some) in records.items():
+            node = self._decoder(key[1]).nodes[key[2]]
+            arrays, wrong = _arrays(node, some)
+            for i, why in wrong.items():
+                rejects.append(Reject(_origin(batch, places[i]), batch.column(0)[places[i]].as_py(), why))
+            places = [row for i, row in enumerate(places) if i not in wrong]
+            alike.append(_alike(key, node.struct, arrays, places, batch))
+        return alike, rejects
 
     def _decoder(self, number: int) -> Decoder:
         if number not in self._decoders:
@@ -118,18 +139,17 @@ class Values:
         return decoder
 
 
-def _some(
-    key: Key,
-    node: RecordNode,
-    records: Sequence[Mapping[str, Any]],
-    places: Sequence[int],
-    origin: Callable[[int], Origin],
+def _alike(
+    key: Key, struct: Struct, arrays: Sequence[pa.Array], places: Sequence[int], batch: pa.RecordBatch
 ) -> Alike:
-    arrays, wrong = _arrays(node, records)
-    places, struct = [row for i, row in enumerate(places) if i not in wrong], node.struct
-    batch = pa.RecordBatch.from_arrays(arrays, [f.name for f in struct.fields])
-    rows = Rows(batch, key[0], origin=lambda number: origin(places[number]))
-    return Alike(key, struct, rows, places, [(places[i], why) for i, why in wrong.items()])
+    columns = pa.RecordBatch.from_arrays(arrays, [f.name for f in struct.fields])
+    rows = Rows(columns, key[0], origin=lambda number: _origin(batch, places[number]))
+    return Alike(key, struct, rows, places)
+
+
+def _origin(batch: pa.RecordBatch, row: int) -> Origin:
+    topic, partition, offset = (batch.column(i)[row].as_py() for i in range(1, 4))
+    return Origin(topic=topic, partition=partition, offset=offset)
 
 
 def _arrays(

@@ -23,7 +23,7 @@ from driftline.convert.nodes import RecordNode
 from driftline.convert.protobuf import MessageType, extensions, message_type
 from driftline.errors import SetupError, UsageError
 from driftline.source.registry import Registered
-from driftline.source.wire import UnreadableError
+from driftline.source.wire import Payloads, UnreadableError, Whole
 
 _MAIN = "driftline_value.proto"
 _COMMON = re.compile(r"google/(?:protobuf|type)/([a-z_]+)\.proto")
@@ -43,6 +43,9 @@ class ProtobufDecoder:
             raise UsageError(f"no schema of Protobuf: {error}") from error
         self.nodes: dict[str, RecordNode] = {}
         self._types: dict[tuple[int, ...], tuple[Any, MessageType]] = {}
+
+    def whole(self, payloads: Payloads) -> Whole | None:
+        return None
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
         places, start = _places(payload)

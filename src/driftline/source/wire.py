@@ -2,12 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+import pyarrow as pa
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from driftline.convert.avro_binary import PADDING
 from driftline.convert.nodes import RecordNode
+from driftline.core.schema.types import Struct
 
 _HEAD = 5  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """What is behind the headers of values: in ``data`` from ``starts`` to ``ends``. ``schemas``: the id of
+    each one's, or -1 where there is no header.
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    schemas: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: pa.Array) -> Payloads:
+        """Of the binary values that a batch of Kafka has."""
+        values = pa.concat_arrays([values.cast(pa.binary())])  # which begins with its buffers
+        _, places, text = values.buffers()
+        offsets = np.frombuffer(places or bytes(4), np.int32)[: len(values) + 1].astype(np.int64)
+        text = np.frombuffer(text or b"", np.uint8)[: offsets[-1]]
+        data = np.concatenate((text, np.zeros(PADDING, np.uint8)))
+        starts, ends = offsets[:-1], offsets[1:]
+        has_head = (ends - starts >= _HEAD) & (data[starts] == 0)
+        numbers = sliding_window_view(data, _HEAD - 1)[starts + 1].view(">u4")[:, 0].astype(np.int64)
+        return cls(data, starts + _HEAD, ends, np.where(has_head, numbers, -1))
+
+    def some(self, rows: NDArray[np.int64]) -> Payloads:
+        return replace(self, starts=self.starts[rows], ends=self.ends[rows], schemas=self.schemas[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Payloads that were read at once: ``numbers`` says which. ``arrays``: one for each field of ``struct``;
+    ``name``: of their kind of records.
+    """
+
+    name: str
+    struct: Struct
+    numbers: NDArray[np.int64]
+    arrays: Sequence[pa.Array]
 
 
 class UnreadableError(Exception):
@@ -19,6 +67,10 @@ class Decoder(Protocol):
 
     @property
     def nodes(self) -> Mapping[str, RecordNode]: ...
+
+    def whole(self, payloads: Payloads) -> Whole | None:
+        """As many of the payloads as can be read at once; None where none can."""
+        ...
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
         """The record behind the header, and of which kind it is. Raises UnreadableError."""

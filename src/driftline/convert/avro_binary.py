@@ -1,0 +1,234 @@
+"""Records in Avro's binary form as columns: each place of their schema is read in all of them at once.
+
+What is read so is what one by one it would be (`driftline.convert.avro`); any other record is left to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from driftline.convert.avro import node_of
+from driftline.convert.avro_cursors import PADDING, Cursors, Doubt, Numbers
+from driftline.convert.avro_leaves import PLAIN, Read, leaf, text
+from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode
+from driftline.core.schema.types import Struct
+
+__all__ = ["PADDING", "RecordReader", "UnfitError", "reader_of"]
+
+_LONGEST = 1_000  # items of a list: each takes a turn over all records
+_SHORT, _FEW = 64, 32  # items for which a turn is never dear; records for so few of which it is, else
+_NAMED = ("record", "error", "enum", "fixed")
+_TURNS = 8  # before all that is left is left to be read one by one
+
+
+class UnfitError(Exception):
+    """Values of the schema can only be read one by one."""
+
+
+class Reader(Protocol):
+    """Reads the values of a place of the schema, into the arrays of its `Node`."""
+
+    def read(self, cursors: Cursors) -> list[pa.Array]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReader:
+    """Records; ``readers``: of their fields."""
+
+    struct: Struct
+    readers: Sequence[Reader]
+
+    def columns(
+        self, data: NDArray[np.uint8], starts: Numbers, ends: Numbers
+    ) -> tuple[Numbers, list[pa.Array]]:
+        """The fields of records that stand in ``data`` one behind the other, `PADDING` behind the last:
+        which of them are read, by their numbers, and an array for each field of the struct.
+        """
+        numbers = np.arange(len(ends))
+        for _ in range(_TURNS):
+            cursors = Cursors(data, starts[numbers], ends[numbers])
+            try:
+                arrays = self._fields(cursors)
+                cursors.check(cursors.at == cursors.ends)
+            except Doubt as doubt:
+                numbers = np.delete(numbers, np.searchsorted(cursors.ends, doubt.ends))
+            else:
+                return numbers, arrays
+        return self.columns(data, starts[:0], ends[:0])
+
+    def read(self, cursors: Cursors) -> list[pa.Array]:
+        arrays = self._fields(cursors)
+        if not arrays:
+            return [pa.array([{}] * len(cursors.at), pa.struct([]))]
+        fields = [pa.field(f.name, a.type) for f, a in zip(self.struct.fields, arrays, strict=True)]
+        return [pa.StructArray.from_arrays(arrays, fields=fields)]
+
+    def _fields(self, cursors: Cursors) -> list[pa.Array]:
+        return [array for reader in self.readers for array in reader.read(cursors)]
+
+
+@dataclass(frozen=True, slots=True)
+class _LeafReader:
+    """Plain values."""
+
+    column: Read
+
+    def read(self, cursors: Cursors) -> list[pa.Array]:
+        return [self.column(cursors)]
+
+
+@dataclass(frozen=True, slots=True)
+class _ListReader:
+    items: Reader
+
+    def read(self, cursors: Cursors) -> list[pa.Array]:
+        offsets, arrays = _items(cursors, self.items.read)
+        return [pa.ListArray.from_arrays(offsets, array) for array in arrays]
+
+
+@dataclass(frozen=True, slots=True)
+class _MapReader:
+    items: Reader
+
+    def read(self, cursors: Cursors) -> list[pa.Array]:
+        offsets, (keys, *arrays) = _items(cursors, self._entry)
+        lengths = np.diff(offsets.to_numpy())
+        owners = np.repeat(np.arange(len(lengths)), lengths)
+        distinct = keys.dictionary_encode()
+        pairs = owners * max(1, len(distinct.dictionary)) + distinct.indices.to_numpy()
+        if len(np.unique(pairs)) < len(keys):  # of a key that stands twice the last counts
+            raise Doubt(cursors.ends)
+        return [pa.MapArray.from_arrays(offsets, keys, array) for array in arrays]
+
+    def _entry(self, cursors: Cursors) -> list[pa.Array]:
+        return [text(cursors), *self.items.read(cursors)]
+
+
+@dataclass(frozen=True, slots=True)
+class _UnionReader:
+    """``branches``: None is null."""
+
+    branches: Sequence[Reader | None]
+
+    def read(self, cursors: Cursors) -> list[pa.Array]:
+        taken = cursors.within(0, len(self.branches) - 1)
+        arrays = []
+        for number, branch in enumerate(self.branches):
+            if branch is not None:
+                chosen = np.flatnonzero(taken == number)
+                some = cursors.some(chosen)
+                values = branch.read(some)
+                cursors.at[chosen] = some.at
+                arrays += [_spread(array, chosen, len(taken)) for array in values]
+        return arrays or [pa.nulls(len(taken))]
+
+
+def _spread(array: pa.Array, places: Numbers, count: int) -> pa.Array:
+    """The values at their places among so many, which else are null."""
+    if len(places) == count:
+        return array
+    numbers, empty = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    numbers[places], empty[places] = np.arange(len(places)), False
+    return array.take(pa.array(numbers, mask=empty))
+
+
+def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple[pa.Array, list[pa.Array]]:
+    """The items of lists: where each list begins among them, and their arrays."""
+    count = len(cursors.at)
+    nobody = np.zeros(0, np.int64)
+    owners, parts = [nobody], [read(cursors.some(nobody))]  # which have the types at least
+    lengths, open_ = np.zeros(count, np.int64), np.arange(count)
+    while len(open_):
+        block = cursors.some(open_)
+        sizes = block.longs()
+        with_bytes = np.flatnonzero(sizes < 0)  # how many follow, which is of use only for passing over
+        if len(with_bytes):
+            some = block.some(with_bytes)
+            some.longs()
+            block.at[with_bytes] = some.at
+            sizes = np.abs(sizes)
+        block.check((sizes >= 0) & (sizes <= _LONGEST))
+        lengths[open_] += sizes
+        block.check(lengths[open_] <= _LONGEST)
+        for number in range(int(sizes.max())):
+            chosen = np.flatnonzero(sizes > number)
+            some = block.some(chosen)
+            if number >= _SHORT and len(chosen) < _FEW:
+                raise Doubt(some.ends)
+            parts.append(read(some))
+            owners.append(open_[chosen])
+            block.at[chosen] = some.at
+        cursors.at[open_] = block.at
+        open_ = open_[sizes > 0]
+    order = pa.array(np.argsort(np.concatenate(owners), kind="stable"))
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))).astype(np.int32)
+    return pa.array(offsets), [pa.concat_arrays(some).take(order) for some in zip(*parts, strict=True)]
+
+
+def reader_of(schema: Any, named: Mapping[str, Any]) -> RecordReader:
+    """What reads records of a schema, as `driftline.convert.avro.node_of` is given it. Raises UnfitError."""
+    reader = _Schema(named).reader(schema)
+    if not isinstance(reader, RecordReader) or not reader.struct.fields:
+        raise UnfitError
+    return reader
+
+
+class _Schema:
+    """Goes down a schema; names that it has met stand for their types."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = dict(named)
+
+    def reader(self, schema: Any) -> Reader:
+        if isinstance(schema, list):
+            return self._union(schema)
+        if isinstance(schema, str):
+            if schema in PLAIN:
+                return _LeafReader(PLAIN[schema])
+            schema = self._named[schema]
+        kind = schema["type"]
+        if kind in _NAMED:
+            self._named[schema["name"]] = schema
+        if kind == "array":
+            return _ListReader(self.reader(schema["items"]))
+        if kind == "map":
+            return _MapReader(self.reader(schema["values"]))
+        if not (kind in _NAMED or (isinstance(kind, str) and kind in PLAIN)):
+            return self.reader(kind)
+        match self._node(schema):
+            case LeafNode() as node:
+                return _LeafReader(leaf(schema, node))
+            case RecordNode(struct=struct):
+                return RecordReader(struct, [self.reader(f["type"]) for f in schema["fields"]])
+        raise UnfitError
+
+    def _node(self, schema: Any) -> Node:
+        return node_of(schema, self._named)
+
+    def _union(self, branches: Sequence[Any]) -> Reader:
+        nodes = [self._node(branch) for branch in branches if branch != "null"]
+        kinds = list(chain.from_iterable(map(_kinds, nodes)))
+        if len(set(kinds)) < len(kinds):
+            raise UnfitError  # a value may stand in the column of another branch than its own
+        return _UnionReader([None if branch == "null" else self.reader(branch) for branch in branches])
+
+
+def _kinds(node: Node) -> Sequence[Any]:
+    """What of Python's the values of a branch are."""
+    match node:
+        case LeafNode(kinds=kinds):
+            return kinds
+        case RecordNode(name=name):
+            return (name,)
+        case ListNode():
+            return (list,)
+        case MapNode():
+            return (dict,)
+    raise UnfitError

@@ -1,0 +1,87 @@
+"""Avro's binary form of many records, gone through in all of them at once: each step is a value of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+Numbers: TypeAlias = "NDArray[np.int64]"
+Mask: TypeAlias = "NDArray[np.bool_]"
+
+PADDING = 16  # bytes behind the last record: a number that is cut off is read beyond it
+_LAST_SHIFT = 63  # of the tenth byte of a number, the last of which has room in it
+
+
+class Doubt(Exception):
+    """Some records are to be read one by one. ``ends``: where these end."""
+
+    def __init__(self, ends: Numbers) -> None:
+        super().__init__()
+        self.ends = ends
+
+
+@dataclass(slots=True)
+class Cursors:
+    """Where in ``data`` some values begin (``at``); reading moves them. ``ends``: of the record of each."""
+
+    data: NDArray[np.uint8]
+    at: Numbers
+    ends: Numbers
+
+    def some(self, chosen: NDArray[Any]) -> Cursors:
+        """Those of a mask, or by their numbers."""
+        return Cursors(self.data, self.at[chosen], self.ends[chosen])
+
+    def check(self, fine: Mask) -> None:
+        """Leaves the others to be read one by one."""
+        if not fine.all():
+            raise Doubt(self.ends[~fine])
+
+    def moved(self, sizes: Numbers | int) -> Numbers:
+        """Where the values began that take so many bytes."""
+        starts = self.at
+        self.check((sizes >= 0) & (sizes <= self.ends - starts))
+        self.at = starts + sizes
+        return starts
+
+    def longs(self) -> Numbers:
+        """A number of variable length from each."""
+        byte = self.data[self.at]
+        numbers, at = (byte & 0x7F).astype(np.uint64), self.at + 1
+        more, shift = np.flatnonzero(byte > 0x7F), 7
+        while len(more):
+            byte = self.data[at[more]]
+            numbers[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            at[more] += 1
+            if shift == _LAST_SHIFT and (byte > 1).any():  # more than 64 bits
+                raise Doubt(self.ends[more[byte > 1]])
+            more, shift = more[byte > 0x7F], shift + 7
+        self.check(at <= self.ends)
+        self.at = at
+        return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
+
+    def within(self, low: int, high: int) -> Numbers:
+        """The same, of numbers between these two."""
+        numbers = self.longs()
+        self.check((numbers >= low) & (numbers <= high))
+        return numbers
+
+    def windows(self, size: int) -> NDArray[np.uint8]:
+        """So many bytes from each, a row each."""
+        return sliding_window_view(self.data, size)[self.moved(size)]
+
+    def bytes(self, sizes: Numbers) -> pa.Array:
+        """So many bytes from each, as binary values."""
+        starts = self.moved(sizes)
+        if not len(starts):
+            return pa.array([], pa.binary())
+        # What is between two values is a value, too, and left out.
+        offsets = np.column_stack((starts, self.at)).astype(np.int32).ravel()
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+        parts = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+        return parts.take(pa.array(np.arange(0, len(offsets), 2)))
