@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from driftline.capture.listing import Entry, entry_of, listed
 from driftline.errors import DataError, SetupError, UsageError
+from driftline.observe.endings import format_by_name
 from driftline.runtime.spark_conf import literally
 from driftline.runtime.stores import Uri, is_stored, mapped
 from driftline.source.files import format_of
@@ -32,7 +33,10 @@ _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
 
 @dataclass(slots=True)
 class FileLog:
-    """The files of a folder, or glob, that were taken or are about to be; kept in ``folder``."""
+    """The files of a folder, or glob, that were taken or are about to be; kept in ``folder``.
+
+    ``format`` None: that of the first, as its ending tells it; the others have to have the same.
+    """
 
     source: str
     folder: Path
@@ -41,6 +45,7 @@ class FileLog:
     taken: dict[str, Entry] = field(default_factory=dict)
     lists: dict[int, list[Entry]] = field(default_factory=dict)
     next: int = 0
+    _first: str | None = None  # the format of what was taken first
 
     def open(self) -> None:
         """Reads the log."""
@@ -152,11 +157,15 @@ class FileLog:
             del self.lists[number]
 
     def _one_format(self, new: list[Entry]) -> None:
-        for entry in new if self.format is None else ():
-            self.format = self.format or format_of(next(iter(self.taken), entry.path))
-            if format_of(entry.path) != self.format:
+        if not new or self.format is not None:
+            return
+        # An archive that was taken may be gone by now: its name alone tells.
+        self._first = self._first or next(filter(None, map(format_by_name, self.taken)), None)
+        self._first = self._first or format_of(new[0].path)
+        for entry in new:
+            if format_of(entry.path) != self._first:
                 raise UsageError(
-                    f"{entry.path}: the capture takes {self.format} from this folder",
+                    f"{entry.path}: the capture takes {self._first} from this folder",
                     hint="name another folder for it, or a glob for each, as in 'in/*.json'",
                 )
 
