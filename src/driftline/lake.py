@@ -237,6 +237,8 @@ class Table(Shown):
         json_column: str | None = None,
         strings: bool = False,
         max_files: int = 1000,
+        notify: str | None = None,
+        list_every: float | None = None,
         kafka: Mapping[str, str] | None = None,
         start: str | datetime = "earliest",
         value_format: str = "json",
@@ -257,6 +259,10 @@ class Table(Shown):
         lake. ``every``: seconds between micro-batches; None: it ends when it has caught up. ``json_column``:
         the DataFrame's column that holds JSON text, whose records are the rows.
 
+        Of a folder in S3: ``notify``: the URL of an SQS queue to which the bucket's notifications go, or a
+        file of them, one a line, or a folder of such. ``list_every``: everything is listed only each so many
+        seconds (with ``notify``, 900); in between, what they name is taken, or what sorts behind the last.
+
         Of Kafka: ``kafka``: settings of the client, in librdkafka's words or Java's. ``start``: where the
         capture begins when it first runs: ``earliest``, ``latest``, or a time. ``value_format``: ``json``,
         ``avro``, ``protobuf`` or ``json-schema``, these with ids of schemas of a ``registry``: its URL, or
@@ -272,7 +278,7 @@ class Table(Shown):
 
         settings_of = {"url": registry} if isinstance(registry, str) else registry or {}
         topics = TopicReading(kafka or {}, start, metadata, max_records, skip_lost, value_format, settings_of)
-        reading = Reading(format, json_column, strings, max_files, topics)
+        reading = Reading(format, json_column, strings, max_files, topics, notify, list_every)
         request = Request(
             self.name,
             name,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from driftline.capture.finding import Finder
 from driftline.capture.folder import FileLog
 from driftline.errors import UsageError
 
@@ -15,13 +15,13 @@ from driftline.errors import UsageError
 def log_of(folder: Path, fmt: str | None = None) -> FileLog:
     """The log of the folder `in`, as a capture opens it when it starts."""
     (folder / "in").mkdir(exist_ok=True)
-    log = FileLog(str(folder / "in"), folder / "log", fmt)
+    log = FileLog(Finder(str(folder / "in"), folder / "log"), folder / "log", fmt)
     log.open()
     return log
 
 
 def names(log: FileLog) -> list[list[str]]:
-    return [[os.path.basename(entry.path) for entry in entries] for entries in log.lists.values()]
+    return [[Path(entry.path).name for entry in entries] for entries in log.lists.values()]
 
 
 def test_what_comes_later_is_judged_as_what_came_first(tmp_path):

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from driftline.capture.checkpoint import Checkpoint, default_place
-from driftline.capture.flows import Frames, files
+from driftline.capture.finding import finder
+from driftline.capture.flows import Files, Frames, files
+from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.errors import UsageError
 from driftline.ingest.listener import Listener
 from driftline.runtime.connect import must_be_classic
-from driftline.runtime.stores import is_stored
+from driftline.runtime.stores import is_s3, is_stored
 from driftline.source.pipes import is_pipe
 from driftline.source.web import is_url, shown
 
@@ -35,6 +37,8 @@ class Reading:
     strings: bool
     max_files: int
     topics: TopicReading
+    notify: str | None = None
+    list_every: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ def capture(
     with ExitStack() as held:
         held.enter_context(place.held())
         flow = _flow(catalog.table(table).spark, data, reading, place)
+        if isinstance(flow, Files):
+            held.callback(flow.end)
         place.claim(table, flow.name)
         return start(target, flow, request.every, held)
 
@@ -79,6 +85,8 @@ def _flow(
     spark: SparkSession, data: DataFrame | str | os.PathLike[str], reading: Reading, place: Checkpoint
 ) -> Flow:
     """What comes in. Raises UsageError for what is no stream."""
+    if reading.notify or reading.list_every:
+        _must_be_in_s3(data)
     if isinstance(data, (str, os.PathLike)) and (is_pipe(os.fspath(data)) or is_url(os.fspath(data))):
         raise UsageError(
             f"{shown(os.fspath(data))}: this comes once, and cannot be captured",
@@ -97,11 +105,17 @@ def _flow(
         return kafka(spark, str(data), reading.topics, place)
     assert place.local is not None, "a checkpoint in a store is mirrored"
     text = os.fspath(data)
-    return files(
-        spark,
+    source, folder = (
         text.rstrip("/") if is_stored(text) else str(Path(text).absolute()),
-        place.local,
-        fmt=reading.format,
-        max_files=reading.max_files,
-        strings=reading.strings,
+        place.local / "files",
     )
+    found_by = finder(source, folder, reading.notify, reading.list_every)
+    log = FileLog(found_by, folder, reading.format, reading.max_files)
+    return files(spark, log, place.local, strings=reading.strings)
+
+
+def _must_be_in_s3(data: DataFrame | str | os.PathLike[str]) -> None:
+    if hasattr(data, "isStreaming") or not is_s3(os.fspath(data)):
+        raise UsageError(
+            "notify and list_every are for folders of S3", hint="leave them out: what is new is found anyway"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from driftline.source.base import Source
 
+_LOG = logging.getLogger("driftline")
 _A_DAY = 86_400.0  # seconds
 
 
@@ -33,7 +35,7 @@ class Files:
 
     @property
     def name(self) -> str:
-        return f"files of {self.log.source}"
+        return f"files of {self.log.finder.source}"
 
     def stream(self) -> DataFrame:
         return self.log.stream(self.spark)
@@ -65,18 +67,16 @@ class Files:
     def explain(self, error: str) -> DriftlineError | None:
         return None
 
+    def end(self) -> None:
+        """The stream has ended: messages about what is in are let go of, as far as that works."""
+        try:
+            self.log.let_go(self.done)
+        except DriftlineError as error:
+            _LOG.warning("%s: %s", self.name, error)
 
-def files(
-    spark: SparkSession,
-    source: str,
-    checkpoint: Path,
-    *,
-    fmt: str | None,
-    max_files: int,
-    strings: bool,
-) -> Files:
-    """The files of a folder or glob. ``checkpoint``: a folder of this machine."""
-    log = FileLog(source, checkpoint / "files", fmt, max_files)
+
+def files(spark: SparkSession, log: FileLog, checkpoint: Path, *, strings: bool) -> Files:
+    """The files of a log. ``checkpoint``: a folder of this machine, which the log is in."""
     log.open()
     leftovers(str(log.folder), _A_DAY, dry_run=False)
     finished = [int(path.name) for path in (checkpoint / "spark" / "commits").glob("[0-9]*")]

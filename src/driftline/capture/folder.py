@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftline.capture.listing import Entry, entry_of, listed
+from driftline.capture.finding import Finder
+from driftline.capture.listing import Entry, entry_of
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import format_by_name
 from driftline.runtime.spark_conf import literally
@@ -38,7 +39,7 @@ class FileLog:
     ``format`` None: that of the first, as its ending tells it; the others have to have the same.
     """
 
-    source: str
+    finder: Finder
     folder: Path
     format: str | None = None
     max_files: int = MAX_FILES
@@ -63,13 +64,13 @@ class FileLog:
             self.next = max(self.next, number + 1)
 
     def add(self, done: int) -> None:
-        """Lists the folder; what is new becomes further lists. ``done``: the
-        last micro-batch that Spark has finished.
+        """Looks for files; what is new becomes further lists. ``done``: the
+        last micro-batch that is in.
 
         Raises DataError where a file that was taken has changed; SetupError where the folder is away.
         """
-        entries = sorted(listed(self.source, self.format), key=lambda e: (e.modified, e.path))
-        pending = {entry.path for n, entries in self.lists.items() if n > done for entry in entries}
+        entries = sorted(self.finder.entries(self.taken, self.format), key=lambda e: (e.modified, e.path))
+        pending = self._pending(done)
         new = []
         for entry in entries:
             known = self.taken.get(entry.path)
@@ -81,7 +82,13 @@ class FileLog:
         for start in range(0, len(new), self.max_files):
             self._write(self.next, new[start : start + self.max_files])
             self.next += 1
+        self.finder.logged()
+        self.let_go(done)
         self._pack(done)
+
+    def let_go(self, done: int) -> None:
+        """Lets go of messages about files that are in. Raises SetupError."""
+        self.finder.let_go(self._pending(done))
 
     def read(self, number: int) -> list[str]:
         """The files of a micro-batch, as they are now: one that was not read
@@ -109,7 +116,7 @@ class FileLog:
 
     def lag(self, done: int) -> int:
         """How many listed files come after the micro-batch ``done``."""
-        return sum(len(entries) for n, entries in self.lists.items() if n > done)
+        return sum(len(entries) for n, entries in list(self.lists.items()) if n > done)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The log as Spark's stream: one row, the number of a list, a micro-batch."""
@@ -123,6 +130,9 @@ class FileLog:
             .text(f"file:{literally(str(self.folder.absolute()))}")
             .selectExpr("_metadata.file_name as list")
         )
+
+    def _pending(self, done: int) -> set[str]:
+        return {entry.path for n, entries in self.lists.items() if n > done for entry in entries}
 
     def _take(self, entries: Iterable[Entry]) -> None:
         for entry in entries:

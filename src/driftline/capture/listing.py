@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from driftline.errors import DataError, SetupError
 from driftline.observe.endings import format_by_name, is_archive
 from driftline.runtime.stores import is_stored
-from driftline.source.buckets import listing
+from driftline.source.buckets import behind, listing, may_hold
 
 _AWAY = "once it is back, the capture goes on with what is new"
 
@@ -42,6 +42,20 @@ def listed(source: str, fmt: str | None) -> Iterator[Entry]:
     if not (found or has_magic(source)):
         raise SetupError(f"{source}: there is no such folder", _AWAY)
     yield from (entry_of(str(path.absolute())) for path in found)
+
+
+def listed_behind(source: str, fmt: str | None, path: str) -> Iterator[Entry]:
+    """Of what `listed` gives of a folder or glob in S3, what sorts behind a path. Raises SetupError."""
+    fits = may_be(source, fmt)
+    for file in behind(source, path):
+        if fits(file.path):
+            yield Entry(str(file.path), file.size, file.modified)
+
+
+def may_be(source: str, fmt: str | None) -> Callable[[str], bool]:
+    """Whether a path, of a store, may be among what `listed` gives, by its words alone."""
+    holds, any_name = may_hold(source), bool(fmt) or has_magic(source)
+    return lambda path: holds(path) and (any_name or path == source or _known(path))
 
 
 def entry_of(path: str) -> Entry:

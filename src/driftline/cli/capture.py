@@ -75,6 +75,22 @@ def capture(
     on_conflict: Conflict = None,
     format: FormatOption = None,  # noqa: A002
     max_files: Annotated[int, typer.Option(min=1, help="At most so many files a batch.")] = 1000,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUEUE",
+            help="What S3 tells of new objects: an SQS queue's URL, or a file.",
+            show_default=False,
+        ),
+    ] = None,
+    list_every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="List a bucket only so often: see --notify. [default with it: 15m]",
+            show_default=False,
+        ),
+    ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="What it remembers. [default: in the lake]", show_default=False),
@@ -145,7 +161,7 @@ def capture(
     from driftline.cli.terminal import Progress
 
     scope: Scope = context.obj
-    pause = None if every is None else seconds(every)
+    pause = None if every is None else seconds("--every", every)
     more = {
         "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
@@ -165,6 +181,8 @@ def capture(
         format=format,
         strings=strings,
         max_files=max_files,
+        notify=notify,
+        list_every=None if list_every is None else seconds("--list-every", list_every),
         kafka=clients.kafka,
         start=from_,
         value_format=str(value_format),
@@ -217,13 +235,13 @@ def _served(port: int, every: float | None) -> Health:
     return health
 
 
-def seconds(text: str) -> float:
-    """A time as a number of seconds.
+def seconds(flag: str, text: str) -> float:
+    """A time, as a flag gives it, as a number of seconds.
 
-    >>> seconds("500ms"), seconds("10s"), seconds("5m"), seconds("2")
-    (0.5, 10.0, 300.0, 2.0)
+    >>> [seconds("--every", text) for text in ("500ms", "10s", "5m", "2")]
+    [0.5, 10.0, 300.0, 2.0]
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?) *(ms|s|m|h|)", text.strip())
     if match is None or not float(match[1]):
-        raise UsageError(f"--every: {text!r} is not a time", hint="write 10s, 500ms, 5m")
+        raise UsageError(f"{flag}: {text!r} is not a time", hint="write 10s, 500ms, 5m")
     return float(match[1]) * _UNITS[match[2]]

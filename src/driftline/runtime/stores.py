@@ -111,6 +111,11 @@ def is_stored(path: str) -> bool:
     return bool(slashes) and scheme.lower() in _KINDS
 
 
+def is_s3(path: str) -> bool:
+    """Whether this is the URI of S3, or of what speaks like it."""
+    return is_stored(path) and _kind(path) == "s3"
+
+
 def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, str]:
     """The file system of a URI, and the path in it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from driftline.errors import SetupError
 from driftline.observe.endings import is_hidden
-from driftline.runtime.stores import Uri, explaining, filesystem
+from driftline.runtime.aws import client
+from driftline.runtime.aws import explaining as explaining_aws
+from driftline.runtime.stores import Uri, configured, explaining, filesystem
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -50,15 +53,53 @@ def listing(source: str) -> Listing:
     if info.type == FileType.File and not source.endswith("/"):
         return Listing(iter([_listed(Uri(source), info)]))
     if info.type == FileType.NotFound and has_magic(source):
-        base, steps = source.rstrip("/"), list[str]()
-        while has_magic(base):
-            base, _, step = base.rpartition("/")
-            steps.insert(0, step)
+        base, steps = _of_glob(source)
         return Listing(_below(base, partial(_fits, steps), deep=len(steps) > 1 or "**" in steps))
     is_folder = info.type != FileType.NotFound
     if not is_folder and not _has_bucket(system, path):
         raise SetupError(f"{source}: there is no such bucket")
     return Listing(_below(source.rstrip("/"), _is_shown, deep=True), is_folder)
+
+
+def behind(source: str, path: str) -> Iterator[Listed]:
+    """What lies in S3 where a URI points, and sorts behind a path; `may_hold` says what is of it. Raises
+    SetupError.
+    """
+    options = configured(source)
+    scheme, _, place = _of_glob(source)[0].partition("://")
+    bucket, _, prefix = place.partition("/")
+    pages = client("s3", options).get_paginator("list_objects_v2")
+    last = path.partition("://")[2].partition("/")[2]
+    with explaining_aws(source, options):
+        for page in pages.paginate(Bucket=bucket, Prefix=prefix and f"{prefix}/", StartAfter=last):
+            for found in page.get("Contents", ()):
+                modified = calendar.timegm(found["LastModified"].utctimetuple()) * _SECOND
+                yield Listed(Uri(f"{scheme}://{bucket}/{found['Key']}"), found["Size"], modified)
+
+
+def may_hold(source: str) -> Callable[[str], bool]:
+    """Whether a path may be of what a URI names, by its words alone."""
+    folder = f"{source.rstrip('/')}/"
+    base, pattern = _of_glob(source)
+
+    def fits(path: str) -> bool:
+        if {"", ".", ".."} & set(path.partition("://")[2].split("/")):
+            return False  # a key, but no path
+        if path.startswith(folder):
+            return _is_shown(path.removeprefix(folder).split("/"))
+        below = path.removeprefix(f"{base}/")
+        return path == source or (bool(pattern) and below != path and _fits(pattern, below.split("/")))
+
+    return fits
+
+
+def _of_glob(source: str) -> tuple[str, list[str]]:
+    """The folder that a glob begins in, and the steps of its pattern; none where it is no glob."""
+    base, steps = source.rstrip("/"), list[str]()
+    while has_magic(base):
+        base, _, step = base.rpartition("/")
+        steps.insert(0, step)
+    return base, steps
 
 
 def _has_bucket(system: FileSystem, path: str) -> bool:

@@ -1,0 +1,123 @@
+"""Where messages about new objects come in: a queue that speaks SQS, or files that they are appended to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from driftline.config import redacted
+from driftline.errors import SetupError, UsageError
+from driftline.runtime.aws import client, explaining
+
+AT_ONCE = 10_000  # messages of a queue in one go
+_OF_A_REQUEST = 10  # the most that SQS gives, or deletes
+_WAIT = 1  # seconds: a queue that is asked so looks on all its servers
+_REGION = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.")
+
+
+class Message(NamedTuple):
+    """A message. ``id`` is the same each time that it comes; ``receipt``, by which it is deleted, is not."""
+
+    text: str
+    id: str = ""
+    receipt: str = ""
+
+
+class Channel(Protocol):
+    """Where messages come from."""
+
+    def receive(self) -> Iterable[Message]:
+        """What is new, or came and was not deleted. Raises SetupError."""
+        ...
+
+    def delete(self, receipts: Sequence[str]) -> None:
+        """Messages that are needed no longer. Raises SetupError."""
+        ...
+
+
+def channel(where: str, options: Mapping[str, str]) -> Channel:
+    """The queue behind a URL, or a file or folder. ``options``: of ``[store.s3]``. Raises UsageError,
+    SetupError.
+    """
+    if "://" not in where:
+        return MessageFiles(where)
+    if not re.fullmatch(r"https?://[^/@\s]+/\S+", where):
+        raise UsageError(
+            f"notify: {redacted(where)} is no queue",
+            hint="name the queue's https:// URL, or a file of messages",
+        )
+    return Queue(where, options)
+
+
+class MessageFiles:
+    """A file of messages, one a line, or a folder of such files. What was read is not read again while this
+    lives; a line counts once it has its end.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path).absolute()
+        self._read: dict[Path, tuple[int, int]] = {}  # inode, and bytes
+
+    def receive(self) -> Iterator[Message]:
+        try:
+            folder = self._path.is_dir()
+            for file in sorted(self._path.iterdir()) if folder else [self._path]:
+                if not folder or (file.is_file() and not file.name.startswith(("_", "."))):
+                    yield from self._new(file)
+        except OSError as error:
+            raise SetupError(f"{self._path}: messages cannot be read: {error.strerror}") from error
+
+    def _new(self, path: Path) -> Iterator[Message]:
+        with path.open("rb") as file:
+            stat = path.stat()
+            inode, start = self._read.get(path, (stat.st_ino, 0))
+            if inode != stat.st_ino or start > stat.st_size:  # another file, or begun anew
+                start = 0
+            file.seek(start)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                start += len(line)
+                if text := line.decode(errors="replace").strip():
+                    yield Message(text)
+            self._read[path] = stat.st_ino, start
+
+    def delete(self, receipts: Sequence[str]) -> None:
+        """The files are their owner's."""
+
+
+class Queue:
+    """A queue by its URL. Keys are those of the store, or what is usual in the environment."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        address = urlsplit(url)
+        self._url = url
+        self._options = {**options, "endpoint": f"{address.scheme}://{address.netloc}"}
+        if region := _REGION.match(address.netloc):
+            self._options["region"] = region[1]
+        self._client: Any = client("sqs", self._options)
+
+    def receive(self) -> list[Message]:
+        arrived: dict[str, Message] = {}
+        while len(arrived) < AT_ONCE:
+            with explaining(self._url, self._options):
+                answer = self._client.receive_message(
+                    QueueUrl=self._url, MaxNumberOfMessages=_OF_A_REQUEST, WaitTimeSeconds=_WAIT
+                )
+            some = [
+                Message(m["Body"], m["MessageId"], m["ReceiptHandle"]) for m in answer.get("Messages", ())
+            ]
+            if all(message.id in arrived for message in some):  # none, or the first ones come again
+                break
+            arrived |= {message.id: message for message in some}
+        return list(arrived.values())
+
+    def delete(self, receipts: Sequence[str]) -> None:
+        for start in range(0, len(receipts), _OF_A_REQUEST):
+            some = receipts[start : start + _OF_A_REQUEST]
+            entries = [{"Id": str(n), "ReceiptHandle": receipt} for n, receipt in enumerate(some)]
+            with explaining(self._url, self._options):  # what it fails to delete comes again
+                self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)

@@ -1,0 +1,128 @@
+"""Which files are new for a capture: by listings, or by what a store tells of new objects in between."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from driftline.capture.channels import AT_ONCE, Channel, channel
+from driftline.capture.listing import Entry, entry_of, listed, listed_behind, may_be
+from driftline.capture.messages import created
+from driftline.errors import DataError, SetupError
+from driftline.runtime.aws import client
+from driftline.runtime.stores import configured, mapped
+
+_LOG = logging.getLogger("driftline")
+_LISTED = "_listed"  # when all were listed last; Spark passes over names with _
+_LIST_EVERY = 900.0  # seconds, where nobody says
+
+
+@dataclass(slots=True)
+class Finder:
+    """Finds the files of a folder or glob. ``folder``: where it keeps when it has listed all of them.
+
+    All are listed each ``list_every`` seconds. In between, what is new is what messages of the ``channel``
+    name; where there is none, what sorts behind all that was taken.
+    """
+
+    source: str
+    folder: Path
+    channel: Channel | None = None
+    list_every: float = 0.0
+    # Messages by their ids: receipt, and files; those of this look, and those whose files are in the log.
+    _received: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
+    _logged: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
+    _listing: float | None = None  # when this look listed all
+
+    def entries(self, taken: Mapping[str, Entry], fmt: str | None) -> list[Entry]:
+        """Files, with all that are new among them. ``fmt``: as of `listed`. Raises SetupError."""
+        self._listing, self._received, asked = None, {}, set[str]()
+        named = partial(_named, self.source.partition("://")[0], may_be(self.source, fmt))
+        for text, number, receipt in () if self.channel is None else self.channel.receive():
+            new = named(text)
+            # Of one that was taken, and has its size, a listing tells whether it was written again.
+            asked |= {path for path, size in new.items() if path not in taken or taken[path].size != size}
+            if receipt:
+                self._received[number] = receipt, set(new)
+        entries = None if self._is_due() else self._between(asked, taken, fmt)
+        if entries is None:
+            self._listing = time.time()
+            entries = list(listed(self.source, fmt))
+        return entries
+
+    def _between(self, asked: set[str], taken: Mapping[str, Entry], fmt: str | None) -> list[Entry] | None:
+        """What is found without a listing of all: what messages name, or sorts behind what was taken. None
+        where that is not to be had: a listing finds it, or says what is wrong.
+        """
+        if len(asked) >= AT_ONCE or not (self.channel or taken):
+            return None
+        with suppress(SetupError, ValueError):  # a name may be one that no file can have
+            if self.channel is None:
+                return list(listed_behind(self.source, fmt, max(taken)))
+            return [entry for entry in mapped(_now, sorted(asked)) if entry is not None]
+        return None
+
+    def logged(self) -> None:
+        """All that was found is in the log. Raises SetupError."""
+        self._logged |= self._received
+        if self._listing is None or not self.list_every:
+            return
+        draft = self.folder / f".{_LISTED}"
+        try:
+            draft.write_text(str(self._listing))
+            draft.replace(self.folder / _LISTED)
+        except OSError as error:
+            raise SetupError(f"{self.folder}: cannot be written: {error.strerror}") from error
+
+    def let_go(self, pending: AbstractSet[str]) -> None:
+        """Deletes messages about files that are in the table. ``pending``: files that are in the log, and not
+        yet in the table. Raises SetupError.
+        """
+        if self.channel is None:
+            return
+        done = [number for number, (_, files) in self._logged.items() if files.isdisjoint(pending)]
+        self.channel.delete([self._logged[number][0] for number in done])
+        for number in done:
+            del self._logged[number]
+
+    def _is_due(self) -> bool:
+        last = 0.0
+        with suppress(FileNotFoundError, ValueError):
+            last = float((self.folder / _LISTED).read_text())
+        return not 0 <= time.time() - last < self.list_every
+
+
+def finder(source: str, folder: Path, notify: str | None, list_every: float | None) -> Finder:
+    """What finds files as `Table.capture` says; with ``notify`` or ``list_every``, of S3. Raises UsageError,
+    SetupError.
+    """
+    if notify is None:
+        if list_every is not None:
+            client("s3", configured(source))  # or says how to get one
+        return Finder(source, folder, None, list_every or 0.0)
+    every = _LIST_EVERY if list_every is None else list_every
+    return Finder(source, folder, channel(notify, configured(source)), every)
+
+
+def _named(scheme: str, fits: Callable[[str], bool], text: str) -> dict[str, int | None]:
+    """The files that a message names as new, and their sizes."""
+    try:
+        new = created(text)
+    except ValueError:
+        _LOG.warning("notify: passed over a message that is none of S3's about objects")
+        return {}
+    files = {f"{scheme}://{bucket}/{key}": size for bucket, key, size in new}
+    return {path: size for path, size in files.items() if fits(path)}
+
+
+def _now(path: str) -> Entry | None:
+    try:
+        return entry_of(path)
+    except DataError:  # it was deleted meanwhile
+        return None
