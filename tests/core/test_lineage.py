@@ -7,11 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator, FormatChecker
 from openlineage.client import OpenLineageClient
+from openlineage.client.serde import Serde
 from openlineage.client.transport.file import FileConfig, FileTransport
 
 from core.shapes import batch, schema
@@ -25,6 +28,61 @@ from driftline.report.dataset_names import DatasetName
 from driftline.report.lineage import Lineage, wanted
 
 FOLDER = DatasetName("file", "/in")
+MOMENT = "2026-03-02T08:00:00+00:00"
+RUN = "7f0f7bd2-6f40-4d39-9b1c-3a2a55a7f8f5"
+
+
+def objects(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+def lists(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def facets(**properties: dict[str, Any]) -> dict[str, Any]:
+    """Facets of one kind: each says who made it and what it follows; none is there that is not named."""
+    anyone = objects("_producer", "_schemaURL", _producer=TEXT, _schemaURL=TEXT)
+    return objects(**{name: {"allOf": [anyone, one]} for name, one in properties.items()}) | {
+        "additionalProperties": False
+    }
+
+
+# What OpenLineage 2-0-2, and its facets, require of the events that are sent.
+TEXT, COUNT = {"type": "string"}, {"type": "integer"}
+UUID = TEXT | {"format": "uuid"}
+JOB = objects("namespace", "name", namespace=TEXT, name=TEXT)
+COLUMN = objects("name", name=TEXT, type=TEXT, description=TEXT, fields=lists({"$ref": "#/$defs/column"}))
+COUNTS = objects(rowCount=COUNT, size=COUNT, fileCount=COUNT)
+CHANGE = objects("type", type={"enum": ["DIRECT", "INDIRECT"]}, subtype=TEXT, description=TEXT)
+ORIGIN = objects(
+    "namespace", "name", "field", namespace=TEXT, name=TEXT, field=TEXT, transformations=lists(CHANGE)
+)
+LINES = objects("inputFields", inputFields=lists(ORIGIN))
+OF_DATASETS = facets(
+    schema=objects(fields=lists({"$ref": "#/$defs/column"})),
+    version=objects("datasetVersion", datasetVersion=TEXT),
+    columnLineage=objects("fields", fields={"type": "object", "additionalProperties": LINES}),
+)
+OF_RUNS = facets(
+    processing_engine=objects("version", version=TEXT, name=TEXT),
+    errorMessage=objects("message", "programmingLanguage", message=TEXT, programmingLanguage=TEXT),
+    parent=objects("run", "job", run=objects("runId", runId=UUID), job=JOB),
+)
+OF_JOBS = facets(
+    jobType=objects("processingType", "integration", processingType=TEXT, integration=TEXT, jobType=TEXT)
+)
+DATASET = {"allOf": [JOB, objects(facets=OF_DATASETS)]}
+EVENT = objects(
+    "eventTime", "producer", "schemaURL", "eventType", "run", "job",
+    producer=TEXT | {"pattern": r"^\w+:"},
+    schemaURL={"const": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"},
+    eventType={"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
+    run=objects("runId", runId=UUID, facets=OF_RUNS),
+    job={"allOf": [JOB, objects(facets=OF_JOBS)]},
+    inputs=lists({"allOf": [DATASET, objects(inputFacets=facets(inputStatistics=COUNTS))]}),
+    outputs=lists({"allOf": [DATASET, objects(outputFacets=facets(outputStatistics=COUNTS))]}),
+) | {"$defs": {"column": COLUMN}}  # fmt: skip
 
 
 def of(table: str, *, data: str) -> Result:
@@ -53,20 +111,23 @@ def test_a_batch_is_a_run(events: Callable[[], list[dict[str, Any]]]) -> None:
     listener = Lineage([FOLDER])
     listener.begins("shop.orders", "b1")
     drifted = of("a: long, s: {n: int}", data="a: long | string, s: {n: long}, l: {x: date}[1]")
-    listener.ended(Result(**{**vars_of(drifted), "location": "/lake/shop/orders"}))
+    figures = {"bytes_read": 70, "files_written": 3, "bytes_written": 900}
+    listener.ended(Result(**{**vars_of(drifted), **figures, "location": "/lake/shop/orders"}))
     start, complete = events()
     assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
     assert start["run"]["runId"] == complete["run"]["runId"]
     assert start["job"]["name"] == "driftline.ingest.shop.orders"
     assert start["job"]["facets"]["jobType"]["processingType"] == "BATCH"
     assert [(i["namespace"], i["name"]) for i in complete["inputs"]] == [FOLDER]
-    assert complete["inputs"][0]["inputFacets"]["inputStatistics"]["rowCount"] == 2
+    counts = complete["inputs"][0]["inputFacets"]["inputStatistics"]
+    assert (counts["rowCount"], counts["size"]) == (2, 70)
     read = {f["name"]: f for f in complete["inputs"][0]["facets"]["schema"]["fields"]}
     assert set(read["a"]["type"].split(" | ")) == {"long", "string"}
     assert read["l"]["fields"][0] == {"name": "x", "type": "date"}
     (table,) = complete["outputs"]
     assert (table["namespace"], table["name"]) == ("file", "/lake/shop/orders")
-    assert table["outputFacets"]["outputStatistics"]["rowCount"] == 2
+    counts = table["outputFacets"]["outputStatistics"]
+    assert (counts["rowCount"], counts["fileCount"], counts["size"]) == (2, 3, 900)
     assert table["facets"]["version"]["datasetVersion"] == "7"
     columns = {f["name"]: f for f in table["facets"]["schema"]["fields"]}
     assert (columns["a"]["type"], columns["a_string"]["type"]) == ("long", "string")
@@ -79,6 +140,32 @@ def test_a_batch_is_a_run(events: Callable[[], list[dict[str, Any]]]) -> None:
     assert origin["transformations"] == [{"type": "DIRECT", "subtype": "IDENTITY"}]
     (origin,) = by_column["a_string"]["inputFields"]
     assert origin["field"] == "a"
+
+
+@pytest.mark.parametrize("capture", [None, "nightly"])
+@pytest.mark.parametrize("kind", ["START", "COMPLETE", "FAIL", "ABORT"])
+def test_events_are_as_openlineage_wants_them(
+    kind: str, capture: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"air/flow/dag.task/{RUN}")
+    drifted = of("a: long, s: {n: int}", data="a: long | string, s: {n: long}, l: {x: date}[1], e: {}")
+    figures = {"location": "/lake/shop/orders", "bytes_read": 70, "files_written": 3, "bytes_written": 900}
+    more: dict[str, Any] = {
+        "START": {},
+        "COMPLETE": {"result": Result(**{**vars_of(drifted), **figures})},
+    }.get(kind, {"error": "DataError"})
+    event = lineage_events.event(kind, MOMENT, RUN, "shop.orders", capture, [FOLDER], **more)
+    sent = json.loads(Serde.to_json(event))
+    Draft202012Validator(EVENT, format_checker=FormatChecker()).validate(sent)
+    assert datetime.fromisoformat(sent["eventTime"]).tzinfo is not None
+    assert sent["job"]["facets"]["jobType"]["processingType"] == "BATCH"
+
+
+def test_records_of_several_inputs_are_counted_for_none_of_them() -> None:
+    inputs = [FOLDER, DatasetName("file", "/more")]
+    drifted = of("a: long", data="a: long")
+    several = lineage_events.event("COMPLETE", MOMENT, RUN, "shop.orders", None, inputs, result=drifted)
+    assert [one.inputFacets for one in several.inputs] == [{}, {}]
 
 
 def vars_of(value: Result) -> dict[str, Any]:
@@ -144,11 +231,10 @@ def test_micro_batches_with_one_plan_share_its_facets() -> None:
 
 
 def test_a_run_names_the_one_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = "7f0f7bd2-6f40-4d39-9b1c-3a2a55a7f8f5"
-    told = ("START", "2026-03-02T08:00:00+00:00", run, "shop.orders", None, [FOLDER])
-    for name in ("", "nothing", "a/b", "//", "a/b/no-uuid", f"/b/{run}"):
+    start = ("START", MOMENT, RUN, "shop.orders", None, [FOLDER])
+    for name in ("", "nothing", "a/b", "//", "a/b/no-uuid", f"/b/{RUN}"):
         monkeypatch.setenv("OPENLINEAGE_PARENT_ID", name)
-        assert "parent" not in lineage_events.event(*told).run.facets
-    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"air/flow/dag.task/{run}")
-    parent = lineage_events.event(*told).run.facets["parent"]
-    assert (parent.job.namespace, parent.job.name, parent.run.runId) == ("air/flow", "dag.task", run)
+        assert "parent" not in lineage_events.event(*start).run.facets
+    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"air/flow/dag.task/{RUN}")
+    parent = lineage_events.event(*start).run.facets["parent"]
+    assert (parent.job.namespace, parent.job.name, parent.run.runId) == ("air/flow", "dag.task", RUN)

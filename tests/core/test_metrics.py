@@ -1,26 +1,27 @@
-"""Metrics of a capture, as Prometheus reads them."""
+"""Metrics of batches, as Prometheus and OpenTelemetry read them."""
 
+import re
 import socket
 import subprocess
 import sys
 import urllib.request
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from driftline.capture.query import Batch
 from driftline.core.changes import AddColumn, Reason
 from driftline.core.schema.types import STRING, Field
-from driftline.errors import SetupError
+from driftline.errors import SetupError, UsageError
 from driftline.ingest.result import Result
 from driftline.report import metrics
 from driftline.report.metrics import Metrics
 
+SIBLING = AddColumn((), Field("a_string", STRING, doc="upsolver_evolved_from:a"), Reason("sibling"))
 
-def batch(epoch, written, quarantined, changes=(), lag=None):
-    result = Result("shop.orders", "b", written + quarantined, written, quarantined, changes=changes)
-    return Batch("orders", epoch, result, lag=lag)
+
+def batch(written, quarantined, changes=(), **figures):
+    return Result("shop.orders", "b", written + quarantined, written, quarantined, changes=changes, **figures)
 
 
 def samples(text):
@@ -38,18 +39,52 @@ def test_a_file_has_what_came_in_so_far(tmp_path):
     file = tmp_path / "orders.prom"
     counted = Metrics("shop.orders", "orders", file=file)
     assert samples(file.read_text())["driftline_batches_total",] == 0
-    sibling = AddColumn((), Field("a_string", STRING, doc="upsolver_evolved_from:a"), Reason("sibling"))
-    counted.count(batch(0, 5, 1, (sibling,), lag=3))
-    counted.count(batch(1, 2, 0))
+    counted.count(batch(5, 1, (SIBLING,), files_written=2, bytes_written=80, commit_seconds=0.5), lag=3)
+    counted.count(batch(2, 0, files_written=1, bytes_written=20, commit_seconds=0.25))
     found = samples(file.read_text())
     assert found["driftline_batches_total",] == 2
     assert found["driftline_records_total", "written"] == 7
     assert found["driftline_records_total", "quarantined"] == 1
     assert found["driftline_changes_total", "sibling"] == 1
     assert found["driftline_changes_total", "new"] == 0
+    assert found["driftline_written_files_total",] == 3
+    assert found["driftline_written_bytes_total",] == 100
+    assert found["driftline_commit_seconds_total",] == 0.75
     assert found["driftline_lag",] == 3
     assert found["driftline_last_batch_timestamp_seconds",] > 0
     assert 'capture="orders",table="shop.orders"' in file.read_text()
+
+
+def test_the_next_process_goes_on_from_the_file_and_keeps_other_tables(tmp_path):
+    file = tmp_path / "shop.prom"
+    Metrics("shop.orders", "orders", file=file).count(batch(5, 1, (SIBLING,)), lag=3)
+    first = samples(file.read_text())
+    Metrics("shop.events", file=file).count(batch(4, 0))
+    Metrics("shop.orders", "orders", file=file).count(batch(2, 0))
+    text = file.read_text()
+    assert 'driftline_batches_total{capture="",table="shop.events"} 1.0' in text
+    orders = samples("\n".join(line for line in text.splitlines() if "shop.events" not in line) + "\n")
+    assert orders["driftline_batches_total",] == 2
+    assert orders["driftline_records_total", "written"] == 7
+    assert orders["driftline_changes_total", "sibling"] == 1
+    assert orders["driftline_lag",] == 3
+    last = ("driftline_last_batch_timestamp_seconds",)
+    assert orders[last] >= first[last] > 0
+
+
+@pytest.mark.parametrize("content", [b"a {", b"\xff", b'driftline_batches_total{table="x"} many'])
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path, content):
+    file = tmp_path / "notes"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match="notes: no metrics"):
+        Metrics("shop.orders", file=file)
+    assert file.read_bytes() == content
+
+
+def test_the_docs_name_each_metric_once():
+    docs = Path(__file__).parents[2] / "docs/operate.md"
+    named = re.findall(r"^\| `driftline_(\w+?)(?:_total)?(?:\{\w+\})?` \|", docs.read_text(), re.MULTILINE)
+    assert named == list(metrics.METRICS)
 
 
 def test_a_port_serves_the_same_and_one_that_is_taken_is_named():
@@ -57,7 +92,7 @@ def test_a_port_serves_the_same_and_one_that_is_taken_is_named():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     counted = Metrics("shop.orders", "orders", port=port)
-    counted.count(batch(0, 5, 0))
+    counted.count(batch(5, 0))
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         assert samples(answer.read().decode())["driftline_records_total", "written"] == 5
     with socket.create_server(("0.0.0.0", 0)) as taken, pytest.raises(SetupError, match="cannot be served"):
@@ -81,9 +116,8 @@ def reader(monkeypatch):
 
 def test_opentelemetry_counts_the_same(reader):
     telemetry = metrics.Telemetry("orders")
-    sibling = AddColumn((), Field("a_string", STRING, doc="upsolver_evolved_from:a"), Reason("sibling"))
-    telemetry.ended(replace(batch(0, 5, 1, (sibling,)).result, bytes_read=70, seconds=1.5))
-    telemetry.ended(replace(batch(1, 2, 0).result, bytes_read=30, seconds=0.5))
+    telemetry.ended(batch(5, 1, (SIBLING,), bytes_read=70, seconds=1.5, files_written=2, bytes_written=80))
+    telemetry.ended(batch(2, 0, bytes_read=30, seconds=0.5, commit_seconds=0.25))
     telemetry.lag("shop.orders", 3)
     (resource,) = reader.get_metrics_data().resource_metrics
     (scope,) = resource.scope_metrics
@@ -99,8 +133,11 @@ def test_opentelemetry_counts_the_same(reader):
         ("driftline.records", "written"): 7,
         ("driftline.records", "quarantined"): 1,
         ("driftline.changes", "sibling"): 1,
-        ("driftline.bytes",): 100,
+        ("driftline.read_bytes",): 100,
+        ("driftline.written_files",): 2,
+        ("driftline.written_bytes",): 80,
         ("driftline.seconds",): 2.0,
+        ("driftline.commit_seconds",): 0.25,
         ("driftline.retries",): 0,
         ("driftline.lag",): 3,
     }

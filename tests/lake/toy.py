@@ -25,7 +25,7 @@ from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Primitive, Schema, Struct
 from driftline.errors import no_table
 from driftline.formats import base
-from driftline.formats.base import CommitConflict, Moved, Orphan, State
+from driftline.formats.base import Added, CommitConflict, Moved, Orphan, State
 from driftline.runtime.spark_conf import CASE, PLAIN, configured
 from driftline.sql.quoting import name as quoted
 from driftline.sql.quoting import spark_type
@@ -225,6 +225,10 @@ class ToyTransaction:
     @property
     def row(self) -> Struct:
         return self.schema.struct
+
+    @property
+    def added(self) -> Added:
+        return Added(len(self.files), sum(Path(file).stat().st_size for file in self.files))
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
         self.schema = apply(self.schema, changes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +21,7 @@ from driftline.cli.options import (
     Hints,
     Into,
     Json,
+    MetricsFile,
     OnChange,
     PartitionBy,
     PolicyOption,
@@ -29,9 +29,9 @@ from driftline.cli.options import (
     Sets,
     SortBy,
     Strings,
+    metrics,
     pairs,
     table_settings,
-    writable,
 )
 from driftline.cli.running import Running
 from driftline.cli.scope import Scope
@@ -40,7 +40,6 @@ from driftline.errors import UsageError
 if TYPE_CHECKING:
     from driftline.config import Config
     from driftline.report.health import Health
-    from driftline.report.metrics import Metrics
 
 
 class ValueFormat(StrEnum):
@@ -141,12 +140,7 @@ def capture(
         int | None,
         typer.Option(min=1, max=65535, help="Serve metrics for Prometheus at this port.", show_default=False),
     ] = None,
-    metrics_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write them after each batch, for a node exporter.", show_default=False
-        ),
-    ] = None,
+    metrics_file: MetricsFile = None,
     health_port: Annotated[
         int | None,
         typer.Option(
@@ -168,11 +162,11 @@ def capture(
     }  # fmt: skip
     settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude, more)
     clients = _clients(scope, kafka_set, registry)
-    metrics = _metrics(into, name, metrics_port, metrics_file)
+    counted = metrics(into, name, port=metrics_port, file=metrics_file)
     health = None if health_port is None else _served(health_port, pause)
     with Progress() as progress:
         lake = scope.open(progress)
-    shown = Running(lake, name, json=json, metrics=metrics, health=health)
+    shown = Running(lake, name, json=json, metrics=counted, health=health)
     query = lake.table(into).capture(
         source,
         name=name,
@@ -213,17 +207,6 @@ def _clients(scope: Scope, flags: list[str] | None, registry: str | None) -> Con
     config = scope.config
     scope.config = replace(config, kafka={**config.kafka, **given}, registry={**config.registry, **url})
     return scope.config
-
-
-def _metrics(table: str, name: str, port: int | None, file: Path | None) -> Metrics | None:
-    """Metrics of the capture, from its start, so that one that waits is seen too; None: for nobody."""
-    if port is None and file is None:
-        return None
-    from driftline.report.metrics import Metrics
-
-    if file is not None:
-        writable(file)
-    return Metrics(table, name, port=port, file=file)
 
 
 def _served(port: int, every: float | None) -> Health:

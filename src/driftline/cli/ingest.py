@@ -20,6 +20,7 @@ from driftline.cli.options import (
     Hints,
     Into,
     Json,
+    MetricsFile,
     OnChange,
     Output,
     PartitionBy,
@@ -30,12 +31,14 @@ from driftline.cli.options import (
     SortBy,
     Sources,
     Strings,
+    metrics,
     table_settings,
 )
 from driftline.cli.scope import Scope, little
 
 if TYPE_CHECKING:
     from driftline.ingest.result import Result
+    from driftline.report.metrics import Metrics
 
 
 class Kind(StrEnum):
@@ -69,6 +72,7 @@ def ingest(
     strings: Strings = False,
     json: Json = False,
     on_change: OnChange = None,
+    metrics_file: MetricsFile = None,
 ) -> None:
     """Take files into a table, as one batch."""
     more = {
@@ -76,9 +80,10 @@ def ingest(
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
     }  # fmt: skip
     settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, more)
+    counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
         context.obj, sources, into, format, settings,
-        per_file=batch_per_file, strings=strings, dry_run=dry_run, on_change=on_change,
+        per_file=batch_per_file, strings=strings, dry_run=dry_run, on_change=on_change, counted=counted,
     )  # fmt: skip
     _show(results, Output.json if json else Output.text, dry_run=dry_run)
 
@@ -148,6 +153,7 @@ def _results(
     strings: bool,
     dry_run: bool,
     on_change: str | None,
+    counted: Metrics | None = None,
 ) -> Iterator[tuple[str, Result]]:
     """Takes the sources in, batch by batch; yields what each is called, and what came of it."""
     from driftline.cli.terminal import Progress
@@ -169,6 +175,8 @@ def _results(
                 on_change=on_change,
                 progress=progress.of(title),
             )
+        if counted is not None:
+            counted.count(result)
         yield title, result
 
 

@@ -13,6 +13,7 @@ from driftline.errors import UsageError
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Scope
+    from driftline.report.metrics import Metrics
 
 
 NameT = TypeVar("NameT", str, str | None)
@@ -140,6 +141,15 @@ OnChange = Annotated[
         show_default=False,
     ),
 ]
+MetricsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-file",
+        metavar="FILE",
+        help="Add to the metrics in this file after each batch, for a node exporter.",
+        show_default=False,
+    ),
+]
 Delimiter = Annotated[
     str | None,
     typer.Option(
@@ -202,6 +212,19 @@ def writable(file: Path) -> None:
         raise UsageError(f"{file} is a folder", hint=f"name a file, as in {file / 'out'}")
     if not file.parent.is_dir():
         raise UsageError(f"there is no folder {file.parent}", hint="make it first")
+
+
+def metrics(
+    table: str, capture: str = "", *, port: int | None = None, file: Path | None = None
+) -> Metrics | None:
+    """Metrics, from the start of a command, so that one that waits is seen too; None: for nobody."""
+    if port is None and file is None:
+        return None
+    from driftline.report.metrics import Metrics
+
+    if file is not None:
+        writable(file)
+    return Metrics(table, capture, port=port, file=file)
 
 
 def _pair(text: str, flag: str, form: str) -> tuple[str, str]:

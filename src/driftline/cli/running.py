@@ -101,7 +101,7 @@ class Running:
         self.lost += sum(one.count for one in batch.lost)
         self._phase = self._wait = ""
         if self.metrics is not None:
-            self.metrics.count(batch)
+            self.metrics.count(result, batch.lag)
         if self.json:
             put(batch.to_dict())
         else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from driftline.core.changes import Change
 from driftline.core.schema.definition import Definition
@@ -62,6 +62,13 @@ def _settings(state: State) -> dict[str, str]:
     return {k: v for k, v in state.properties.items() if k not in _OF_BATCHES and not k.startswith(_CAPTURE)}
 
 
+class Added(NamedTuple):
+    """Data files that a transaction has written: how many, of how many bytes."""
+
+    files: int = 0
+    bytes: int = 0
+
+
 class Transaction(Protocol):
     """Changes of one batch, visible together when committed."""
 
@@ -85,6 +92,11 @@ class Transaction(Protocol):
     @property
     def snapshot(self) -> int | None:
         """The snapshot that the transaction makes, as far as it is known."""
+        ...
+
+    @property
+    def added(self) -> Added:
+        """The data files that it has written."""
         ...
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:

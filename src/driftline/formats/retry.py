@@ -32,6 +32,7 @@ class Retry:
     endless: bool = False
     conflicts: int = 0
     since: float | None = None
+    committing: float = 0.0  # seconds, waits for others included
 
     def run(self, attempt: Callable[[], T], *, passing: tuple[type[CommitConflict], ...] = ()) -> T:
         """What the attempt returns. It begins anew after each
@@ -79,4 +80,8 @@ def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> 
             transaction.again(now())
         transaction.commit()
 
-    retry.run(attempt, passing=(Moved,))
+    began = time.monotonic()
+    try:
+        retry.run(attempt, passing=(Moved,))
+    finally:
+        retry.committing += time.monotonic() - began

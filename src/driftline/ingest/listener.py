@@ -66,6 +66,12 @@ def heard(batch: Batch, listener: Listener, take: Callable[[Batch], Result]) -> 
         listener.failed(error)
         raise
     size = sum(stamp.size for stamp in batch.files.values())
-    ended = replace(ended, bytes_read=size, seconds=time.monotonic() - began, retries=batch.retry.conflicts)
+    ended = replace(
+        ended,
+        bytes_read=size,
+        seconds=time.monotonic() - began,
+        commit_seconds=batch.retry.committing,
+        retries=batch.retry.conflicts,
+    )
     listener.ended(ended)
     return ended

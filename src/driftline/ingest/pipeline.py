@@ -177,7 +177,8 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     if kept is not None:
         kept.transaction.upkeep()
     ended = outcome(planned, written, quarantined, snapshot, rest_of(transaction, planned))
-    return replace(ended, location=location if written else "")
+    files, size = transaction.added
+    return replace(ended, location=location if written else "", files_written=files, bytes_written=size)
 
 
 def _data(

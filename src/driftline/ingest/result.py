@@ -23,7 +23,9 @@ class Result(Shown):
     """One batch of a table. Counts are records; ``snapshot`` None: nothing was written; ``before``: the
     schema that it met; ``made_as``: what it makes the table as, where a layout was asked for; ``route``:
     which fields filled which columns; ``location``: the table's folder, where rows were written;
-    ``bytes_read``: of its files; ``seconds`` that it took; ``retries``: how often other writers were faster.
+    ``bytes_read``: of its files; ``files_written``, ``bytes_written``: the table's new data files;
+    ``seconds`` that it took; ``commit_seconds`` of those, waits for other writers included; ``retries``: how
+    often these were faster.
     """
 
     table: str
@@ -47,7 +49,10 @@ class Result(Shown):
     route: RecordRoute = field(default_factory=RecordRoute)
     location: str = ""
     bytes_read: int = 0
+    files_written: int = 0
+    bytes_written: int = 0
     seconds: float = 0.0
+    commit_seconds: float = 0.0
     retries: int = 0
 
     @property

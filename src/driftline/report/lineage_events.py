@@ -59,7 +59,7 @@ def event(
         eventTime=moment,
         run=Run(run, facets),
         job=_job(table, capture),
-        inputs=[_input(name, result) for name in inputs],
+        inputs=[_input(name, result, alone=len(inputs) == 1) for name in inputs],
         outputs=outputs,
         producer=PRODUCER,
     )
@@ -80,21 +80,25 @@ def _parent(named: str) -> dict[str, RunFacet]:
 
 def _job(table: str, capture: str | None) -> Job:
     own = f"driftline.ingest.{table}" if capture is None else f"driftline.capture.{table}.{capture}"
-    kind = ("BATCH", "INGEST") if capture is None else ("STREAMING", "CAPTURE")
-    facet = job_type_job.JobTypeJobFacet(kind[0], "DRIFTLINE", kind[1], producer=PRODUCER)
+    kind = "INGEST" if capture is None else "CAPTURE"
+    # A micro-batch is a run that begins and ends; STREAMING are runs that do not end.
+    facet = job_type_job.JobTypeJobFacet("BATCH", "DRIFTLINE", kind, producer=PRODUCER)
     return Job(os.environ.get("OPENLINEAGE_NAMESPACE") or "default", own, {"jobType": facet})
 
 
-def _input(name: DatasetName, result: Result | None) -> InputDataset:
+def _input(name: DatasetName, result: Result | None, *, alone: bool) -> InputDataset:
+    """``alone``: the only one. What was read is not counted for each of several."""
     if result is None:
         return InputDataset(*name)
     facets: dict[str, DatasetFacet] = {
         "schema": schema_dataset.SchemaDatasetFacet(_seen(result.route), producer=PRODUCER)
     }
-    rows = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
-        result.rows_read, producer=PRODUCER
+    if not alone:
+        return InputDataset(*name, facets=facets)
+    counts = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+        result.rows_read, result.bytes_read or None, producer=PRODUCER
     )
-    return InputDataset(*name, facets=facets, inputFacets={"inputStatistics": rows})
+    return InputDataset(*name, facets=facets, inputFacets={"inputStatistics": counts})
 
 
 def _output(result: Result, inputs: Sequence[DatasetName]) -> OutputDataset:
@@ -103,10 +107,10 @@ def _output(result: Result, inputs: Sequence[DatasetName]) -> OutputDataset:
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(
             str(result.snapshot), producer=PRODUCER
         )
-    rows = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-        result.rows_written, producer=PRODUCER
+    counts = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        result.rows_written, result.bytes_written, result.files_written, producer=PRODUCER
     )
-    return OutputDataset(*name_of(result.location), facets=facets, outputFacets={"outputStatistics": rows})
+    return OutputDataset(*name_of(result.location), facets=facets, outputFacets={"outputStatistics": counts})
 
 
 _last: tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]] | None = None

@@ -43,7 +43,10 @@ def figures(result: Result) -> dict[str, Any]:
         "changes": dict(Counter(one.kind for one in findings(result))),
         "snapshot": result.snapshot,
         "bytes_read": result.bytes_read,
+        "files_written": result.files_written,
+        "bytes_written": result.bytes_written,
         "seconds": round(result.seconds, 3),
+        "commit_seconds": round(result.commit_seconds, 3),
         "retries": result.retries,
     }
 

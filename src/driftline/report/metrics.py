@@ -1,6 +1,6 @@
 """Metrics of batches: one table of them, counted for Prometheus and for OpenTelemetry.
 
-Counters begin with the process.
+Counters begin with the process; those of a file go on from what it holds.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from driftline import __version__
 from driftline.errors import SetupError, UsageError
 from driftline.ingest.result import Result
 from driftline.report.findings import KINDS, findings
-
-if TYPE_CHECKING:
-    from driftline.capture.query import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +38,11 @@ METRICS: Mapping[str, Metric] = {
     "changes": Metric(
         "Changes of the schema, and reasons for quarantine, by kind.", "{change}", "kind", KINDS
     ),
-    "bytes": Metric("Bytes of the files that were read, as they lie there.", "By"),
+    "read_bytes": Metric("Bytes of the files that were read, as they lie there.", "By"),
+    "written_files": Metric("Data files that the table got.", "{file}"),
+    "written_bytes": Metric("Bytes of those.", "By"),
     "seconds": Metric("Time that batches took, from the first look to the commit.", "s"),
+    "commit_seconds": Metric("Time of that in commits, waits for other writers included.", "s"),
     "retries": Metric("Times that another writer was faster, and the batch tried again.", "{retry}"),
     "lag": Metric("Files or offsets that are still to come, as of the last batch.", "{item}", adds=False),
     "last_batch_timestamp_seconds": Metric("When the last batch was told of; 0: none yet.", "s", adds=False),
@@ -63,28 +63,35 @@ def readings(result: Result) -> Iterator[Reading]:
     yield Reading("records", result.rows_written, "written")
     yield Reading("records", result.rows_quarantined, "quarantined")
     yield from (Reading("changes", 1, finding.kind) for finding in findings(result))
-    yield Reading("bytes", result.bytes_read)
+    yield Reading("read_bytes", result.bytes_read)
+    yield Reading("written_files", result.files_written)
+    yield Reading("written_bytes", result.bytes_written)
     yield Reading("seconds", result.seconds)
+    yield Reading("commit_seconds", result.commit_seconds)
     yield Reading("retries", result.retries)
     yield Reading("last_batch_timestamp_seconds", time.time())
 
 
 class Metrics:
-    """Of one capture for Prometheus, at a port or in a file. Raises SetupError without prometheus-client, or
-    where the port is taken.
+    """Of one table for Prometheus, at a port or in a file; ``capture``: the one that fills it, "" where none
+    does. Raises SetupError without prometheus-client, or where the port is taken; UsageError for a file that
+    has no metrics.
     """
 
     def __init__(
-        self, table: str, capture: str, *, port: int | None = None, file: Path | None = None
+        self, table: str, capture: str = "", *, port: int | None = None, file: Path | None = None
     ) -> None:
         try:
-            from prometheus_client import CollectorRegistry, start_http_server
+            from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
         except ImportError as error:
             raise SetupError("Metrics need prometheus-client.", "pip install 'driftline[metrics]'") from error
+        disable_created_metrics()  # counters of a file are older than the process
         self.file = file
         self.registry = CollectorRegistry()
         self._own = {"table": table, "capture": capture}
         self._known = {name: self._new(name, metric) for name, metric in METRICS.items()}
+        if file is not None and file.is_file():
+            self._go_on(file)
         if port is not None:
             try:
                 start_http_server(port, registry=self.registry)
@@ -95,28 +102,46 @@ class Metrics:
                 ) from error
         self._write()
 
-    def count(self, batch: Batch) -> None:
-        """Adds a micro-batch."""
-        for reading in readings(batch.result):
+    def count(self, result: Result, lag: int | None = None) -> None:
+        """Adds a batch; ``lag``: what is still to come after it, where that is known."""
+        for reading in readings(result):
             self._take(reading)
-        if batch.lag is not None:
-            self._take(Reading("lag", batch.lag))
+        if lag is not None:
+            self._take(Reading("lag", lag))
         self._write()
 
     def _new(self, name: str, metric: Metric) -> Any:
         from prometheus_client import Counter, Gauge
 
         kind = Counter if metric.adds else Gauge
-        labels = [*self._own, *([metric.label] if metric.label else [])]
-        metric_family = kind(f"driftline_{name}", metric.about, labels, registry=self.registry)
+        metric_family = kind(f"driftline_{name}", metric.about, self._labels(metric), registry=self.registry)
         for value in metric.values or ("",):  # so that each is there from the start
             metric_family.labels(*self._own.values(), *([value] if value else []))
         return metric_family
 
+    def _labels(self, metric: Metric) -> list[str]:
+        return [*self._own, *([metric.label] if metric.label else [])]
+
     def _take(self, reading: Reading) -> None:
         labels = [*self._own.values(), *([reading.value] if reading.value else [])]
-        one = self._known[reading.metric].labels(*labels)
-        one.inc(reading.amount) if METRICS[reading.metric].adds else one.set(reading.amount)
+        _put(METRICS[reading.metric], self._known[reading.metric].labels(*labels), reading.amount)
+
+    def _go_on(self, file: Path) -> None:
+        """From what earlier processes have counted, of other tables too."""
+        from prometheus_client.parser import text_string_to_metric_families
+
+        try:
+            families = list(text_string_to_metric_families(file.read_text("utf-8")))
+            samples = [sample for family in families for sample in family.samples]
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{file}: no metrics that Prometheus can read", "name another file with --metrics-file"
+            ) from error
+        by_sample = {f"driftline_{name}{'_total' if m.adds else ''}": name for name, m in METRICS.items()}
+        for sample in samples:
+            name = by_sample.get(sample.name)
+            if name is not None and sample.labels.keys() == {*self._labels(METRICS[name])}:
+                _put(METRICS[name], self._known[name].labels(**sample.labels), sample.value)
 
     def _write(self) -> None:
         """The file is replaced as a whole, as node exporters want it."""
@@ -128,6 +153,10 @@ class Metrics:
             write_to_textfile(str(self.file), self.registry)
         except OSError as error:
             raise UsageError(f"{self.file}: cannot be written: {error.strerror}") from error
+
+
+def _put(metric: Metric, child: Any, amount: float) -> None:
+    child.inc(amount) if metric.adds else child.set(amount)
 
 
 class Telemetry:

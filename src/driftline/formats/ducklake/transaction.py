@@ -19,7 +19,7 @@ from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
 from driftline.core.schema.types import Default, Expression, Schema, Struct
 from driftline.errors import DataError, SetupError
-from driftline.formats.base import Moved, State
+from driftline.formats.base import Added, Moved, State
 from driftline.formats.ducklake.catalog import UnknownError
 from driftline.formats.ducklake.commit import commit
 from driftline.formats.ducklake.evaluate import values_of, with_values
@@ -82,6 +82,11 @@ class DuckLakeTransaction:
     def row(self) -> Struct:
         """The struct of the rows that `append` takes."""
         return self.schema.struct
+
+    @property
+    def added(self) -> Added:
+        """The data files that it has written."""
+        return Added(len(self._wanted.files), sum(file.size for file in self._wanted.files))
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
         """Applies the changes; new columns get ids beyond ``after``. Raises

@@ -15,7 +15,7 @@ from driftline.core.changes import Change
 from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, SetupError
-from driftline.formats.base import Moved, State
+from driftline.formats.base import Added, Moved, State
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.metrics import metrics_of_all
@@ -86,6 +86,14 @@ class Transaction:
     def snapshot(self) -> int | None:
         snapshot = self._java.table().currentSnapshot()
         return None if snapshot is None else int(snapshot.snapshotId())
+
+    @property
+    def added(self) -> Added:
+        """The data files that it has written, as its snapshot counts them."""
+        if not self._written:
+            return Added()
+        summary = self._java.table().currentSnapshot().summary()
+        return Added(int(summary.get("added-data-files") or 0), int(summary.get("added-files-size") or 0))
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
         """Applies the changes as one schema update; new columns get ids beyond ``after``."""
