@@ -8,7 +8,7 @@ COPY requirements/local.txt requirements/local.txt
 RUN pip install --no-cache-dir --require-hashes -r requirements/local.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN pip install --no-cache-dir --no-deps . && rm -rf /build
+RUN pip install --no-cache-dir --no-deps . && rm -rf /build/*
 
 RUN useradd --create-home --uid 1000 driftline && mkdir /work && chown driftline /work
 USER driftline

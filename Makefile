@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick test test-all lint check fuzz house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: bench bench-stream bench-kafka bench-typed bench-maps bench-growth bench-startup bench-upkeep
+.PHONY: bench bench-stream bench-watched bench-kafka bench-typed bench-maps bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ bench: $(INSTALLED) $(BENCH) $(DUCKDB) ## speed, memory and what is lost, next t
 
 bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
 	@$(PY) bench/stream.py $(ARGS)
+
+bench-watched: $(INSTALLED) ## what metrics and lineage cost a micro-batch, with them and without in turns (ARGS="--batches 30")
+	@$(PY) bench/watched.py $(ARGS)
 
 bench-kafka: $(INSTALLED) ## topics of JSON, and of Avro behind a registry, next to plain Spark (ARGS="--records 200000")
 	@PYTHONPATH=tests $(PY) bench/kafka.py $(ARGS)

@@ -1,6 +1,7 @@
 """The docs: the site builds with no warning and no network, and its sessions print what they say."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,20 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_session(name: str, tmp_path: Path) -> None:
     for step in steps((DOCS / name).read_text(), tmp_path):
         assert comparable(run(step.command, tmp_path)) == comparable(step.output), step.command
+
+
+QUESTIONS = (
+    "What does it do to my data?", "How do I start?", "How do I see what changed?", "How do I say no to a change?",
+    "How do I run it in production?", "What does it cost?", "How do I get out again?",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_newcomer_s_question_is_one_click_from_the_first_page(question: str) -> None:
+    lines = (DOCS / "index.md").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"| {question} |"))
+    targets = re.findall(r"\]\(([\w/-]+\.md)", line)
+    assert targets and all((DOCS / target).is_file() for target in targets)
 
 
 def test_site(tmp_path: Path) -> None:
