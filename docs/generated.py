@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mkdocs.structure.files import File, Files
 from typer.cli import get_docs_for_click
 
 from driftline.cli import app
+from driftline.runtime import failure, store_answers
 from driftline.settings import PATH_SETTINGS, SETTINGS
 
 SOURCES = Path(__file__).parent.parent / "src/driftline"
@@ -56,10 +58,12 @@ def settings() -> str:
 
 
 def messages() -> str:
-    """Every error that driftline raises by name, with what to do; `…`
-    stands for what the message fills in.
+    """Every error that driftline raises by name, or makes of what Spark, Java and stores say, with
+    what to do; `…` stands for what the message fills in.
     """
-    rows = sorted({row for path in SOURCES.rglob("*.py") for row in _errors(ast.parse(path.read_text()))})
+    rows = {row for path in SOURCES.rglob("*.py") for row in _errors(ast.parse(path.read_text()))}
+    rows |= {(re.sub(r"{\w+}", "…", words), hint or "", 1) for _, words, hint in failure._CAUSES}
+    rows |= {(f"…: {words}", hint or "", 3) for _, words, hint in store_answers._ANSWERS}
     lines = [
         "# Messages",
         "",
@@ -69,7 +73,7 @@ def messages() -> str:
         "| message | what to do | exit code |",
         "|---|---|---|",
     ]
-    lines += [f"| {_cell(message)} | {_cell(hint)} | {code} |" for message, hint, code in rows]
+    lines += [f"| {_cell(message)} | {_cell(hint)} | {code} |" for message, hint, code in sorted(rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -78,8 +82,9 @@ def _errors(module: ast.Module) -> Iterator[tuple[str, str, int]]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXIT_CODES:
             hints = [word.value for word in node.keywords if word.arg == "hint"] + node.args[1:]
             message = _text(node.args[0]) if node.args else ""
-            if message.strip("… "):
-                yield message, _text(hints[0]) if hints else "", EXIT_CODES[node.func.id]
+            hint = _text(hints[0]) if hints else ""
+            if f"{message}{hint}".strip("…: "):
+                yield message, hint, EXIT_CODES[node.func.id]
 
 
 def _text(node: ast.expr) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import urlsplit
+
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -14,6 +17,9 @@ def test_records_and_tables(either: Lake, table_name: str) -> None:
     table = either.table(table_name)
     result = table.ingest({"id": i, "v": "x" if i == 2 else i, "tags": [i, "a"]} for i in range(3))
     assert (result.rows_written, result.rows_quarantined) == (3, 0)
+    sizes = [file.stat().st_size for file in Path(urlsplit(result.location).path).rglob("*.parquet")]
+    assert (result.files_written, result.bytes_written) == (len(sizes), sum(sizes))
+    assert sizes and 0 < result.commit_seconds < result.seconds
     types = {f.name: str(f.type) for f in table.schema().schema.struct.fields}
     assert types == {
         "id": "long", "v": "string", "v_long": "long", "tags_array_long": "list<long>", "tags": "list<string>"

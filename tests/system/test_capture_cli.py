@@ -58,6 +58,7 @@ COMMANDS = {
     "no name": ["capture", "in", "--into", "shop.orders", "--name", "a/b"],
     "after full": ["capture", "big", "--into", "shop.big", "--name", "big"],
     "big": ["query", "select count(*) as n, count(distinct id) as ids from shop.big", "--json"],
+    "batch": ["ingest", "in", "--into", "shop.batch", "--metrics-file", "orders.prom"],
     "in all": ["query", "select count(*) as n, count(distinct id) as ids from shop.orders", "--json"],
     # The last two, because the process keeps its log so.
     "log": ["capture", "in", "--into", "shop.log", "--name", "orders", "--log-format", "json"],
@@ -103,6 +104,10 @@ def test_metrics_are_written_after_each_batch(here, done):
     assert 'driftline_records_total{capture="orders",outcome="quarantined",table="shop.orders"} 1.0' in lines
     assert 'driftline_changes_total{capture="orders",kind="sibling",table="shop.orders"} 1.0' in lines
     assert f"driftline_lag{{{own}}} 0.0" in lines
+    assert done["batch"].code == 0
+    assert 'driftline_batches_total{capture="",table="shop.batch"} 1.0' in lines
+    (files,) = (line for line in lines if line.startswith(f"driftline_written_files_total{{{own}}}"))
+    assert float(files.split()[-1]) >= 2
 
 
 def test_json_is_one_object_a_batch(done):

@@ -31,9 +31,11 @@ def run(tmp_path):
 
 
 def test_help_lists_the_commands(run):
-    done = run("--help")
+    done = run("--help", COLUMNS="80")
     assert done.returncode == 0
     assert done.stderr == ""
+    *_, commands = done.stdout.partition("Commands:")
+    assert [line for line in commands.splitlines() if len(line) > 80 or line.endswith("...")] == []
     assert [c for c in COMMANDS if f"\n  {c} " not in done.stdout] == []
 
 

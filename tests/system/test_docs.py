@@ -46,5 +46,11 @@ def test_site(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     pages = {path.parent.name: path.read_text() for path in (tmp_path / "site").rglob("index.html")}
     assert "--on-conflict" in pages["options"]
-    assert "there is no setting" in pages["messages"]
+    for words in (
+        "there is no setting",
+        "the store denies access",
+        "Java ran out of memory",
+        "is the broker up",
+    ):
+        assert words in pages["messages"], words
     assert "fonts.googleapis" not in pages["tutorial"]

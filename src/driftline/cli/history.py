@@ -21,7 +21,7 @@ def history(
     ] = None,
     json: Json = False,
 ) -> None:
-    """List a table's changes: when, by which batch or statement, for which rule."""
+    """List the changes of a table: when, by whom, for which rule."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.operations.history import history as read
     from driftline.report import evolution
@@ -51,7 +51,7 @@ def undo(
     yes: Annotated[bool, typer.Option("--yes", help="Also where it hides values.")] = False,
     json: Json = False,
 ) -> None:
-    """Take the last change of a table back, values of dropped columns included."""
+    """Take the last change of a table back, with all values."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import evolution
 

@@ -121,7 +121,10 @@ def plan(
     ] = Output.text,
     json: Json = False,
 ) -> None:
-    """Show what ingest would change, and write nothing: ingest --dry-run, and checks of a pull request."""
+    """Show what ingest would change, and write nothing.
+
+    The same as ingest --dry-run; --fail-on and --output make it a check of a pull request.
+    """
     from driftline.errors import DataError
     from driftline.report.findings import findings
 

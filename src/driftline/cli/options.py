@@ -80,48 +80,53 @@ AnyTable = Annotated[
 PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
 PolicyOption = Annotated[
     Policy | None,
-    typer.Option(help="What drift does to the table. [default: the table's; preserve]", show_default=False),
+    typer.Option(
+        help="What happens to a value that does not fit. [default: the table's; preserve]", show_default=False
+    ),
 ]
 Conflict = Annotated[
     OnConflict | None,
     typer.Option(
-        help="What becomes of records that cannot be taken. [default: the table's; quarantine]",
+        help="What happens to records that are refused. [default: the table's; quarantine]",
         show_default=False,
     ),
 ]
 FormatOption = Annotated[
-    Format | None, typer.Option(help="Instead of what the files' endings tell.", show_default=False)
+    Format | None,
+    typer.Option(help="The files' format, where their endings do not tell.", show_default=False),
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the table.", show_default=False),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="A setting of the table; may be repeated.", show_default=False
+    ),
 ]
 Hints = Annotated[
     list[str] | None,
     typer.Option(
         "--hint",
         metavar="PATH=TYPE",
-        help="The type of a field before any data: amount=decimal(18,2).",
+        help="Declare a field's type: amount=decimal(18,2); may be repeated.",
         show_default=False,
     ),
 ]
 Excludes = Annotated[
     list[str] | None,
-    typer.Option("--exclude", metavar="PATH", help="A field that is left out.", show_default=False),
+    typer.Option(
+        "--exclude", metavar="PATH", help="Leave this field out; may be repeated.", show_default=False
+    ),
 ]
 PartitionBy = Annotated[
     str | None,
     typer.Option(
         metavar="TERMS",
-        help='How the table is partitioned, if it is made now: "day(at), bucket(16, id)".',
+        help='Partition the table, if it is made now: "day(at), bucket(16, id)".',
         show_default=False,
     ),
 ]
 SortBy = Annotated[
     str | None,
-    typer.Option(
-        metavar="TERMS", help='How its files are sorted, if it is made now: "at desc".', show_default=False
-    ),
+    typer.Option(metavar="TERMS", help='Sort its files, if it is made now: "at desc".', show_default=False),
 ]
 FormatVersion = Annotated[
     int | None,
@@ -137,7 +142,7 @@ OnChange = Annotated[
     typer.Option(
         "--on-change",
         metavar="CMD|URL",
-        help="Call, or post JSON to, for each change of the schema, and for records in quarantine.",
+        help="Run this command, or post JSON to this URL, on schema changes and quarantined records.",
         show_default=False,
     ),
 ]
@@ -154,25 +159,29 @@ Delimiter = Annotated[
     str | None,
     typer.Option(
         metavar="CHAR",
-        help="Between the cells of CSV, or tab. [default: as the file tells]",
+        help="What separates the cells of CSV: one character, or tab. [default: found out]",
         show_default=False,
     ),
 ]
 Quote = Annotated[
     str | None,
     typer.Option(
-        metavar="CHAR", help="Around cells of CSV, or none. [default: as the file tells]", show_default=False
+        metavar="CHAR", help="What quotes cells of CSV, or none. [default: found out]", show_default=False
     ),
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option(help="Of CSV: cp1252, latin1, utf-16, ... [default: UTF-8]", show_default=False),
+    typer.Option(
+        help="The encoding of CSV: cp1252, latin1, utf-16, ... [default: UTF-8]", show_default=False
+    ),
 ]
 Decimal = Annotated[
     str | None,
-    typer.Option(metavar="SIGN", help="In numbers of CSV: , or . [default: .]", show_default=False),
+    typer.Option(
+        metavar="SIGN", help="The decimal sign in numbers of CSV: , or . [default: .]", show_default=False
+    ),
 ]
-Strings = Annotated[bool, typer.Option("--strings", help="CSV cells stay text.")]
+Strings = Annotated[bool, typer.Option("--strings", help="Keep all cells of CSV as text.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
 
 

@@ -24,9 +24,9 @@ def promote(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Make columns of what waits in the rest, by the rules, in old rows too, in one commit.
+    """Make columns of what waits in the rest, in one commit.
 
-    The limits of the table do not count here. undo takes it back.
+    In old rows too. The limits of the table do not count here. undo takes it back.
     """
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import drift

@@ -44,7 +44,7 @@ _HEAD = """\
 
 
 def init() -> None:
-    """Write a driftline.toml with all settings and what they mean, commented out."""
+    """Write a driftline.toml with all settings, commented out."""
     from driftline.config import FILE
 
     try:

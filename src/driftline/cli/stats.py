@@ -41,7 +41,10 @@ def stats(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what is in a table, column by column, and what drifted; or in all tables of the lake."""
+    """Show what is in a table, by column, and what drifted.
+
+    With --all: in all tables of the lake.
+    """
     if table is not None:
         _of_table(context.obj, table, path, exact=exact, all_=all_, html=html, json=json)
     elif all_:
