@@ -85,7 +85,7 @@ class Metrics:
             from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
         except ImportError as error:
             raise SetupError("Metrics need prometheus-client.", "pip install 'driftline[metrics]'") from error
-        disable_created_metrics()  # counters of a file are older than the process
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a file's counters are older than this
         self.file = file
         self.registry = CollectorRegistry()
         self._own = {"table": table, "capture": capture}
