@@ -173,7 +173,7 @@ def test_maps_come_as_whole_columns_like_one_by_one(records: list[dict[str, Any]
         watching.feed(lines, "batch", 1)
         looked = watching.feed(lines, "batch", 1 + len(lines))  # what is usual is known now
         by_line: dict[int, Any] = {}
-        for batch, places in rows.of_lines(lines, looked):
+        for batch, places in rows.of_lines(lines, looked, watching.fields):
             batch.validate(full=True)
             by_line |= zip(places, batch.to_pylist(), strict=True)
         alone = rows.converter.of_json([parse(line) for line in lines]).to_pylist()
@@ -199,7 +199,7 @@ def test_usual_maps_are_not_looked_at_one_by_one() -> None:
     looked = again.feed(lines, "batch", 1)
     assert len(looked) < 100
 
-    ((batch, places), *_) = rows.of_lines(lines, looked)
+    ((batch, places), *_) = rows.of_lines(lines, looked, again.fields)
     assert len(places) == len(lines) - len(looked)
     last = batch.to_pylist(maps_as_pydicts="strict")[-1]
     assert last == json.loads(lines[-1]) | {"o": [last["o"][0], {"m": {}}]}

@@ -99,6 +99,22 @@ class Converter:
             arrays, struct = cut_columns(arrays, struct, contract)
         return self._rows(ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates))
 
+    def of_both(
+        self, batch: pa.RecordBatch, struct: Struct, objects: Sequence[Mapping[str, object]]
+    ) -> pa.RecordBatch:
+        """Records of which some fields are Arrow columns that were parsed from JSON, as ``struct`` has them,
+        and the others parsed JSON: one of the ``objects`` a row.
+
+        Raises Lost for a value that no column takes.
+        """
+        arrays, contract, dates = batch.columns, self.settings.contract, self.settings.dates
+        keys = frozenset(f.name for f in struct.fields)
+        if cuts_variants(self.struct, contract):
+            arrays, struct = cut_columns(arrays, struct, contract)
+            objects = [cut_record(record, contract) for record in objects]
+        columns = ArrowRecords(arrays, struct, batch.num_rows, True, dates)
+        return self._rows(_Both(columns, JsonRecords(objects, dates), keys))
+
     def _rows(self, records: Records) -> pa.RecordBatch:
         column = rest_column(self.struct) if self.route.has_rest else None
         rest = None if column is None else Collector.of(records.count, self.settings.contract)
@@ -106,6 +122,22 @@ class Converter:
         if rest is not None:
             arrays[self.struct.fields.index(column)] = rest.entries.array()
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Records of which the fields under these ``keys`` are ``columns``, and the others ``objects``."""
+
+    columns: ArrowRecords
+    objects: JsonRecords
+    keys: frozenset[str]
+
+    @property
+    def count(self) -> int:
+        return self.columns.count
+
+    def values(self, route: FieldRoute) -> Values | None:
+        return (self.columns if route.key in self.keys else self.objects).values(route)
 
 
 def _restored(fields: bytes) -> Converter:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, MsgspecError, Raw, defstruct, json
 
@@ -47,17 +47,41 @@ _MAP = MapOf(STRING)
 _STRINGS = (STRING, *DATELIKE, *DECLARED)
 
 REFUSED = (MsgspecError, ValueError, RecursionError)
+Decode: TypeAlias = "Callable[[bytes | Raw], object]"
 _Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | None, Expect]
+
+
+class Fields(dict[str, Decode]):
+    """Decoders by key, each made when it is asked for; of a key that is not known, one that takes nothing."""
+
+    def __init__(self, types: Callable[[], Mapping[str, Any]], decoder: Callable[[Any], Decode]) -> None:
+        super().__init__()
+        self._types, self._decoder = types, decoder
+        self._known: Mapping[str, Any] | None = None
+
+    def __missing__(self, key: str) -> Decode:
+        if self._known is None:
+            self._known = self._types()
+        if key not in self._known:
+            return _unknown
+        self[key] = decode = self._decoder(self._known[key])
+        return decode
+
+
+def _unknown(_: bytes | Raw) -> object:
+    raise News
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """``decode`` raises one of `REFUSED` for a line that may add something to the shape. ``doubles``: it
     forgets how doubles were written, so that `driftline.observe.screen.doubtful` lines are not for it.
+    ``fields``: the same of values alone, by the key of a record.
     """
 
-    decode: Callable[[bytes], object]
+    decode: Decode
     doubles: bool
+    fields: Fields
 
 
 def build(walker: Walker, *, exact: bool) -> Decoder:
@@ -78,31 +102,29 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
         fallback(value, seen, known)
         return checked
 
-    def decoder(type_: Any) -> Callable[[bytes], object]:
+    def decoder(type_: Any) -> Decode:
         return json.Decoder(type_, dec_hook=check, float_hook=Number).decode
 
+    def types() -> Mapping[str, Any]:
+        return {key: type_ for key, type_, _ in builder.keys(walker.shape, walker.known)}
+
     if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
-        fields = _Fields({key: decoder(t) for key, t, _ in builder.keys(walker.shape, walker.known)})
+        known = types()
+        fields = Fields(lambda: known, decoder)
         missing = {key for key, seen in walker.shape.fields.items() if seen.missing}
         must = [key for key in walker.known.required_keys if key not in missing]
-        return Decoder(_wide(fields, must), builder.doubles)
-    return Decoder(decoder(builder.field(walker.root, walker.known)), builder.doubles)
+        return Decoder(_wide(fields, must), builder.doubles, fields)
+    whole = decoder(builder.field(walker.root, walker.known))
+    return Decoder(whole, builder.doubles, Fields(types, decoder))
 
 
-class _Fields(dict[str, Callable[[bytes], object]]):
-    """A decoder for each key."""
-
-    def __missing__(self, key: str) -> object:
-        raise News
-
-
-def _wide(fields: _Fields, required: Sequence[str]) -> Callable[[bytes], object]:
+def _wide(fields: Fields, required: Sequence[str]) -> Decode:
     """Decodes a record of very many keys: each by its own decoder,
     because msgspec looks keys up one by one.
     """
     split = json.Decoder(dict[str, Raw]).decode
 
-    def decode(line: bytes) -> object:
+    def decode(line: bytes | Raw) -> object:
         record = split(line)
         for key, value in record.items():
             fields[key](value)

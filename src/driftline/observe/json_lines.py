@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import length_hint
 from time import perf_counter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.exclude import excluded_paths
@@ -16,7 +16,7 @@ from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.values.parse import Malformed, parse, reason
-from driftline.observe.decoder import REFUSED, Decoder, build
+from driftline.observe.decoder import REFUSED, Decoder, Fields, build
 from driftline.observe.excluded import Excluded
 from driftline.observe.expect import Expect, steady
 from driftline.observe.observation import REASONS, Bad, Observation, Tally, merge_observations
@@ -97,6 +97,11 @@ class JsonObserver:
         """Rises with all that the lines teach, and with those that are no records."""
         return self._walker.learnt + self._malformed
 
+    @property
+    def fields(self) -> Fields:
+        """By key, what takes values of the types that the decoder does."""
+        return self._fast.decoder().fields
+
     def result(self) -> Observation:
         """What was observed so far; to be asked for when all is fed."""
         records = self._lines - self._blank - self._malformed
@@ -176,7 +181,7 @@ class _Adaptive:
         part: Callable[[RecordShape], RecordShape] | None = None,
     ) -> None:
         self._walker, self._exact, self._part = walker, exact, part
-        self._decoder = Decoder(_refuse, doubles=False)
+        self._decoder = Decoder(_refuse, False, Fields(dict, _refuse))
         self._knows = -1 if walker.shape.fields else 0
         self._folded = walker.folded
         self._cost = cost
@@ -203,5 +208,5 @@ class _Adaptive:
         return walker if self._part is None else Walker(walker.known, walker.dates, self._part(walker.shape))
 
 
-def _refuse(line: bytes) -> object:
+def _refuse(_: object) -> Any:
     raise ValueError

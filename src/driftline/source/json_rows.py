@@ -1,7 +1,7 @@
 """Lines of JSON as rows of a table, in tasks.
 
 A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed
-as whole columns, the others one by one.
+as whole columns; of the others the fields that do.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
+from driftline.observe.decoder import Fields
 from driftline.observe.expect import Expect, foreseen
 from driftline.observe.json_lines import JsonObserver, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.source.arrow_json import Unparsed, parsed
+from driftline.source.drifted import by_field
 from driftline.source.rejects import Reject, reject_batch
 from driftline.write import SetAside
 
@@ -67,14 +69,16 @@ class JsonRows:
         """A new observer, which tells the lines that are not of the usual types."""
         return JsonObserver(self.known, self.settings, self.judge, self._usual)
 
-    def of_lines(self, lines: Sequence[bytes], looked: Sequence[Looked]) -> Iterator[Rows]:
-        """The rows of those of the lines that are records. ``looked``: as the observer returned it."""
+    def of_lines(self, lines: Sequence[bytes], looked: Sequence[Looked], fields: Fields) -> Iterator[Rows]:
+        """The rows of those of the lines that are records. ``looked``, ``fields``: the observer's."""
         unusual = {place for place, _ in looked}  # blank lines among them
         usual = (
             [place for place in range(len(lines)) if place not in unusual] if unusual else range(len(lines))
         )
         yield from self._whole(lines, usual)
-        yield from self._single(lines, [at for at, why in looked if why is None and lines[at].strip()])
+        yield from self._drifted(
+            lines, [at for at, why in looked if why is None and lines[at].strip()], fields
+        )
 
     def _usual(self, shape: RecordShape) -> RecordShape:
         return limited(shape, self.usual, self.settings.contract)
@@ -97,6 +101,15 @@ class JsonRows:
             yield from self._whole(lines, places[half:])
             return
         yield self.converter.of_arrow(batch, self.usual, json=True), places
+
+    def _drifted(self, lines: Sequence[bytes], places: Sequence[int], fields: Fields) -> Iterator[Rows]:
+        """Lines of which some fields are not of the usual types."""
+        keys = {field.key for field in self.converter.route.fields}
+        some = by_field([lines[place] for place in places], self.usual, keys, fields) if places else None
+        if some is None:
+            yield from self._single(lines, places)
+        else:
+            yield self.converter.of_both(some.columns, some.struct, some.objects), places
 
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
@@ -137,7 +150,7 @@ class LineRows:
             self._as_expected = self._make.expected.covers(folded(observer.result().shape))
             self._learnt = observer.learnt
         if self._as_expected:
-            yield from self._make.of_lines(run.lines, looked)
+            yield from self._make.of_lines(run.lines, looked, observer.fields)
 
     def observed(self) -> Observation:
         """What all lines were."""
