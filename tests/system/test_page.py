@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
 import driftline
+from driftline.sql.rest import Waiting
 from stats_models import HOSTILE, hostile, small, wide
 from system.test_cli import SEVERAL, call
 
@@ -85,6 +87,25 @@ def test_search_finds_columns_with_what_is_above_them(show):
     assert count(browser) == "1 of 5,050 columns"
     find(browser, "no such column")
     assert (names(browser), count(browser)) == ([], "0 of 5,050 columns")
+
+
+def test_of_many_drifted_fields_the_first_are_in_sight_and_all_a_click_away(show):
+    of = small()
+    many = tuple(replace(of.drifted[0], path=(f"price_{i}",)) for i in range(30))
+    rest = tuple(Waiting(f"payload.k{i}", 100 - i, "[1]") for i in range(21))
+    browser = show(replace(of, drifted=many, rest=rest))
+    cards = browser.find_elements(By.CSS_SELECTOR, ".card")
+    assert [card.is_displayed() for card in cards] == [True] * 20 + [False] * 10
+    folds = browser.find_elements(By.CSS_SELECTOR, ".older > summary")
+    assert [fold.text for fold in folds] == ["10 more", "1 more"]
+    folds[0].click()
+    assert cards[-1].is_displayed()
+    links = browser.find_elements(By.CSS_SELECTOR, "header nav a")
+    assert [link.text for link in links] == ["Drift", "Columns", "Changes", "The rest", "Quarantine"]
+    tops = [
+        browser.find_element(By.ID, link.get_attribute("href").partition("#")[2]).rect["y"] for link in links
+    ]
+    assert tops == sorted(tops)
 
 
 def test_filters_show_what_drifted_and_what_is_empty(show):
