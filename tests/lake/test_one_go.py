@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from driftline import Lake
 from driftline.errors import DataError
@@ -264,6 +264,22 @@ def test_texts_of_a_frame_are_read_once(
         f"Row(a={a}, a_string={text!r})"
         for a, text in [(1, None), (2, None), (3, None), (4, None), (None, "x")]
     )
+
+
+def test_the_first_texts_of_a_frame_are_looked_at_and_read_once(
+    either: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole: list[bool] = []
+    observed = JsonFrame._observed
+
+    def counted(self: JsonFrame, frame: DataFrame) -> Any:
+        whole.append(frame is self.frame)
+        return observed(self, frame)
+
+    monkeypatch.setattr(JsonFrame, "_observed", counted)
+    frame = either.spark.createDataFrame([('{"a": 1}',), ('{"a": "x"}',), ("{",)], "text string")
+    result = either.table(table_name).ingest(frame, json_column="text")
+    assert (result.rows_written, result.rows_quarantined, whole) == (2, 1, [False])
 
 
 def test_a_dataframe_is_read_once(either: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

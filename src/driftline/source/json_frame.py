@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+_HEADS = 10_000  # records that are looked at for a guess
+
 _Seen = tuple[Observation, int]  # of a task: what its texts are, and how many rows have none
 
 
@@ -70,20 +72,20 @@ class JsonFrame:
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the last batch of the table was."""
+        """What the last batch of the table was, or what the first records say."""
         self._ask(schema, settings)
         seen = likely(schema, settings)
-        self.seen = seen or self.seen
-        return seen
+        if seen is None:
+            seen = merge_observations(part for part, _ in self._observed(self.frame.limit(_HEADS)))
+        self.seen = seen
+        return seen if seen.tally.records else None
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         same = self.asked == (schema, settings) and self.judge is None
         parts = self._seen_by_tasks() if same else None
         if parts is None:
             self._ask(schema, settings)
-            observed = partial(_observed, self.texts, self._observer())
-            found = self.frame.mapInArrow(observed, "seen binary").collect()
-            parts = [pickle.loads(row.seen) for row in found]  # noqa: S301  our own bytes
+            parts = self._observed(self.frame)
         self.nulls = sum(nulls for _, nulls in parts)
         whole = merge_observations(seen for seen, _ in parts)
         self.seen = whole
@@ -107,6 +109,11 @@ class JsonFrame:
     def _ask(self, schema: Schema, settings: Settings) -> None:
         self.known, self.settings = expect(schema, settings), settings
         self.asked, self.begun = (schema, settings), None
+
+    def _observed(self, frame: DataFrame) -> list[_Seen]:
+        """What the texts of a frame are, by task."""
+        found = frame.mapInArrow(partial(_observed, self.texts, self._observer()), "seen binary").collect()
+        return [pickle.loads(row.seen) for row in found]  # noqa: S301  our own bytes
 
     def _observer(self) -> Callable[[], JsonObserver]:
         return partial(JsonObserver, self.known, self.settings, self.judge)
