@@ -22,7 +22,7 @@ from driftline.core.schema.types import Schema
 from driftline.formats.ducklake import transaction as ducklake_transaction
 from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.data_files import data_file, modes_of
-from driftline.formats.iceberg.gateway import items
+from driftline.formats.iceberg.gateway import items, text_map
 from driftline.runtime.spark_conf import configured
 from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, SetAside, write_files
 from lake.formats import database, declare, written
@@ -58,7 +58,9 @@ def test_metrics_are_those_of_icebergs_own_writer(lake: Lake, spark: SparkSessio
     rows = pa.Table.from_pylist(
         pq.read_table(theirs.location()).to_pylist(), schema=arrow_schema(schema.struct)
     )
-    plan = FilePlan(schema, modes_of(jvm, java, schema), FileSettings(), 2**30)
+    plan = FilePlan(
+        schema, modes_of(jvm, java, schema, text_map(jvm, java.properties())), FileSettings(), 2**30
+    )
     (file,) = write_files(
         rows.to_batches(), plan, lambda _: NewFile(str(path), pa.OSFile(str(path), "wb"), path.unlink)
     )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from driftline.core.planning.recent import Recent
 from driftline.core.schema.types import Primitive, Schema, Type, children
 from driftline.formats.iceberg.gateway import java_type
 from driftline.write import Key, WrittenFile
+
+_METRICS = "write.metadata.metrics."  # properties that say which metrics there are
+_modes: Recent[tuple[Schema, str, dict[str, str]], dict[int, str]] = Recent(16)
 
 
 def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), sort_order: int = 0) -> Any:
@@ -28,10 +32,14 @@ def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), 
     return parser.fromJson(node, specs)
 
 
-def modes_of(jvm: Any, table: Any, schema: Schema) -> dict[int, str]:
-    """Which metrics the table wants of each leaf column, by its id: ``none``,
-    ``counts``, ``truncate(n)`` or ``full``.
+def modes_of(jvm: Any, table: Any, schema: Schema, properties: Mapping[str, str]) -> dict[int, str]:
+    """Which metrics a Java table of this ``schema`` and these ``properties`` wants of each leaf
+    column, by its id: ``none``, ``counts``, ``truncate(n)`` or ``full``.
     """
+    order = str(java_type(jvm, "org.apache.iceberg.SortOrderParser").toJson(table.sortOrder()))
+    asked = schema, order, {key: value for key, value in properties.items() if key.startswith(_METRICS)}
+    if (known := _modes.get(asked)) is not None:  # Java is asked twice for each column
+        return known
     config = java_type(jvm, "org.apache.iceberg.MetricsConfig").forTable(table)
     out: dict[int, str] = {}
 
@@ -42,6 +50,7 @@ def modes_of(jvm: Any, table: Any, schema: Schema) -> dict[int, str]:
             visit(f.type, f"{name}.{f.name}" if name else f.name, f.id)
 
     visit(schema.struct, "", 0)
+    _modes.put(asked, out)
     return out
 
 

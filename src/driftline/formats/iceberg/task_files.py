@@ -131,7 +131,7 @@ def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | No
     ):
         return None
     target = int(properties.get("write.target-file-size-bytes", _TARGET))
-    return FilePlan(schema, modes_of(spark._jvm, table, schema), settings, target, dealing)
+    return FilePlan(schema, modes_of(spark._jvm, table, schema, properties), settings, target, dealing)
 
 
 def _dealing(jvm: Any, table: Any, schema: Schema) -> Dealing:
