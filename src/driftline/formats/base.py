@@ -262,6 +262,14 @@ class Table(Protocol):
         """The table's rows, as they are now, or were in a snapshot."""
         ...
 
+    def row_ids(self, changed: str) -> list[str]:
+        """SQL of what readers know a row again by, to be selected behind its columns for
+        `Transaction.replace`; empty where the table has nothing of the kind.
+
+        ``changed``: SQL, whether the row's values will be others.
+        """
+        return []
+
     def fillable(self, schema: Schema) -> Schema:
         """The schema without the columns that Spark cannot write."""
         ...

@@ -26,7 +26,7 @@ from driftline.ingest.guess import Misguess, confirmed, guessed_plan
 from driftline.ingest.listener import Listener, heard
 from driftline.ingest.outcome import outcome, paths_of_rest, rest_of
 from driftline.ingest.result import Result, result
-from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, rewritten_rows
+from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, with_rows_rewritten
 from driftline.observe.observation import Observation
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained
@@ -260,11 +260,10 @@ def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str,
     batch, before, settings = planned.batch, planned.plan.before, planned.settings
     struct = transaction.schema.struct
     check_readable(batch.table, before)
-    old = batch.table.read()
-    there = old.count()
+    there = batch.table.read().count()
     rows = batch.source.tasks(planned.plan, struct, settings).frame(struct)
-    old_rows = rewritten_rows(old, before, struct, settings)
-    return transaction.replace(old_rows.union(rows), summary) - there
+    every_row = with_rows_rewritten(batch.table, planned.plan, rows, struct, settings)
+    return transaction.replace(every_row, summary) - there
 
 
 def _lossy(table: Table, planned: Plan) -> list[Path]:

@@ -14,11 +14,12 @@ from driftline.convert import Converter
 from driftline.convert.defaults import without_defaults
 from driftline.convert.spark import from_spark
 from driftline.core.changes import Change, RewriteColumn
-from driftline.core.planning.routes import Conflict, Settings, by_name, facet_of
+from driftline.core.planning.routes import Conflict, Plan, Settings, by_name, facet_of
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, dotted, peel
 from driftline.errors import DataError
 from driftline.observe.refused import having
-from driftline.write.frame import mapped, numbered
+from driftline.sql.quoting import any_value
+from driftline.write.frame import converted, numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,17 +48,22 @@ def check_readable(table: Table, schema: Schema) -> None:
             )
 
 
-def rewritten_rows(table: DataFrame, before: Schema, after: Struct, settings: Settings) -> DataFrame:
-    """The table's rows as rows of the new struct."""
-    converter = Converter(without_defaults(after), by_name(before.struct, after), settings)
-    return mapped(numbered(table), partial(_rewritten, before.struct, converter), after)
+def with_rows_rewritten(
+    table: Table, planned: Plan, rows: DataFrame, after: Struct, settings: Settings
+) -> DataFrame:
+    """New ``rows`` of a struct, behind those that the table has, as rows of the same."""
+    before = planned.before.struct
+    converter = Converter(without_defaults(after), by_name(before, after), settings)
+    ids = table.row_ids(any_value(change.path for change in rewrites(planned.changes)))
+    old = table.read().selectExpr("*", *ids)
+    old = converted(old, before, partial(_rewritten, before, converter), after)
+    for column in old.columns[len(rows.columns) :]:  # new rows have no ids yet
+        rows = rows.selectExpr("*", f"cast(null as bigint) as {column}")
+    return old.union(rows)
 
 
-def _rewritten(
-    before: Struct, converter: Converter, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield converter.of_arrow(from_spark(batch, before), before, json=False)
+def _rewritten(before: Struct, converter: Converter, rows: pa.RecordBatch) -> pa.RecordBatch:
+    return converter.of_arrow(rows, before, json=False)
 
 
 def lossy_rewrites(table: DataFrame, before: Schema, changes: Iterable[Change]) -> list[Path]:

@@ -34,8 +34,8 @@ from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Walker
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
-from driftline.sql.quoting import name
-from driftline.write.frame import mapped, numbered
+from driftline.sql.quoting import any_value, name
+from driftline.write.frame import converted, numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,7 +158,8 @@ def _write(
     between = transaction.schema
     promoter = Promoter.of(planned, between.struct, settings, selection, rest.name, new)
     rows = table.read()
-    frame = mapped(numbered(rows), partial(_rows, promoter), between.struct)
+    kept = table.row_ids(any_value([(rest.name,)]))
+    frame = converted(rows.selectExpr("*", *kept), promoter.before, promoter.rows, between.struct)
     written, there = transaction.replace(frame, {"driftline.promote": "true"}), rows.count()
     if written != there:
         raise DataError(f"{table.name}: {there} rows were there, {written} were written: nothing is changed")
@@ -168,11 +169,6 @@ def _write(
         if f.name != rest.name
     )
     transaction.evolve(diff(between, replace(between, struct=Struct(fields))))  # type: ignore[arg-type]
-
-
-def _rows(promoter: Promoter, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield promoter.rows(from_spark(batch, promoter.before))
 
 
 def _look(

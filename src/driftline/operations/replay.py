@@ -260,7 +260,9 @@ def _mark(kept: Kept) -> None:
         if answer[0]:
             number = max(kept.reached, answer[1] or 0) + 1
             transaction.evolve(quarantine.missing(kept.state.schema))
-            transaction.replace(rows.withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})")), {})
+            ids = kept.table.row_ids(new)
+            rows = rows.selectExpr("*", *ids).withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})"))
+            transaction.replace(rows, {})
             transaction.commit()
             transaction.upkeep()
     except BaseException:

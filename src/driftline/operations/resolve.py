@@ -29,6 +29,7 @@ from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import PREFIX, from_properties
 from driftline.sql.fold import Fold
 from driftline.sql.lost import Folding
+from driftline.sql.quoting import any_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -175,8 +176,10 @@ def _resolve(table: Table, state: State, request: _Request, progress: Callable[[
         progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
         between = transaction.schema
+        changed = any_value((*site.parent, c.name) for site in plan.sites for c in site.folded)
         written = transaction.replace(
-            rows.selectExpr(*folding.rows(rest)), {"driftline.resolve": dotted(plan.path)}
+            rows.selectExpr(*folding.rows(rest), *table.row_ids(changed)),
+            {"driftline.resolve": dotted(plan.path)},
         )
         there = rows.count()
         if written != there:

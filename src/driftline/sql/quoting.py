@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 
 from driftline.core.schema.closed import CLOSED
-from driftline.core.schema.types import List, Map, Primitive, Struct, Type
+from driftline.core.schema.types import List, Map, Path, Primitive, Struct, Type
 
 _SPARK = {
     "long": "bigint",
@@ -45,6 +45,15 @@ _SPARK = {
 
 _fresh = count()
 _NAME = re.compile(r"[a-z]+[0-9]+|`[^`]+`")
+
+
+def any_value(paths: Iterable[Path]) -> str:
+    """SQL, whether a row has anything in the topmost columns of these paths.
+
+    >>> any_value([("a", "b"), ("c",), ("a", "d")])
+    '`a` is not null or `c` is not null'
+    """
+    return " or ".join(f"{name(top)} is not null" for top in sorted({path[0] for path in paths})) or "false"
 
 
 def name(text: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from driftline.convert.spark import as_spark
+from driftline.convert.spark import as_spark, from_spark
 from driftline.core.schema.types import Struct
 from driftline.sql.quoting import name, spark_type
 
@@ -20,6 +20,34 @@ RowsOf = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 def mapped(source: DataFrame, rows: RowsOf, struct: Struct) -> DataFrame:
     """What ``rows`` makes, in tasks, of the batches of a frame: rows of ``struct``, as Arrow has them."""
     return source.mapInArrow(partial(_handed_over, rows, struct), columns_of(struct))
+
+
+def converted(
+    source: DataFrame, before: Struct, convert: Callable[[pa.RecordBatch], pa.RecordBatch], after: Struct
+) -> DataFrame:
+    """The rows of a table, each ``convert``-ed from one struct to the other; columns of the frame behind
+    those of ``before`` come along as they are.
+    """
+    beside = source.schema.fields[len(before.fields) :]
+    types = ", ".join([columns_of(after), *(f"{name(f.name)} {f.dataType.simpleString()}" for f in beside)])
+    return numbered(source).mapInArrow(
+        partial(_converted, before, convert, after, [f.name for f in beside]), types
+    )
+
+
+def _converted(
+    before: Struct,
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch],
+    after: Struct,
+    beside: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    own = len(before.fields)
+    for batch in batches:
+        rows = as_spark(convert(from_spark(batch.select(range(own)), before)), after)
+        for name_, column in zip(beside, batch.columns[own:], strict=True):
+            rows = rows.append_column(name_, column)
+        yield rows
 
 
 def numbered(frame: DataFrame) -> DataFrame:

@@ -166,6 +166,10 @@ class DuckLakeTable:
         """UUIDs, which Spark does not read from DuckLake's files."""
         return frozenset({UUID})
 
+    def row_ids(self, changed: str) -> list[str]:
+        """None: DuckLake tells rows apart by their files."""
+        return []
+
     def fillable(self, schema: Schema) -> Schema:
         """The schema: Spark writes all of it."""
         return schema

@@ -30,7 +30,7 @@ from driftline.formats.iceberg.gateway import (
 )
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.table_statistics import table_statistics
-from driftline.formats.iceberg.transaction import Transaction
+from driftline.formats.iceberg.transaction import COMMITTED_IN, ROW_ID, Transaction
 from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
 from driftline.formats.iceberg.versions import branches, laid, schemas, snapshots, versions
 from driftline.sql.quoting import literal
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # Where these are set, Iceberg writes what nobody sees yet, to be audited first.
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")
+
+_WITH_ROW_IDS = 3  # the format version
 
 _OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
 _NEW_TABLE = {
@@ -217,6 +219,12 @@ class IcebergTable:
     def as_text(self) -> frozenset[Primitive]:
         """None: there is a column for each type of value."""
         return frozenset()
+
+    def row_ids(self, changed: str) -> list[str]:
+        """SQL of a row's id, and of the number of the commit that it is from, in tables of v3."""
+        if self.java().operations().current().formatVersion() < _WITH_ROW_IDS:
+            return []
+        return [ROW_ID, f"if({changed}, null, {COMMITTED_IN}) as {COMMITTED_IN}"]
 
     def fillable(self, schema: Schema) -> Schema:
         """The schema without the columns that Spark cannot write."""

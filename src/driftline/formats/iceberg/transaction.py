@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
     from driftline.formats.iceberg.table import IcebergTable
     from driftline.write import RowTasks
+
+_APPEND = "org.apache.spark.sql.catalyst.plans.logical.AppendData"
+# What v3's readers know a row again by; a data file may have both as columns.
+ROW_ID, COMMITTED_IN = "_row_id", "_last_updated_sequence_number"
 
 Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and options: what Spark is to do
 
@@ -109,7 +114,7 @@ class Transaction:
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
-        append = java_type(self._jvm, "org.apache.spark.sql.catalyst.plans.logical.AppendData").byName
+        append = java_type(self._jvm, _APPEND).byName
         if self.row != self.schema.struct:
             return self._append_beside(frame, summary, append)
         return self._write(frame, summary, append)
@@ -129,7 +134,7 @@ class Transaction:
         except Py4JJavaError as error:
             raise DataError(f"{self.table.name}: Spark cannot write it: {short(error)}") from error
         before = staged.table().currentSnapshot()
-        self._run(staged.table(), frame, summary, command)
+        self._run(self._spark_table(staged.table()), frame, summary, command)
         after = staged.table().currentSnapshot()
         if after is None or (before is not None and after.snapshotId() == before.snapshotId()):
             return 0
@@ -142,11 +147,14 @@ class Transaction:
 
     def _append_files(self) -> None:
         append = self._java.newAppend()
+        self._add_files(append, append.appendFile)
+
+    def _add_files(self, update: Any, add: Callable[[Any], Any]) -> None:
         for file in self._written:
-            append.appendFile(file)
+            add(file)
         for key, value in self._summary.items():
-            append.set(key, value)
-        append.commit()
+            update.set(key, value)
+        update.commit()
         self._made = self.snapshot
 
     @property
@@ -179,24 +187,46 @@ class Transaction:
         return sum(int(file.recordCount()) for file in written)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Writes the frame's rows in place of all that the table holds; returns how many were written. The
-        transaction must be pinned. Raises DataError where values would be lost that Spark cannot write.
+        """Writes the frame's rows in place of all that the table holds; returns how many were written. Behind
+        the table's columns the frame may have those of `IcebergTable.row_ids`, which the rows then keep.
+
+        The transaction must be pinned. Raises DataError where values would be lost that Spark cannot write.
         """
         if lost := left_out(self.schema):
             raise DataError(
                 f"{self.table.name}: its rows cannot be written anew: Spark has no values of {lost[0]}"
             )
+        self._replaced = True
+        if ROW_ID in frame.columns:
+            return self._replace_with_ids(frame, summary)
         catalyst = self._jvm.org.apache.spark.sql.catalyst
         all_rows = catalyst.expressions.Literal.TrueLiteral()
         byname = catalyst.plans.logical.OverwriteByExpression.byName
-        self._replaced = True
         return self._write(
             frame, summary, lambda relation, rows, options: byname(relation, rows, all_rows, options)
         )
 
+    def _replace_with_ids(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+        """Only what compacts tables writes ids that it is given: it leaves the files to be committed."""
+        jvm, java, group = self._jvm, self._java.table(), uuid4().hex
+        target = java_type(jvm, "org.apache.iceberg.spark.source.SparkRewriteTable")(java, group)
+        coordinator = java_type(jvm, "org.apache.iceberg.spark.FileRewriteCoordinator").get()
+        try:
+            self._run(target, frame, {}, java_type(jvm, _APPEND).byName)
+            self._written += items(coordinator.fetchNewFiles(java, group))
+        finally:
+            coordinator.clearRewrite(java, group)
+        self._summary = snapshot_properties(self.table.spark, summary)
+        overwrite = self._java.newOverwrite()
+        overwrite.overwriteByRowFilter(
+            java_type(jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
+        )
+        self._add_files(overwrite, overwrite.addFile)
+        return sum(int(file.recordCount()) for file in self._written)
+
     def _write(self, frame: DataFrame, summary: Mapping[str, str], command: Command) -> int:
         before = self.snapshot
-        self._run(self._java.table(), frame, summary, command)
+        self._run(self._spark_table(self._java.table()), frame, summary, command)
         if self.snapshot == before:
             return 0
         table = self._java.table()
@@ -205,10 +235,12 @@ class Transaction:
         self._written += items(snapshot.addedDataFiles(table.io()))
         return int(snapshot.summary().get("added-records") or 0)
 
-    def _run(self, java: Any, frame: DataFrame, summary: Mapping[str, str], command: Command) -> None:
-        """Has Spark write the frame into a Java table."""
+    def _spark_table(self, java: Any) -> Any:
+        return java_type(self._jvm, "org.apache.iceberg.spark.source.SparkTable")(java)
+
+    def _run(self, target: Any, frame: DataFrame, summary: Mapping[str, str], command: Command) -> None:
+        """Has Spark write the frame into a table, as Spark has it."""
         jvm = self._jvm
-        target = java_type(jvm, "org.apache.iceberg.spark.source.SparkTable")(java)
         # The catalog has the functions by which rows are handed to the partitions' writers.
         catalog = jvm.scala.Option.apply(self.table.plugin)
         relation = java_type(
