@@ -85,7 +85,7 @@ def test_the_reader_of_the_check_finds_the_same_records(parts: list[str]) -> Non
     ]
     assert found == [
         (row.line, row.raw, row.cells and [getattr(cell, "written", cell) for cell in row.cells])
-        for row in rows(text)
+        for row in rows([text])
     ]
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterator
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
+from driftline.verify.packed import pieces
 from driftline.verify.values import Cell, Misquoted
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _DELIMITERS = ",;\t|"
 _LOOKED, _FIRST = 65_536, 21  # characters and records that tell the delimiter
+_FIRST_READ = 4 * _LOOKED  # bytes that have so many characters
+
+
+class _GoesOn(Exception):
+    """A record goes on behind the text that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +41,22 @@ class Said(NamedTuple):
     encoding: str = ""
 
 
-def decoded(data: bytes, encoding: str) -> str:
-    """The text; zeros at every other byte tell UTF-16."""
-    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
+    """The text from where the file stands, some of it at a time; zeros at every other byte tell UTF-16.
+
+    The first piece is enough to tell how it is written.
+    """
+    head = file.read(_FIRST_READ)
+    if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         encoding = "utf-16"
     elif encoding in ("", "utf-16"):
-        even, odd = data[:_LOOKED:2].count(0), data[1:_LOOKED:2].count(0)
-        if max(even, odd) * 8 > min(len(data), _LOOKED) and not min(even, odd):
+        even, odd = head[:_LOOKED:2].count(0), head[1:_LOOKED:2].count(0)
+        if max(even, odd) * 8 > min(len(head), _LOOKED) and not min(even, odd):
             encoding = "utf-16-be" if even else "utf-16-le"
-    text = data.decode(encoding, "replace") if encoding else data.decode(errors="surrogateescape")
-    return text.removeprefix("\ufeff")
+    decoder = getincrementaldecoder(encoding or "utf-8")("replace" if encoding else "surrogateescape")
+    yield decoder.decode(head).removeprefix("\ufeff")
+    yield from map(decoder.decode, pieces(file))
+    yield decoder.decode(b"", final=True)
 
 
 def marks_of(text: str, said: Said) -> tuple[str, str]:
@@ -67,7 +79,7 @@ def _best(text: str, delimiters: str, quote: str) -> tuple[str, bool]:
     """The delimiter, and whether all of the first rows have as many cells, more than one."""
     best, most, even = delimiters[0], 1, False
     for delimiter in delimiters:
-        first = [row for row in rows(text[:_LOOKED], delimiter, quote) if row.raw][:_FIRST]
+        first = [row for row in rows([text[:_LOOKED]], delimiter, quote) if row.raw][:_FIRST]
         if len(text) >= _LOOKED:
             first = first[:-1]
         header, *others = [len(row.cells or ()) for row in first] or [0]
@@ -76,48 +88,73 @@ def _best(text: str, delimiters: str, quote: str) -> tuple[str, bool]:
     return best, even
 
 
-def rows(text: str, delimiter: str = ",", quote: str = '"') -> Iterator[Row]:
-    """The records of a text, blank lines among them.
+def rows(texts: Iterable[str], delimiter: str = ",", quote: str = '"') -> Iterator[Row]:
+    """The records of a text that comes in pieces, blank lines among them. No more of it is held than a
+    record, or than follows a quote that is never closed.
 
-    >>> [(row.line, row.cells) for row in rows('1,"a ""b""\\r\\nc"\\n2,"d\\n3,e')]
+    >>> [(row.line, row.cells) for row in rows(['1,"a ""b""\\r\\nc"', '\\n2,"d\\n3,e'])]
     [(1, ['1', 'a "b"\\r\\nc']), (3, None), (4, ['3', 'e'])]
     """
+    held, size, lines = "", 0, 0
+    for text in texts:
+        held += text
+        if len(held) >= size:
+            at, passed = yield from _whole_rows(held, lines, delimiter, quote, is_all=False)
+            held, lines = held[at:], lines + passed
+            size = 2 * len(held)
+    yield from _whole_rows(held, lines, delimiter, quote, is_all=True)
+
+
+def _whole_rows(
+    text: str, before: int, delimiter: str, quote: str, *, is_all: bool
+) -> Generator[Row, None, tuple[int, int]]:
+    """The records of a text, behind so many lines; returns where the first begins that may go on behind the
+    text, and how many lines there are ahead of it.
+    """
     ends = [match.span() for match in _LINE_END.finditer(text)]
-    if not text.endswith(("\r", "\n")):
+    if is_all and not text.endswith(("\r", "\n")):
         ends.append((len(text), len(text)))
+    elif not is_all and text.endswith("\r"):  # a line feed may follow
+        ends.pop()
     stops = [stop for stop, _ in ends]
     at = line = 0
-    while at < len(text):
+    while line < len(ends) and at < len(text):
         stop = stops[line]
         cells: list[Cell] | None
         if quote and quote in text[at:stop]:
-            cells, stop = _cells(text, at, stops, line, delimiter, quote)
+            try:
+                cells, stop = _cells(text, at, stops, line, delimiter, quote, is_all=is_all)
+            except _GoesOn:
+                break
         else:
             cells = [Cell(cell) for cell in text[at:stop].split(delimiter)]
-        yield Row(line + 1, text[at:stop], cells)
+        yield Row(before + line + 1, text[at:stop], cells)
         line = bisect_left(stops, stop, line)
         at = ends[line][1]
         line += 1
+    return at, line
 
 
 def cells(raw: bytes) -> list[Cell]:
     """The cells of one CSV record; the text itself where it is none."""
     text = raw.decode(errors="surrogateescape")
-    found = [cell for row in rows(text) for cell in row.cells or [Cell(row.raw)]]
+    found = [cell for row in rows([text]) for cell in row.cells or [Cell(row.raw)]]
     return found or [Cell(text)]
 
 
 def _cells(
-    text: str, at: int, stops: list[int], line: int, delimiter: str, quote: str
+    text: str, at: int, stops: list[int], line: int, delimiter: str, quote: str, *, is_all: bool
 ) -> tuple[list[Cell] | None, int]:
     """The cells of the record that begins ``at`` a place, and where it ends; None where a
-    quote is never closed: its line is the last.
+    quote is never closed: its line is the last. Raises _GoesOn where the record may, behind the text.
     """
     out: list[Cell] = []
     while True:
         stop = stops[line]
         if text.startswith(quote, at):
             close = _close(text, at, quote)
+            if not is_all and (close is None or close + 1 == len(text)):
+                raise _GoesOn
             if close is not None and text[close + 1 : close + 2] in ("", delimiter, "\r", "\n"):
                 out.append(Cell(text[at + 1 : close].replace(quote * 2, quote)))
                 end = close + 1
@@ -129,6 +166,8 @@ def _cells(
             else:
                 return None, stop
             line = bisect_left(stops, end, line)
+            if line == len(stops):
+                raise _GoesOn
         else:
             end = _next(text, delimiter, at, stop)
             out.append(Cell(text[at:end]))

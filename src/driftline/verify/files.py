@@ -6,10 +6,11 @@ import io
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO, Any
 
 from driftline.runtime.stores import is_stored, native
-from driftline.verify.cells import Said, decoded, marks_of, rows
+from driftline.verify.cells import Row, Said, decoded, marks_of, rows
 from driftline.verify.json_texts import Malformed, lines, of_file, of_lines, parse
 from driftline.verify.packed import is_packed, unpacked
 
@@ -102,7 +103,7 @@ def grouped(pieces: Sequence[Part], cores: int) -> list[list[Part]]:
 def read(part: Part) -> Iterator[Read]:
     """The part's records, and what is none, in order."""
     if part.fmt == "csv":
-        yield from _csv(part.file, _text(part.file, part.said.encoding), part.said)
+        yield from _csv(part.file, part.said)
     elif part.end is not None:
         yield from _cut(part)
     else:
@@ -174,12 +175,12 @@ def _begins_with_a_record(file: str, longest: int) -> bool:
 # CSV ----------------------------------------------------------------------------------------------------
 
 
-def _csv(file: str, text: str, said: Said) -> Iterator[Read]:
+def _csv(file: str, said: Said) -> Iterator[Read]:
     """Records by the first row's names: a cell is text, an empty one null. A row of another width is
     malformed; a blank line is a row only of a single column.
     """
     header: Sequence[str] | None = None
-    for row in rows(text, *marks_of(text, said)):
+    for row in _csv_rows(file, said):
         if header is None:
             header = row.cells if row.raw else None
             continue
@@ -200,12 +201,14 @@ def _csv(file: str, text: str, said: Said) -> Iterator[Read]:
             yield Read(place, dict(zip(header, row.cells, strict=True)))
 
 
-def _text(file: str, encoding: str) -> str:
-    """What the file holds; a byte order mark goes before the encoding that was said."""
-    with opened(file) as f:
-        marked = f.read(4).startswith((BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE))
-        f.seek(0)
-        return decoded(unpacked(f, file).read(), "utf-8" if marked else encoding)
+def _csv_rows(file: str, said: Said) -> Iterator[Row]:
+    """A byte order mark goes before the encoding that was said."""
+    with opened(file) as packed:
+        marked = packed.read(4).startswith((BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE))
+        packed.seek(0)
+        texts = decoded(unpacked(packed, file), "utf-8" if marked else said.encoding)
+        first = next(texts)
+        yield from rows(chain([first], texts), *marks_of(first, said))
 
 
 def _is_text(raw: bytes) -> bool:
