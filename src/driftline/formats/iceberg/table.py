@@ -29,8 +29,9 @@ from driftline.formats.iceberg.gateway import (
     text_map,
 )
 from driftline.formats.iceberg.metrics import metrics_of_all
+from driftline.formats.iceberg.spark_writer import COMMITTED_IN, ROW_ID
 from driftline.formats.iceberg.table_statistics import table_statistics
-from driftline.formats.iceberg.transaction import COMMITTED_IN, ROW_ID, Transaction
+from driftline.formats.iceberg.transaction import Transaction
 from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
 from driftline.formats.iceberg.versions import branches, laid, schemas, snapshots, versions
 from driftline.sql.quoting import literal

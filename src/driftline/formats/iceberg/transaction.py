@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
-from uuid import uuid4
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
@@ -21,6 +20,7 @@ from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
+from driftline.formats.iceberg.spark_writer import ROW_ID, SparkWriter
 from driftline.formats.iceberg.store import options_of
 from driftline.formats.iceberg.task_files import location_of, snapshot_properties, write_tasks
 from driftline.formats.iceberg.unread import (
@@ -40,11 +40,7 @@ if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
     from driftline.write import RowTasks
 
-_APPEND = "org.apache.spark.sql.catalyst.plans.logical.AppendData"
-# What v3's readers know a row again by; a data file may have both as columns.
-ROW_ID, COMMITTED_IN = "_row_id", "_last_updated_sequence_number"
-
-Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and options: what Spark is to do
+Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # into a Java table
 
 
 class Transaction:
@@ -114,12 +110,11 @@ class Transaction:
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
-        append = java_type(self._jvm, _APPEND).byName
         if self.row != self.schema.struct:
-            return self._append_beside(frame, summary, append)
-        return self._write(frame, summary, append)
+            return self._append_beside(frame, summary)
+        return self._write(frame, summary, self._writer.append)
 
-    def _append_beside(self, frame: DataFrame, summary: Mapping[str, str], command: Command) -> int:
+    def _append_beside(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Appends files that Spark wrote for a table without the columns
         that it does not know: the ids are the same.
         """
@@ -134,7 +129,7 @@ class Transaction:
         except Py4JJavaError as error:
             raise DataError(f"{self.table.name}: Spark cannot write it: {short(error)}") from error
         before = staged.table().currentSnapshot()
-        self._run(self._spark_table(staged.table()), frame, summary, command)
+        self._writer.append(staged.table(), frame, summary)
         after = staged.table().currentSnapshot()
         if after is None or (before is not None and after.snapshotId() == before.snapshotId()):
             return 0
@@ -199,34 +194,19 @@ class Transaction:
         self._replaced = True
         if ROW_ID in frame.columns:
             return self._replace_with_ids(frame, summary)
-        catalyst = self._jvm.org.apache.spark.sql.catalyst
-        all_rows = catalyst.expressions.Literal.TrueLiteral()
-        byname = catalyst.plans.logical.OverwriteByExpression.byName
-        return self._write(
-            frame, summary, lambda relation, rows, options: byname(relation, rows, all_rows, options)
-        )
+        return self._write(frame, summary, self._writer.overwrite)
 
     def _replace_with_ids(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Only what compacts tables writes ids that it is given: it leaves the files to be committed."""
-        jvm, java, group = self._jvm, self._java.table(), uuid4().hex
-        target = java_type(jvm, "org.apache.iceberg.spark.source.SparkRewriteTable")(java, group)
-        coordinator = java_type(jvm, "org.apache.iceberg.spark.FileRewriteCoordinator").get()
-        try:
-            self._run(target, frame, {}, java_type(jvm, _APPEND).byName)
-            self._written += items(coordinator.fetchNewFiles(java, group))
-        finally:
-            coordinator.clearRewrite(java, group)
+        self._written += self._writer.files_with_ids(self._java.table(), frame)
         self._summary = snapshot_properties(self.table.spark, summary)
         overwrite = self._java.newOverwrite()
-        overwrite.overwriteByRowFilter(
-            java_type(jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
-        )
-        self._add_files(overwrite, overwrite.addFile)
+        all_rows = java_type(self._jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
+        self._add_files(overwrite.overwriteByRowFilter(all_rows), overwrite.addFile)
         return sum(int(file.recordCount()) for file in self._written)
 
-    def _write(self, frame: DataFrame, summary: Mapping[str, str], command: Command) -> int:
+    def _write(self, frame: DataFrame, summary: Mapping[str, str], writer: Writer) -> int:
         before = self.snapshot
-        self._run(self._spark_table(self._java.table()), frame, summary, command)
+        writer(self._java.table(), frame, summary)
         if self.snapshot == before:
             return 0
         table = self._java.table()
@@ -235,23 +215,9 @@ class Transaction:
         self._written += items(snapshot.addedDataFiles(table.io()))
         return int(snapshot.summary().get("added-records") or 0)
 
-    def _spark_table(self, java: Any) -> Any:
-        return java_type(self._jvm, "org.apache.iceberg.spark.source.SparkTable")(java)
-
-    def _run(self, target: Any, frame: DataFrame, summary: Mapping[str, str], command: Command) -> None:
-        """Has Spark write the frame into a table, as Spark has it."""
-        jvm = self._jvm
-        # The catalog has the functions by which rows are handed to the partitions' writers.
-        catalog = jvm.scala.Option.apply(self.table.plugin)
-        relation = java_type(
-            jvm, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
-        ).create(target, catalog, jvm.scala.Option.empty())
-        options = java_type(jvm, "org.apache.spark.api.python.PythonUtils").toScalaMap(
-            {f"snapshot-property.{k}": v for k, v in summary.items()}
-        )
-        jdf: Any = frame._jdf
-        plan = command(relation, jdf.logicalPlan(), options)
-        java_type(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(jdf.sparkSession(), plan)
+    @property
+    def _writer(self) -> SparkWriter:
+        return SparkWriter(self.table.spark, self.table.plugin)
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Sets table properties; the record of a change joins the others that the table remembers."""

@@ -1,0 +1,70 @@
+"""What Iceberg's own writer in Spark does with the rows of a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
+
+from driftline.formats.iceberg.gateway import items, java_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# What v3's readers know a row again by; a data file may have both as columns.
+ROW_ID, COMMITTED_IN = "_row_id", "_last_updated_sequence_number"
+
+_PLANS = "org.apache.spark.sql.catalyst.plans.logical."
+_Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and options: what Spark is to do
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWriter:
+    """Writes into Java tables. ``catalog``: as Spark has it, with the functions by which rows
+    are handed to the writers of partitions.
+    """
+
+    spark: SparkSession
+    catalog: Any
+
+    def append(self, table: Any, frame: DataFrame, summary: Mapping[str, str]) -> None:
+        """Appends the rows."""
+        self._run(self._of("SparkTable")(table), frame, summary, self._java(f"{_PLANS}AppendData").byName)
+
+    def overwrite(self, table: Any, frame: DataFrame, summary: Mapping[str, str]) -> None:
+        """Puts the rows in place of all that there are."""
+        all_rows = self._java("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral()
+        by_name = self._java(f"{_PLANS}OverwriteByExpression").byName
+        target = self._of("SparkTable")(table)
+        self._run(target, frame, summary, lambda into, rows, options: by_name(into, rows, all_rows, options))
+
+    def files_with_ids(self, table: Any, frame: DataFrame) -> list[Any]:
+        """The rows as files that are to be committed. The frame has ids, which no other writer takes
+        than the one that compacts tables.
+        """
+        group = uuid4().hex
+        coordinator = self._java("org.apache.iceberg.spark.FileRewriteCoordinator").get()
+        try:
+            append = self._java(f"{_PLANS}AppendData").byName
+            self._run(self._of("SparkRewriteTable")(table, group), frame, {}, append)
+            return items(coordinator.fetchNewFiles(table, group))
+        finally:
+            coordinator.clearRewrite(table, group)
+
+    def _run(self, target: Any, frame: DataFrame, summary: Mapping[str, str], command: _Command) -> None:
+        relation = self._java("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
+        option = self._java("scala.Option")
+        into = relation.create(target, option.apply(self.catalog), option.empty())
+        options = self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(
+            {f"snapshot-property.{key}": value for key, value in summary.items()}
+        )
+        jdf: Any = frame._jdf
+        plan = command(into, jdf.logicalPlan(), options)
+        self._java("org.apache.spark.sql.classic.Dataset").ofRows(jdf.sparkSession(), plan)
+
+    def _of(self, name: str) -> Any:
+        return self._java(f"org.apache.iceberg.spark.source.{name}")
+
+    def _java(self, name: str) -> Any:
+        return java_type(self.spark._jvm, name)
