@@ -1,0 +1,86 @@
+"""A store that goes away while a capture of it runs, and comes back: each record is in once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from driftline.capture.query import CaptureQuery
+from driftline.errors import SetupError
+from driftline.lake import Table
+from driftline.runtime import file_systems, stores
+from servers.machine import lacking
+from servers.s3 import S3, built
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch) -> Iterator[S3]:
+    """A server of the test's own, with a bucket `away`."""
+    if built() is None:
+        lacking("Go, which builds an S3 server", "apt-get install golang")
+    monkeypatch.setattr(stores, "_configured", {})
+    with S3(tmp_path) as running:
+        stores.configure("s3", running.options)
+        running.bucket("away")
+        yield running
+
+
+def put(server: S3, number: int) -> None:
+    """An object, whether the server runs or not."""
+    file = server.folder / "buckets/away/in" / f"{number}.json"
+    file.parent.mkdir(exist_ok=True)
+    draft = Path(f"{server.folder}/{number}")
+    draft.write_text(f'{{"id": {number}}}\n')
+    draft.rename(file)
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(row.id for row in table.read().collect()) if table.format.load().exists else []
+
+
+def has(query: CaptureQuery, table: Table, count: int) -> None:
+    """Returns when so many rows are there. Raises what ended the capture."""
+    end = time.monotonic() + 60
+    while len(ids(table)) < count:
+        assert time.monotonic() < end
+        assert not query.awaitTermination(1)
+
+
+def test_a_short_while_is_waited_for(either, server, table_name):
+    table = either.table(table_name)
+    put(server, 0)
+    query = table.capture("s3://away/in", name="c", every=0.2, checkpoint="s3://away/c")
+    for number in (1, 2):
+        has(query, table, number)
+        server.stop()
+        put(server, number)
+        time.sleep(1)
+        server.start()
+    has(query, table, 3)
+    query.stop()
+    query.awaitTermination()
+
+    assert ids(table) == [0, 1, 2]
+
+
+def test_after_a_longer_one_it_ends_and_goes_on_when_it_is_started_again(
+    either, server, table_name, monkeypatch
+):
+    monkeypatch.setattr(file_systems, "_ATTEMPTS", 2)
+    file_systems.connected.cache_clear()
+    table = either.table(table_name)
+    put(server, 0)
+    query = table.capture("s3://away/in", name="c", every=0.2, checkpoint="s3://away/c")
+    has(query, table, 1)
+    server.stop()
+    put(server, 1)
+    with pytest.raises(SetupError, match=r"s3://away/\S+: the store does not answer"):
+        query.awaitTermination()
+    server.start()
+    table.capture("s3://away/in", name="c", checkpoint="s3://away/c").awaitTermination()
+    file_systems.connected.cache_clear()
+
+    assert ids(table) == [0, 1]
