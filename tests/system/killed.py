@@ -1,7 +1,8 @@
 """A capture that dies where it is told to: `killed.py JSON`. The whole process group goes, Python and Java, by SIGKILL.
 
-The JSON: lake, source, table, name, options of the capture; `die`: phase and how often it begins before; `tidy`: first
-compacts the tables and expires all snapshots but the last. Without `die` it prints what is there in the end.
+The JSON: lake, its properties, stores, source, table, name, options of the capture; `die`: phase and how often it begins
+before; `tidy`: first compacts the tables and expires all snapshots but the last. Without `die` it prints what is there
+in the end, and which files were left by what died, and are deleted.
 """
 
 import json
@@ -10,10 +11,14 @@ import signal
 import sys
 
 from driftline import Lake
+from driftline.runtime.stores import configure
 
 
 def main(told: dict) -> None:
-    lake = Lake.open(told["lake"], properties={"spark.master": "local[2]", "spark.driver.memory": "1g"})
+    for kind, options in told.get("stores", {}).items():
+        configure(kind, options)
+    properties = {"spark.master": "local[2]", "spark.driver.memory": "1g", **told.get("properties", {})}
+    lake = Lake.open(told["lake"], properties=properties)
     table, kept = told["table"], f"{told['table']}__quarantine"
     if told.get("tidy"):
         for name in (table, kept):
@@ -32,11 +37,12 @@ def main(told: dict) -> None:
         told["source"], name=told["name"], progress=progress, **told.get("options", {})
     )
     query.awaitTermination()
+    left = [orphan.path for orphan in lake.clean(0)]
     found = lake.sql(f"select * from {table}")
     columns = [f"count({column}) as {column}" for column in found.columns]
     (counts,) = found.selectExpr("count(1) as rows", "count(distinct id) as ids", *columns).collect()
     (bad,) = lake.sql(f"select count(1) as rows, count(distinct raw) as records from {kept}").collect()
-    print(json.dumps({"table": counts.asDict(), "quarantine": bad.asDict()}))
+    print(json.dumps({"table": counts.asDict(), "quarantine": bad.asDict(), "left": left}))
 
 
 def tidy(lake: Lake, name: str) -> None:

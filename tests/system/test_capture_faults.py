@@ -13,6 +13,7 @@ from typing import Any
 from driftline.runtime.java import QUICK
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
+from servers.lakehouse import Lakehouse
 
 # Where each start dies: at the making of the table, then in the batch after it, again and again, until that is in.
 DEATHS = [
@@ -47,10 +48,12 @@ def start(told: dict[str, Any]) -> tuple[int, str, str]:
     return running.returncode, out, err
 
 
-def died_everywhere(told: dict[str, Any], more: Callable[[int], object]) -> dict[str, Any]:
-    """Kills the capture at each of `DEATHS`, with one more batch to come each time; returns what is there in the end."""
+def died_everywhere(
+    told: dict[str, Any], more: Callable[[int], object], deaths: list[tuple[str, int]] = DEATHS
+) -> dict[str, Any]:
+    """Kills the capture at each of the deaths, with one more batch to come each time; returns what is there in the end."""
     more(0)
-    for number, death in enumerate(DEATHS):
+    for number, death in enumerate(deaths):
         more(number + 1)
         code, out, err = start({**told, "die": death, "tidy": number in TIDY})
         assert (code, out) == (-signal.SIGKILL, ""), err
@@ -59,8 +62,8 @@ def died_everywhere(told: dict[str, Any], more: Callable[[int], object]) -> dict
     return json.loads(out)
 
 
-def check(found: dict[str, Any]) -> None:
-    batches = len(DEATHS) + 1
+def check(found: dict[str, Any], deaths: list[tuple[str, int]] = DEATHS) -> None:
+    batches = len(deaths) + 1
     rows = found["table"]
     assert rows["rows"] == rows["ids"] == RECORDS * batches
     assert {c for c in rows if c.startswith("c")} == {f"c{n}" for n in range(batches)}
@@ -74,6 +77,20 @@ def test_files(tmp_path):
     told = {"lake": str(tmp_path / "lake"), "source": str(source), "table": "t.t", "name": "t",
             "options": {"max_files": 1}}  # fmt: skip
     check(died_everywhere(told, lambda n: (source / f"{n}.json").write_text("\n".join(batch(n)))))
+
+
+def test_files_into_a_store(tmp_path, lakehouse: Lakehouse):
+    """What the lake and the checkpoint are in is an object store; what a process leaves there, `clean` finds."""
+    source, deaths = tmp_path / "in", [("committing", 2), ("committed", 1)]
+    source.mkdir()
+    told = {"lake": lakehouse.warehouse, "properties": {"type": "rest", "uri": lakehouse.rest.uri, **lakehouse.reach},
+            "stores": {"s3": lakehouse.s3.options}, "source": str(source), "table": "faults.t", "name": "t",
+            "options": {"max_files": 1}}  # fmt: skip
+    found = died_everywhere(told, lambda n: (source / f"{n}.json").write_text("\n".join(batch(n))), deaths)
+
+    check(found, deaths)
+    assert found["left"]
+    assert all(path.startswith(f"{lakehouse.warehouse}/") for path in found["left"])
 
 
 def test_kafka(tmp_path, kafka: Kafka):  # noqa: F811
