@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick test test-all lint check fuzz house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: bench bench-stream bench-watched bench-kafka bench-typed bench-maps bench-growth bench-startup bench-upkeep
+.PHONY: bench bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ bench-watched: $(INSTALLED) ## what metrics and lineage cost a micro-batch, with
 
 bench-kafka: $(INSTALLED) ## topics of JSON, and of Avro behind a registry, next to plain Spark (ARGS="--records 200000")
 	@PYTHONPATH=tests $(PY) bench/kafka.py $(ARGS)
+
+bench-sources: $(INSTALLED) ## packed files in a bucket, pandas and Polars, next to plain Spark (ARGS="--records 200000")
+	@PYTHONPATH=tests $(PY) bench/sources.py $(ARGS)
 
 bench-typed: $(INSTALLED) ## Parquet and CSV, next to Spark's own read and append (ARGS="--only parquet")
 	@$(PY) bench/typed.py $(ARGS)
