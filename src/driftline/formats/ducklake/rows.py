@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -153,58 +153,69 @@ def set_properties(
 
 
 def add_files(connection: Connection, head: Head, wanted: Wanted, table: TableRow) -> None:
-    paths = [file.path for file in wanted.files]
-    listed = ", ".join("?" * len(paths))
-    if twice := connection.rows(
-        f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table.id} AND path IN ({listed})", paths
-    ):
-        raise DataError(f"{wanted.name}: the file {twice[0][0]} is registered already")
-    first = add_statistics(connection, table.id, wanted.files, leaves(wanted.schema))
-    if layout(connection, table.id, head.snapshot, wanted.schema).partition_id != wanted.keys.partition_id:
+    """Registers the files that the transaction has written. Raises DataError for one that the catalog has,
+    CommitConflict where the table is partitioned otherwise by now.
+    """
+    _must_be_new(connection, wanted, table)
+    first_row = add_statistics(connection, table.id, wanted.files, leaves(wanted.schema))
+    partition_id = wanted.keys.partition_id
+    if layout(connection, table.id, head.snapshot, wanted.schema).partition_id != partition_id:
         raise CommitConflict(f"{wanted.name} was partitioned otherwise meanwhile")
     names = wanted.written or wanted.schema
-    mapping, head.file_id = mapping_of(connection, table.id, names, head.snapshot, head.file_id)
-    ids = range(head.file_id, head.file_id + len(paths))
-    head.file_id += len(paths)
-    files, stats, values = [], [], []
-    for given, file in zip(ids, wanted.files, strict=True):
-        files.append(
-            {
-                "data_file_id": given,
-                "table_id": table.id,
-                "begin_snapshot": head.snapshot,
-                "path": file.path,
-                "path_is_relative": True,
-                "file_format": "parquet",
-                "record_count": file.rows,
-                "file_size_bytes": file.size,
-                "footer_size": file.footer,
-                "row_id_start": first,
-                "mapping_id": mapping,
-                "partition_id": wanted.keys.partition_id,
-            }
-        )
-        first += file.rows
-        stats += [
-            {
-                "data_file_id": given,
-                "table_id": table.id,
-                "column_id": column,
-                "column_size_bytes": known.size,
-                "value_count": known.values,
-                "null_count": known.nulls,
-                "min_value": known.low,
-                "max_value": known.high,
-            }
-            for column, known in file.stats.items()
-        ]
+    mapping, first_id = mapping_of(connection, table.id, names, head.snapshot, head.file_id)
+    head.file_id = first_id + len(wanted.files)
+    of_table: dict[str, object] = {
+        "table_id": table.id,
+        "begin_snapshot": head.snapshot,
+        "mapping_id": mapping,
+        "partition_id": partition_id,
+    }
+    files, statistics, values = [], [], []
+    for id_, file in enumerate(wanted.files, first_id):
+        files.append({**of_table, **_file(file), "data_file_id": id_, "row_id_start": first_row})
+        first_row += file.rows
+        of_file = {"data_file_id": id_, "table_id": table.id}
+        statistics += [{**of_file, **column} for column in _column_statistics(file)]
         values += [
-            {"data_file_id": given, "table_id": table.id, "partition_key_index": i, "partition_value": value}
+            {**of_file, "partition_key_index": i, "partition_value": value}
             for i, value in enumerate(file.partition)
         ]
     connection.insert("ducklake_data_file", files)
     connection.insert("ducklake_file_partition_value", values)
-    connection.insert("ducklake_file_column_stats", stats)
+    connection.insert("ducklake_file_column_stats", statistics)
+
+
+def _must_be_new(connection: Connection, wanted: Wanted, table: TableRow) -> None:
+    """Raises DataError where the catalog has one of the files."""
+    paths = [file.path for file in wanted.files]
+    places = ", ".join("?" * len(paths))
+    if registered := connection.rows(
+        f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table.id} AND path IN ({places})", paths
+    ):
+        raise DataError(f"{wanted.name}: the file {registered[0][0]} is registered already")
+
+
+def _file(file: DataFile) -> dict[str, object]:
+    return {
+        "path": file.path,
+        "path_is_relative": True,
+        "file_format": "parquet",
+        "record_count": file.rows,
+        "file_size_bytes": file.size,
+        "footer_size": file.footer,
+    }
+
+
+def _column_statistics(file: DataFile) -> Iterator[dict[str, object]]:
+    for column, statistics in file.stats.items():
+        yield {
+            "column_id": column,
+            "column_size_bytes": statistics.size,
+            "value_count": statistics.values,
+            "null_count": statistics.nulls,
+            "min_value": statistics.low,
+            "max_value": statistics.high,
+        }
 
 
 def _listed(ids: Sequence[int]) -> str:

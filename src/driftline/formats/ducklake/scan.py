@@ -14,7 +14,7 @@ from driftline.formats.ducklake.files import ids_in, unchanged
 from driftline.formats.ducklake.inlined import InlinedRows, inlined_rows
 from driftline.formats.ducklake.mapping import own_mappings
 from driftline.formats.ducklake.retyped import earlier_types
-from driftline.formats.ducklake.snapshot import LIVE, LakeState, live
+from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, live
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
@@ -69,17 +69,57 @@ class Scan:
         return replace(self, shelves={s: f for s, f in shelves.items() if f}, files=files, inlined=[])
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A data file as the catalog has it. ``path``: whole; ``begin``: its first snapshot; ``delete``: of its
+    delete file, None where it has none. ``partial``: the last snapshot of its rows, where that matters.
+    """
+
+    id: int
+    path: str
+    size: int
+    begin: int
+    partial: int | None
+    mapping: int | None
+    delete: str | None
+
+
 def scan(connection: Connection, state: LakeState) -> Scan:
     """All that is to be read. Raises DataError for files that Spark cannot read."""
     table, at = state.table, state.snapshot
     assert table is not None
     assert at is not None
+    files = _files(connection, table, at)
+    sizes = {file.id: (file.path, file.size, file.begin) for file in files}
+    types = earlier_types(connection, state, sizes)
+    lacking = _lacking(connection, state, sizes, {file.id: file.mapping for file in files})
     own = own_mappings(connection, table.id)
     deleted_rows = _inlined_deletes(connection, table.id, at)
     shelves: dict[Shelf, list[str]] = {}
-    files, deletes, deleted = {}, {}, {}
-    used: set[int] = set()
-    found = connection.rows(
+    for file in files:
+        shelf = Shelf(
+            None if file.mapping in own else file.mapping,
+            lacking.get(file.id, frozenset()),
+            file.partial is not None and file.partial > at,
+            file.delete is not None or file.id in deleted_rows,
+            types.get(file.id, frozenset()),
+        )
+        shelves.setdefault(shelf, []).append(file.path)
+    foreign = {shelf.mapping for shelf in shelves if shelf.mapping is not None}
+    return Scan(
+        state,
+        shelves,
+        {file.path: file.size for file in files},
+        {file.path: file.delete for file in files if file.delete is not None},
+        {file.path: deleted_rows[file.id] for file in files if file.id in deleted_rows},
+        {mapping: _mapping(connection, mapping) for mapping in foreign},
+        inlined_rows(connection, table.id, at),
+    )
+
+
+def _files(connection: Connection, table: TableRow, at: int) -> list[_File]:
+    """The table's data files at a snapshot. Raises DataError for one that Spark cannot read."""
+    rows = connection.rows(
         f"""SELECT f.data_file_id, f.begin_snapshot, f.path, CAST(f.path_is_relative AS BOOLEAN), f.file_size_bytes, f.partial_max,
             f.mapping_id, f.encryption_key, d.path, CAST(d.path_is_relative AS BOOLEAN), d.format
             FROM meta.ducklake_data_file f LEFT JOIN (
@@ -88,45 +128,31 @@ def scan(connection: Connection, state: LakeState) -> Scan:
             WHERE f.table_id = ? AND {live("f")} ORDER BY f.data_file_id""",
         [table.id, at, at, table.id, at, at],
     )
-    sizes = {
-        int(id_): (table.folder + path if relative else str(path), int(size), int(begin))
-        for id_, begin, path, relative, size, *_ in found
-    }
-    types = earlier_types(connection, state, sizes)
-    lacking = _lacking(connection, state, sizes, {int(row[0]): row[6] for row in found})
-    for id_, _, path, _, _, partial, mapping, key, delete, delete_relative, format_ in found:
+    files = []
+    for id_, begin, path, relative, size, partial, mapping, key, delete, delete_relative, format_ in rows:
         if key is not None:
             raise DataError(f"the file {path} is encrypted: Spark cannot read it")
-        whole, size, _ = sizes[int(id_)]
-        files[whole] = size
-        if delete is not None:
-            if format_ != "parquet":
-                raise DataError(
-                    f"the deleted rows of {path} are in a deletion vector, which Spark does not read",
-                    hint="CALL ducklake_rewrite_data_files in DuckDB writes the file anew",
-                )
-            deletes[whole] = table.folder + delete if delete_relative else str(delete)
-        if id_ in deleted_rows:
-            deleted[whole] = deleted_rows[id_]
-        foreign = None if mapping is None or mapping in own else int(mapping)
-        used |= {foreign} if foreign is not None else set()
-        shelf = Shelf(
-            foreign,
-            lacking.get(int(id_), frozenset()),
-            partial is not None and int(partial) > at,
-            whole in deletes or whole in deleted,
-            types.get(int(id_), frozenset()),
+        if delete is not None and format_ != "parquet":
+            raise DataError(
+                f"the deleted rows of {path} are in a deletion vector, which Spark does not read",
+                hint="CALL ducklake_rewrite_data_files in DuckDB writes the file anew",
+            )
+        files.append(
+            _File(
+                int(id_),
+                _whole(table, path, relative),
+                int(size),
+                int(begin),
+                None if partial is None else int(partial),
+                None if mapping is None else int(mapping),
+                None if delete is None else _whole(table, delete, delete_relative),
+            )
         )
-        shelves.setdefault(shelf, []).append(whole)
-    return Scan(
-        state,
-        shelves,
-        files,
-        deletes,
-        deleted,
-        {i: _mapping(connection, i) for i in used},
-        inlined_rows(connection, table.id, at),
-    )
+    return files
+
+
+def _whole(table: TableRow, path: str, relative: bool) -> str:
+    return table.folder + path if relative else str(path)
 
 
 def _lacking(
@@ -167,14 +193,11 @@ def _lacking(
     out = {}
     for i, (path, *_) in files.items():
         mapping = mappings[i]
-        there = (
-            mapped.get(mapping, set())
-            if mapping is not None
-            else footers[path]
-            if path in footers
-            else has[i]
-        )
-        if missing := wanted - there:
+        if mapping is not None:
+            columns = mapped.get(mapping, set())
+        else:
+            columns = footers[path] if path in footers else has[i]
+        if missing := wanted - columns:
             out[i] = frozenset(missing)
     return out
 

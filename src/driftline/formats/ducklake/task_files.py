@@ -26,6 +26,7 @@ from driftline.core.schema.types import (
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.partition import duckdb_folder
+from driftline.formats.ducklake.rows import Wanted
 from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.write import check_required
 from driftline.write import (
@@ -50,21 +51,16 @@ _TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 
 
 def write_tasks(
-    spark: SparkSession,
-    tasks: RowTasks,
-    schema: Schema,
-    keys: Layout,
-    table: str,
-    folder: BatchFolder,
-    name: str,
+    spark: SparkSession, tasks: RowTasks, wanted: Wanted, folder: BatchFolder
 ) -> list[DataFile] | None:
-    """Has the tasks write files into the folder ``table``, which ends with a slash, by way of the
-    batch's ``folder``; returns what lies there.
+    """Has the tasks write files into the table's folder, by way of the batch's ``folder``; returns what lies
+    there.
 
     None where Spark's own writer has to, and nothing was written: for types and keys that tasks do not know,
     and folders that are not on this machine. Raises DataError where a required column has no value.
     """
-    root, dealing = local(table), _dealing(schema, keys, name)
+    schema, keys = wanted.schema, wanted.keys
+    root, dealing = local(wanted.folder), _dealing(schema, keys, wanted.name)
     if root is None or not convertible(schema.struct) or not _known(dealing):
         return None
     # The footers tell all that the catalog is told.
@@ -80,11 +76,11 @@ def write_tasks(
 
     write_in_tasks(spark.sparkContext, tasks, plan, folder, InFolder(folder, place))
     try:
-        files = describe(table, list(partitions), schema)
-        check_required(files, schema, name)
+        files = describe(wanted.folder, list(partitions), schema)
+        check_required(files, schema, wanted.name)
     except BaseException:
         for path in partitions:
-            removed(spark, table + path)
+            removed(spark, wanted.folder + path)
         raise
     return [replace(file, partition=partitions[file.path]) for file in files]
 

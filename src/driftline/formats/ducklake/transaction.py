@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -150,13 +151,11 @@ class DuckLakeTransaction:
         """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants
         that; returns how many rows were written.
         """
-        spark, wanted = self.table.spark, self._wanted
+        spark = self.table.spark
         with self._naming_defaults():
             files = None
             if folder is not None:
-                files = write_tasks(
-                    spark, tasks, self.schema, wanted.keys, wanted.folder, folder, self.table.name
-                )
+                files = write_tasks(spark, tasks, replace(self._wanted, schema=self.schema), folder)
             if files is not None:
                 return self._wrote(files, summary)
             rows = staged(spark, tasks, self.row, folder)

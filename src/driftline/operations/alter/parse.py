@@ -88,8 +88,7 @@ class _Parser(ColumnReader, LayoutReader):
         table = dotted(self.path("a table"))
         stop = self.last.stop
         clauses = []
-        for made in self.action():
-            change, begin = made
+        for change, begin in self.action():
             clauses.append(Clause(change, begin, self.last.stop))
         text = self.sql[first.start : self.last.stop]
         if isinstance(clauses[-1].change, SetProperties):
@@ -100,50 +99,15 @@ class _Parser(ColumnReader, LayoutReader):
     def action(self) -> Iterator[tuple[TableChange, int]]:
         """The changes of one statement, each with where it begins."""
         begin = self.now.start
-        if self.got("ADD", "PARTITION", "FIELD"):
-            term = self.term()
-            yield AddPartitionField(term, self.named_as()), begin
-        elif self.got("DROP", "PARTITION", "FIELD"):
-            yield DropPartitionField(self.partition_field()), begin
-        elif self.got("REPLACE", "PARTITION", "FIELD"):
-            old = self.partition_field()
-            self.need("WITH")
-            term = self.term()
-            yield ReplacePartitionField(old, term, self.named_as()), begin
-        elif self.got("SET", "IDENTIFIER", "FIELDS"):
-            yield SetIdentifiers(self.listed(self.path)), begin
-        elif self.got("DROP", "IDENTIFIER", "FIELDS"):
-            yield DropIdentifiers(self.listed(self.path)), begin
-        elif self.got("SET", "TBLPROPERTIES"):
-            self.need("(")
-            yield SetProperties(dict(self.enclosed(self.property))), begin
-        elif self.got("UNSET", "TBLPROPERTIES"):
-            if_exists = self.got("IF", "EXISTS")
-            self.need("(")
-            yield UnsetProperties(self.enclosed(self.key), if_exists), begin
-        elif self.got("SET", "PARTITIONED", "BY"):
-            self.need("(")
-            yield SetPartitioning(self.enclosed(self.term)), begin
-        elif self.got("RESET", "PARTITIONED", "BY"):
-            yield SetPartitioning(), begin
-        elif self.got("SET", "SORTED", "BY"):
-            self.need("(")
-            yield SetSortOrder(self.enclosed(self.sort_expression)), begin
-        elif self.got("RESET", "SORTED", "BY"):
-            yield SetSortOrder(), begin
+        change = self.layout() or self.definition()
+        if change is not None:
+            yield change, begin
         elif self.got("WRITE"):
             yield from ((change, begin) for change in self.write())
-        elif self.got("RENAME", "TO"):
-            yield RenameTable(dotted(self.path("a table"))), begin
-        elif self.got("RENAME"):
-            self.got("COLUMN")
-            yield self.rename(), begin
         elif self.got("ADD"):
             yield from self.add()
         elif self.got("DROP"):
             yield from self.drop()
-        elif self.got("REPLACE", "COLUMNS"):
-            yield self.replacement(), begin
         elif self.got("ALTER"):
             self.got("COLUMN")
             yield from self.alter_column()
@@ -155,6 +119,50 @@ class _Parser(ColumnReader, LayoutReader):
                 f"{self.now.value!r} is no change of a table" if self.now.value else "nothing to change",
                 CLAUSES,
             )
+
+    def layout(self) -> TableChange | None:
+        """A change of how files are laid out, if one stands here."""
+        if self.got("ADD", "PARTITION", "FIELD"):
+            return AddPartitionField(self.term(), self.named_as())
+        if self.got("DROP", "PARTITION", "FIELD"):
+            return DropPartitionField(self.partition_field())
+        if self.got("REPLACE", "PARTITION", "FIELD"):
+            old = self.partition_field()
+            self.need("WITH")
+            return ReplacePartitionField(old, self.term(), self.named_as())
+        if self.got("SET", "PARTITIONED", "BY"):
+            self.need("(")
+            return SetPartitioning(self.enclosed(self.term))
+        if self.got("RESET", "PARTITIONED", "BY"):
+            return SetPartitioning()
+        if self.got("SET", "SORTED", "BY"):
+            self.need("(")
+            return SetSortOrder(self.enclosed(self.sort_expression))
+        if self.got("RESET", "SORTED", "BY"):
+            return SetSortOrder()
+        return None
+
+    def definition(self) -> TableChange | None:
+        """A change of names, identifiers, properties or all columns, if one stands here."""
+        if self.got("RENAME", "TO"):
+            return RenameTable(dotted(self.path("a table")))
+        if self.got("RENAME"):
+            self.got("COLUMN")
+            return self.rename()
+        if self.got("REPLACE", "COLUMNS"):
+            return self.replacement()
+        if self.got("SET", "IDENTIFIER", "FIELDS"):
+            return SetIdentifiers(self.listed(self.path))
+        if self.got("DROP", "IDENTIFIER", "FIELDS"):
+            return DropIdentifiers(self.listed(self.path))
+        if self.got("SET", "TBLPROPERTIES"):
+            self.need("(")
+            return SetProperties(dict(self.enclosed(self.property)))
+        if self.got("UNSET", "TBLPROPERTIES"):
+            if_exists = self.got("IF", "EXISTS")
+            self.need("(")
+            return UnsetProperties(self.enclosed(self.key), if_exists)
+        return None
 
     # Properties
     # -----------------------------------------------------------------------------------------------
