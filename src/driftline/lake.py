@@ -205,14 +205,9 @@ class Table(Shown):
         with opened(
             spark, data, format=format, json_column=json_column, strings=strings, shared=shared
         ) as source:
-            result = pipeline.ingest(
-                self.format,
-                source,
-                settings=settings,
-                dry_run=dry_run,
-                progress=progress or notebook.progress(self.name),
-                listener=listeners(data),
-            )
+            shown = progress or notebook.progress(self.name)
+            options = pipeline.Options(settings, progress=shown, listener=listeners(data))
+            result = pipeline.ingest(self.format, source, options, dry_run=dry_run)
         if on_change and not dry_run:
             Notice(on_change).send(result)
         return result

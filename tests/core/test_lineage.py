@@ -88,7 +88,7 @@ EVENT = objects(
 def of(table: str, *, data: str) -> Result:
     planned = plan(schema(table), batch(data))
     seen = Observation(batch(data), Tally(records=2))
-    return result("shop.orders", "b1", seen, planned, 2, 0, 7)
+    return replace(result("shop.orders", "b1", seen, planned, 2), snapshot=7)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from driftline.report.notice import Notice
 def of(table: str, *, data: str, quarantined: int = 0) -> Result:
     planned = plan(schema(table), batch(data))
     seen = Observation(batch(data), Tally(records=2))
-    return result("shop.orders", "b1", seen, planned, 2, quarantined, 7)
+    return replace(result("shop.orders", "b1", seen, planned, 2, quarantined), snapshot=7)
 
 
 DRIFT = of("s: {size: long}", data="s: {size: long | string}")

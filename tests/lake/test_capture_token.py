@@ -50,7 +50,8 @@ def bring(
     file = folder / f"{name}-{stream}-{epoch}.jsonl"
     file.write_text("\n".join(lines))
     source = open_source(table.lake.spark, file)
-    return pipeline.ingest(table.format, source, token=Token(name, stream, epoch), progress=progress)
+    options = pipeline.Options(token=Token(name, stream, epoch), progress=progress)
+    return pipeline.ingest(table.format, source, options)
 
 
 def at(phase: str, act: Callable[[], object]) -> Callable[[str], None]:
@@ -250,7 +251,9 @@ def test_a_table_that_was_dropped_or_made_again_is_not_written(table: Table, tmp
     for prepare, words in (("drop table", "was dropped"), ("create table", "is another one")):
         table.lake.sql(f"{prepare} {table.format.full_name}" + (" (id int)" if "create" in prepare else ""))
         with pytest.raises(DataError, match=words):
-            pipeline.ingest(table.format, source, token=Token("orders", "stream-1", 1, uuid))
+            pipeline.ingest(
+                table.format, source, pipeline.Options(token=Token("orders", "stream-1", 1, uuid))
+            )
 
 
 def test_a_table_dropped_while_it_is_written(table: Table, tmp_path: Path) -> None:
@@ -259,7 +262,8 @@ def test_a_table_dropped_while_it_is_written(table: Table, tmp_path: Path) -> No
     source = open_source(table.lake.spark, tmp_path / "orders-stream-1-0.jsonl")
     drop = at("committing", lambda: table.lake.sql(f"drop table {table.format.full_name}"))
     with pytest.raises(DataError, match="was dropped"):
-        pipeline.ingest(table.format, source, token=Token("orders", "stream-1", 1, uuid), progress=drop)
+        options = pipeline.Options(token=Token("orders", "stream-1", 1, uuid), progress=drop)
+        pipeline.ingest(table.format, source, options)
     assert not table.format.load().exists
 
 

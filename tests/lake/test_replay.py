@@ -142,8 +142,8 @@ def test_what_a_capture_has_left_that_died_is_held_back(
             if phase == dies_at:
                 raise Died
 
-        token = Token("orders", "stream", 0)
-        pipeline.ingest(table.format, open_source(lake.spark, late), token=token, progress=progress)
+        options = pipeline.Options(token=Token("orders", "stream", 0), progress=progress)
+        pipeline.ingest(table.format, open_source(lake.spark, late), options)
 
     with monkeypatch.context() as patch:
         patch.setattr(quarantine.Staged, "undo", lambda _: None)  # as of a process that was killed

@@ -52,7 +52,8 @@ def bring(
     file.write_text("\n".join(lines))
     source = open_source(table.lake.spark, file)
     token = Token("orders", "stream-1", epoch)
-    return pipeline.ingest(table.format, source, token=token, progress=progress, **{"endless": True, **more})
+    options = pipeline.Options(token=token, progress=progress, **{"endless": True, **more})
+    return pipeline.ingest(table.format, source, options)
 
 
 def ids(table: Table) -> list[Any]:
@@ -183,7 +184,8 @@ def test_an_alter_every_third_of_a_second_and_two_captures(
             file = tmp_path / f"{name}-{epoch}.jsonl"
             file.write_text(json.dumps({"id": epoch, "a": name, f"of_{name}": epoch}))
             token = Token(name, "stream", epoch)
-            pipeline.ingest(other.format, open_source(other.lake.spark, file), token=token, endless=True)
+            options = pipeline.Options(token=token, endless=True)
+            pipeline.ingest(other.format, open_source(other.lake.spark, file), options)
             count[name] += 1
 
     errors: list[BaseException] = []

@@ -24,7 +24,7 @@ from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Table
 from driftline.formats.retry import WAITING, Progress
 from driftline.ingest.listener import Listener
-from driftline.ingest.pipeline import ingest
+from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
 from driftline.runtime.failure import explained
 from driftline.source.base import Source
@@ -232,15 +232,10 @@ class _Runner:
                 token.check(table.name, state.uuid, state.properties)
             source = flow.source(frame, epoch)
             capture.checkpoint.keep()  # before the table has the micro-batch
-            result = ingest(
-                table,
-                source,
-                settings=capture.settings,
-                token=token,
-                progress=lambda phase: self._progress(phase, epoch),
-                endless=True,
-                listener=capture.listener,
+            options = Options(
+                capture.settings, token, True, lambda phase: self._progress(phase, epoch), capture.listener
             )
+            result = ingest(table, source, options)
         except BatchIsInError:
             flow.close(epoch)
             return

@@ -23,14 +23,15 @@ def outcome(
 ) -> Result:
     """The result. ``rest``: how many values went there, by path."""
     batch, state = planned.batch, planned.state
-    made = result(batch.table.name, batch.id, planned.seen, planned.plan, written, quarantined, snapshot)
-    made = made.with_rest(rest, planned.settings.contract)
+    counted = result(batch.table.name, batch.id, planned.seen, planned.plan, written, quarantined)
+    counted = counted.with_rest(rest, planned.settings.contract)
     made_as = batch.made_as(state, planned.plan) if batch.creation else None
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)
     notes = getattr(batch.source, "notes", ())
-    return replace(made, made_as=made_as, hints=(*made.hints, *notes, *differences))
+    hints = (*counted.hints, *notes, *differences)
+    return replace(counted, snapshot=snapshot, made_as=made_as, hints=hints)
 
 
 def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:

@@ -40,37 +40,43 @@ _OFTEN = 2  # conflicts of one batch
 _ROOM = 1000  # ids of columns
 
 
-def ingest(
-    table: Table,
-    source: Source,
-    *,
-    settings: Mapping[str, str] | None = None,
-    dry_run: bool = False,
-    token: Token | None = None,
-    progress: Progress = lambda _: None,
-    endless: bool = False,
-    listener: Listener | None = None,
-) -> Result:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a batch is taken. ``settings`` come with it, before those of the table.
+
+    ``token``: the batch is a micro-batch of a capture, and enters the table once, however often it is
+    brought. ``endless``: other writers are waited for without end, not for `retry.PATIENCE` seconds.
+    ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed;
+    and of each wait for other writers, with the reason. ``listener`` is told of the batch, unless it is only
+    planned.
+    """
+
+    settings: Mapping[str, str] | None = None
+    token: Token | None = None
+    endless: bool = False
+    progress: Progress = lambda _: None
+    listener: Listener | None = None
+
+
+_PLAIN = Options()
+
+
+def ingest(table: Table, source: Source, options: Options = _PLAIN, *, dry_run: bool = False) -> Result:
     """Takes one batch into the table; with ``dry_run`` only plans it.
 
-    All or nothing: after an error the table is as it was. Where another writer changes the table
-    meanwhile, it is tried again for `retry.PATIENCE` seconds, ``endless`` without end. Raises
-    DataError where the data or the table says no.
-
-    ``token``: the batch is a micro-batch of a capture, and enters the table once, however
-    often it is brought; raises BatchIsInError where it is there. ``progress`` is told what
-    comes next: observing, planning, writing, quarantining, committing, committed; and of each
-    wait for other writers, with the reason. ``listener`` is told of the batch, unless it is only planned.
+    All or nothing: after an error the table is as it was. Raises DataError where the data or the table says
+    no, BatchIsInError where the batch of the token is there.
     """
-    made, properties = creation(as_properties(settings or {}))
+    token, progress = options.token, options.progress
+    created, properties = creation(as_properties(options.settings or {}))
     batch = uuid.uuid4().hex if token is None else token.batch
     files = stamps(getattr(source, "files", ()))
-    retry = Retry(table.name, progress, endless)
-    taken = Batch(table, source, batch, properties, token, progress, retry, files, made)
+    retry = Retry(table.name, progress, options.endless)
+    taken = Batch(table, source, batch, properties, token, progress, retry, files, created)
     with configured(table.spark, source.conf):
-        if dry_run or listener is None:
+        if dry_run or options.listener is None:
             return _ingest(taken, dry_run=dry_run)
-        return heard(taken, listener, partial(_ingest, dry_run=False))
+        return heard(taken, options.listener, partial(_ingest, dry_run=False))
 
 
 def _ingest(batch: Batch, *, dry_run: bool) -> Result:
@@ -133,10 +139,43 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     if not planned.plan.schema.struct.fields:
         return _no_columns(batch, planned.seen, planned.plan)
     if _is_empty(planned):
-        return result(batch.table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
-    table = batch.table
+        return result(batch.table.name, batch.id, planned.seen, planned.plan)
     planned, transaction = _begun(planned)
-    kept: quarantine.Staged | None = None
+    rejects: quarantine.Staged | None = None
+    try:
+        if transaction.base is not None:
+            batch.check(transaction.base)
+            transaction.evolve(planned.plan.changes, _ids_after(planned))
+        planned, written, rejects = _data(transaction, planned, guessed=guessed)
+        if _is_empty(planned):
+            transaction.abandon()
+            return result(batch.table.name, batch.id, planned.seen, planned.plan)
+        quarantined = 0 if rejects is None else rejects.rows
+        _check_counts(planned, written, quarantined)
+        batch.check_files()
+        location = transaction.home
+        planned = _commit(transaction, planned, rejects)
+    except BaseException as error:
+        transaction.abandon()
+        if rejects is not None and isinstance(error, BatchIsInError):
+            # Another process was faster, and its rejects are in quarantine, unless they were forgotten here.
+            rejects.withdraw(tried=tried)
+        elif rejects is not None:
+            rejects.undo()
+        raise
+    snapshot = transaction.snapshot if written else None
+    batch.progress("committed")
+    transaction.upkeep()
+    if rejects is not None:
+        rejects.transaction.upkeep()
+    ended = outcome(planned, written, quarantined, snapshot, rest_of(transaction, planned))
+    files, size = transaction.added
+    return replace(ended, location=location if written else "", files_written=files, bytes_written=size)
+
+
+def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Staged | None) -> Planned:
+    """Makes the batch visible; returns it as planned for the table that it came into."""
+    batch = planned.batch
 
     def now() -> State:
         nonlocal planned
@@ -144,41 +183,14 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         batch.progress("committing")
         return planned.state
 
-    try:
-        if transaction.base is not None:
-            batch.check(transaction.base)
-            transaction.evolve(planned.plan.changes, _ids_after(planned))
-        planned, written, kept = _data(transaction, planned, guessed=guessed)
-        if _is_empty(planned):
-            transaction.abandon()
-            return result(table.name, batch.id, planned.seen, planned.plan, 0, 0, None)
-        quarantined = 0 if kept is None else kept.rows
-        _check_counts(planned, written, quarantined)
-        batch.check_files()
-        location = transaction.home
-        transaction.set({**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes)})
-        # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
-        if kept is not None and not transaction.include(kept.transaction):
-            batch.progress("quarantining")
-            kept.commit(batch.retry)
-        batch.progress("committing")
-        commit(transaction, now, batch.retry)
-    except BaseException as error:
-        transaction.abandon()
-        if kept is not None and isinstance(error, BatchIsInError):
-            # Another process was faster, and its rejects are in quarantine, unless they were forgotten here.
-            kept.withdraw(tried=tried)
-        elif kept is not None:
-            kept.undo()
-        raise
-    snapshot = transaction.snapshot if written else None
-    batch.progress("committed")
-    transaction.upkeep()
-    if kept is not None:
-        kept.transaction.upkeep()
-    ended = outcome(planned, written, quarantined, snapshot, rest_of(transaction, planned))
-    files, size = transaction.added
-    return replace(ended, location=location if written else "", files_written=files, bytes_written=size)
+    transaction.set({**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes)})
+    # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
+    if rejects is not None and not transaction.include(rejects.transaction):
+        batch.progress("quarantining")
+        rejects.commit(batch.retry)
+    batch.progress("committing")
+    commit(transaction, now, batch.retry)
+    return planned
 
 
 def _data(
@@ -260,10 +272,10 @@ def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str,
     batch, before, settings = planned.batch, planned.plan.before, planned.settings
     struct = transaction.schema.struct
     check_readable(batch.table, before)
-    there = batch.table.read().count()
+    old_count = batch.table.read().count()
     rows = batch.source.tasks(planned.plan, struct, settings).frame(struct)
     every_row = with_rows_rewritten(batch.table, planned.plan, rows, struct, settings)
-    return transaction.replace(every_row, summary) - there
+    return transaction.replace(every_row, summary) - old_count
 
 
 def _lossy(table: Table, planned: Plan) -> list[Path]:
@@ -283,12 +295,12 @@ def _no_columns(batch: Batch, seen: Observation, planned: Plan) -> Result:
     if seen.tally.records + seen.tally.malformed:
         rejected = batch.source.rejected(everything="no columns yet")
         assert rejected is not None
-        kept = quarantine.stage(batch.table, rejected, batch.id, batch.token)
+        rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
         batch.progress("quarantining")
-        kept.commit(batch.retry)
-        quarantined = kept.rows
+        rejects.commit(batch.retry)
+        quarantined = rejects.rows
         batch.progress("committed")
-    return result(batch.table.name, batch.id, seen, planned, 0, quarantined, None)
+    return result(batch.table.name, batch.id, seen, planned, 0, quarantined)
 
 
 def _explained(batch: Batch, error: BaseException) -> tuple[str, str | None]:

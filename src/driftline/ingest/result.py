@@ -131,15 +131,9 @@ class Result(Shown):
 
 
 def result(
-    table: str,
-    batch: str,
-    seen: Observation,
-    plan: Plan,
-    written: int,
-    quarantined: int,
-    snapshot: int | None,
+    table: str, batch: str, seen: Observation, plan: Plan, written: int = 0, quarantined: int = 0
 ) -> Result:
-    """What `ingest` returns: the counts, and what the plan says of the schema."""
+    """The result of a batch: the counts, and what the plan says of the schema."""
     tally = seen.tally
     return Result(
         table,
@@ -153,9 +147,8 @@ def result(
         {dotted((*path, '""')): count for path, count in lost_names(plan.route, tally.dropped_names).items()},
         dict(tally.excluded),
         plan.hints,
-        snapshot,
-        tuple(str(bad) for bad in tally.reasons),
-        plan.conflicts,
-        plan.before,
+        rejected=tuple(str(bad) for bad in tally.reasons),
+        conflicts=plan.conflicts,
+        before=plan.before,
         route=plan.route,
     )

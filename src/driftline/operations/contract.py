@@ -106,5 +106,5 @@ def planned(promise: Promise, table: Table, data: Data, reading: Reading, progre
         except (PySparkException, Py4JError, OSError) as error:
             raise DataError(*explained(error)) from error
         plan = with_own(plan, getattr(source, "columns", ()))
-    found = result(table.name, "contract", seen, plan, 0, 0, None)
+    found = result(table.name, "contract", seen, plan)
     return found.with_rest(paths_of_rest(plan), settings.contract)

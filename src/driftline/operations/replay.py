@@ -18,7 +18,7 @@ from driftline.core.changelog.token import BatchIsInError
 from driftline.errors import UsageError, no_table
 from driftline.formats.base import CommitConflict, Table
 from driftline.formats.retry import Retry
-from driftline.ingest.pipeline import ingest
+from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
 from driftline.operations.resolve import CHANGED
 from driftline.quarantine import table as quarantine
@@ -219,9 +219,8 @@ def replay(
         # One after the other: the table knows no more than the last that it has.
         source = quarantined(kept.rows().where(f"{REPLAY} = {number}"))
         try:
-            results.append(
-                ingest(table, source, settings=settings, token=kept.token(number), progress=progress)
-            )
+            options = Options(settings, kept.token(number), progress=progress)
+            results.append(ingest(table, source, options))
         except BatchIsInError:  # another process was faster
             continue
     stay, held = kept.left()
