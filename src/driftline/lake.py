@@ -422,30 +422,26 @@ class Table(Shown):
         files' endings tell. Raises UsageError where there is no such table.
         """
         from driftline.operations.replay import waiting
-        from driftline.verify import verify
+        from driftline.verify import Stored, verify
 
         state = self.state()
         contract = from_properties(state.properties).contract
-        left_out = excluded_paths(contract)
         columns = self.format.readable(state.schema).struct.fields
         rest = rest_column(Struct(columns))
         beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
         struct = Struct(tuple(f for f in columns if f.name not in beside))
         room = place_of(self.lake.spark, self.lake.warehouse)
         with told_where(self.lake.spark, room), _checked(data, format, room) as (sources, kind, names):
-            return verify(
-                self.lake.spark,
+            stored = Stored(
                 self.format.read_readable().drop(*beside),
                 replace(state.schema, struct=struct),
-                sources,
-                kind,
-                quarantine=waiting(self.format),
-                properties=state.properties,
-                ignore=[_keys(path) for path in left_out],
-                units={_keys(path): unit for path, unit in epoch_units(contract)},
-                defaults=self.format.defaults(),
-                exactly=exactly,
-            ).named(names)
+                waiting(self.format),
+                state.properties,
+                [_keys(path) for path in excluded_paths(contract)],
+                {_keys(path): unit for path, unit in epoch_units(contract)},
+                self.format.defaults(),
+            )
+            return verify(self.lake.spark, stored, sources, kind, exactly=exactly).named(names)
 
 
 @contextmanager

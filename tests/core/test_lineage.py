@@ -7,6 +7,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from driftline.observe.observation import Observation, Tally
 from driftline.report import lineage, lineage_events, outbox
 from driftline.report.dataset_names import DatasetName
 from driftline.report.lineage import Lineage, wanted
+from driftline.report.lineage_events import BatchRun
 
 FOLDER = DatasetName("file", "/in")
 MOMENT = "2026-03-02T08:00:00+00:00"
@@ -154,7 +157,7 @@ def test_events_are_as_openlineage_wants_them(
         "START": {},
         "COMPLETE": {"result": Result(**{**vars_of(drifted), **figures})},
     }.get(kind, {"error": "DataError"})
-    event = lineage_events.event(kind, MOMENT, RUN, "shop.orders", capture, [FOLDER], **more)
+    event = lineage_events.event(kind, MOMENT, BatchRun(RUN, "shop.orders", capture, [FOLDER]), **more)
     sent = json.loads(Serde.to_json(event))
     Draft202012Validator(EVENT, format_checker=FormatChecker()).validate(sent)
     assert datetime.fromisoformat(sent["eventTime"]).tzinfo is not None
@@ -164,7 +167,7 @@ def test_events_are_as_openlineage_wants_them(
 def test_records_of_several_inputs_are_counted_for_none_of_them() -> None:
     inputs = [FOLDER, DatasetName("file", "/more")]
     drifted = of("a: long", data="a: long")
-    several = lineage_events.event("COMPLETE", MOMENT, RUN, "shop.orders", None, inputs, result=drifted)
+    several = lineage_events.event("COMPLETE", MOMENT, BatchRun(RUN, "shop.orders", None, inputs), result=drifted)
     assert [one.inputFacets for one in several.inputs] == [{}, {}]
 
 
@@ -231,10 +234,11 @@ def test_micro_batches_with_one_plan_share_its_facets() -> None:
 
 
 def test_a_run_names_the_one_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = ("START", MOMENT, RUN, "shop.orders", None, [FOLDER])
+    batch_run = BatchRun(RUN, "shop.orders", None, [FOLDER])
+    start = partial(lineage_events.event, "START", MOMENT, batch_run)
     for name in ("", "nothing", "a/b", "//", "a/b/no-uuid", f"/b/{RUN}"):
         monkeypatch.setenv("OPENLINEAGE_PARENT_ID", name)
-        assert "parent" not in lineage_events.event(*start).run.facets
+        assert "parent" not in start().run.facets
     monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"air/flow/dag.task/{RUN}")
-    parent = lineage_events.event(*start).run.facets["parent"]
+    parent = start().run.facets["parent"]
     assert (parent.job.namespace, parent.job.name, parent.run.runId) == ("air/flow", "dag.task", RUN)

@@ -261,8 +261,8 @@ def test_a_table_dropped_while_it_is_written(table: Table, tmp_path: Path) -> No
     uuid = table.state().uuid
     source = open_source(table.lake.spark, tmp_path / "orders-stream-1-0.jsonl")
     drop = at("committing", lambda: table.lake.sql(f"drop table {table.format.full_name}"))
+    options = pipeline.Options(token=Token("orders", "stream-1", 1, uuid), progress=drop)
     with pytest.raises(DataError, match="was dropped"):
-        options = pipeline.Options(token=Token("orders", "stream-1", 1, uuid), progress=drop)
         pipeline.ingest(table.format, source, options)
     assert not table.format.load().exists
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.shapes import schema
-from driftline.verify import Mismatch, Verdict, verify
+from driftline.verify import Mismatch, Stored, Verdict, verify
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 
@@ -57,7 +57,8 @@ def check(spark: Any, tmp_path: Path) -> Iterator[Check]:
         spark.createDataFrame(kept, "raw string, raw_bytes binary").writeTo(KEPT).create()
         for statement in tampering:
             spark.sql(statement.format(t=TABLE))
-        return verify(spark, TABLE, schema(COLUMNS), [str(source)], "json", quarantine=KEPT, exactly=exactly)
+        stored = Stored(TABLE, schema(COLUMNS), KEPT)
+        return verify(spark, stored, [str(source)], "json", exactly=exactly)
 
     yield check
     spark.sql(f"drop table if exists {TABLE} purge")
@@ -139,7 +140,8 @@ def test_typed_files(spark: Any, tmp_path: Path) -> None:
     """
 
     def checked(local: str) -> Verdict:
-        return verify(spark, spark.sql(rows.format(local=local)), schema(columns), files, "parquet")
+        stored = Stored(spark.sql(rows.format(local=local)), schema(columns))
+        return verify(spark, stored, files, "parquet")
 
     assert checked("2024-01-02T03:04:05") == Verdict(2, 2, 0, 0)
     assert checked("2024-01-02T03:04:06").mismatches == (
@@ -158,9 +160,8 @@ def test_csv(spark: Any, tmp_path: Path) -> None:
     table = spark.createDataFrame([(1, "007", None), (2, "x", "z")], "id long, code string, note string")
     kept = spark.createDataFrame([("3,a,b,c", None)], "raw string, raw_bytes binary")
 
-    verdict = verify(
-        spark, table, schema("id: long, code: string, note: string"), [str(source)], "csv", quarantine=kept
-    )
+    stored = Stored(table, schema("id: long, code: string, note: string"), kept)
+    verdict = verify(spark, stored, [str(source)], "csv")
 
     assert (verdict.found, verdict.quarantined, verdict.missing) == (1, 1, 1)
     assert found(verdict) == [("note", "3", "'y' is nowhere, note holds 'z'")]
@@ -204,7 +205,8 @@ def test_a_list_without_a_value_is_kept_from_its_columns_first_batch_on(spark: A
     def checked(*lists: list[int] | None) -> Verdict:
         rows = list(zip((1, 1, 2, 3, 4), lists, strict=True))
         table = spark.createDataFrame(rows, "id long, a array<long>")
-        return verify(spark, table, schema("id: long, a: long[1]"), [str(older), str(younger)], "json")
+        stored = Stored(table, schema("id: long, a: long[1]"))
+        return verify(spark, stored, [str(older), str(younger)], "json")
 
     assert checked(None, [], None, [7], None) == Verdict(5, 5, 0, 0)
     assert checked([], [], [], [7], None) == Verdict(5, 5, 0, 0)

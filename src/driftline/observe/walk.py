@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from driftline.core.planning.maps import as_map, entries_of, values_of
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
@@ -26,6 +27,16 @@ from driftline.observe.sample import sample
 _MAP = MapOf(STRING)
 MANY_KEYS = 1_000  # of one object, that are kept apart before it is asked whether they are data
 _FOLDED = Beside()  # an object whose many keys were folded but for its words
+
+
+class Depth(NamedTuple):
+    """How many lists are around a value; ``ragged``: others of its field have another number."""
+
+    dim: int
+    ragged: bool = False
+
+
+_FLAT = Depth(0)
 
 
 class News(ValueError):
@@ -92,7 +103,7 @@ class Walker:
                 self._value(value, seen, known.fields.get(key, UNKNOWN), position)
                 self._path.pop()
             elif value is not None:
-                self._leaf(value, 0, False, value, seen, known.fields.get(key, UNKNOWN), position)
+                self._leaf(value, _FLAT, value, seen, known.fields.get(key, UNKNOWN), position)
             if seen.absent:
                 self._learn()
                 seen.absent = False
@@ -115,14 +126,14 @@ class Walker:
 
     def _value(self, value: object, seen: FieldShape, known: Expect, position: int) -> None:
         if type(value) is not list and value != {}:
-            self._leaf(value, 0, False, value, seen, known, position)
+            self._leaf(value, _FLAT, value, seen, known, position)
             return
         parts = Parts()
         parts.add(value, 0, bool(known.required_keys))
-        dim, ragged = parts.dimension()
+        depth = Depth(*parts.dimension())
         for leaves in parts.leaves.values():
             for leaf in leaves:
-                self._leaf(leaf, dim, ragged, value, seen, known, position)
+                self._leaf(leaf, depth, value, seen, known, position)
         if parts.empty_list > max(seen.empty_lists, *(f.dim for f in seen.facets), 0):
             self._learn()
             seen.empty_lists = parts.empty_list
@@ -134,22 +145,16 @@ class Walker:
             seen.empty_record = True
 
     def _leaf(
-        self,
-        leaf: object,
-        dim: int,
-        ragged: bool,
-        value: object,
-        seen: FieldShape,
-        known: Expect,
-        position: int,
+        self, leaf: object, depth: Depth, value: object, seen: FieldShape, known: Expect, position: int
     ) -> None:
-        """A value that is no list, at dimension ``dim``; ``value`` is the whole that it is part of."""
+        """A value that is no list; ``value`` is the whole that it is part of."""
         wide = beyond = False
         digits = 0
         base: Base
         if isinstance(leaf, dict):
-            self._object(leaf, dim, ragged, value, seen, known, position)
+            self._object(leaf, depth, value, seen, known, position)
             return
+        dim, ragged = depth
         if isinstance(leaf, bool):
             base = BOOLEAN
         elif isinstance(leaf, str) and not isinstance(leaf, Number):
@@ -169,8 +174,7 @@ class Walker:
     def _object(
         self,
         leaf: Mapping[str, object],
-        dim: int,
-        ragged: bool,
+        depth: Depth,
         value: object,
         seen: FieldShape,
         known: Expect,
@@ -179,6 +183,7 @@ class Walker:
         """An object: as a record, as a map's values, or, where both
         stand beside each other, each with its keys.
         """
+        dim, ragged = depth
         beside = known.beside
         is_map = known.value is not None or Facet(dim, _MAP) in seen.facets
         if beside is None and known.value is None and is_map and Facet(dim, RECORD) in seen.facets:

@@ -81,11 +81,11 @@ class Lineage:
 
     def _send(self, kind: str, **more: Any) -> None:
         now = datetime.now(UTC).isoformat()
-        arguments = (kind, now, self._run, self._table, self._capture, self._inputs)
+        run, table = self._run, self._table
 
         def send() -> None:
-            from driftline.report.lineage_events import event
+            from driftline.report.lineage_events import BatchRun, event
 
-            _client().emit(event(*arguments, **more))
+            _client().emit(event(kind, now, BatchRun(run, table, self._capture, self._inputs), **more))
 
         _outbox().put(send)

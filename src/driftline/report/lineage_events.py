@@ -6,6 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import (
@@ -35,16 +36,18 @@ _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _OF_SCHEMA = schema_dataset.SchemaDatasetFacetFields
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRun:
+    """A batch as OpenLineage has it: a run, with the table that it goes into, and where it comes from."""
+
+    id: str
+    table: str
+    capture: str | None
+    inputs: Sequence[DatasetName]
+
+
 def event(
-    kind: str,
-    moment: str,
-    run: str,
-    table: str,
-    capture: str | None,
-    inputs: Sequence[DatasetName],
-    *,
-    result: Result | None = None,
-    error: str | None = None,
+    kind: str, moment: str, run: BatchRun, *, result: Result | None = None, error: str | None = None
 ) -> RunEvent:
     """The event of one moment of a run. ``result``: of a batch that is in; ``error``: the error's name."""
     engine = processing_engine_run.ProcessingEngineRunFacet(__version__, "driftline", producer=PRODUCER)
@@ -53,13 +56,13 @@ def event(
     if error is not None:
         message = f"{error}: its message is where the command was run"  # which may have a secret in it
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(message, "PYTHON", producer=PRODUCER)
-    outputs = [_output(result, inputs)] if result is not None and result.location else []
+    outputs = [_output(result, run.inputs)] if result is not None and result.location else []
     return RunEvent(
         eventType=RunState[kind],
         eventTime=moment,
-        run=Run(run, facets),
-        job=_job(table, capture),
-        inputs=[_input(name, result, alone=len(inputs) == 1) for name in inputs],
+        run=Run(run.id, facets),
+        job=_job(run.table, run.capture),
+        inputs=[_input(name, result, alone=len(run.inputs) == 1) for name in run.inputs],
         outputs=outputs,
         producer=PRODUCER,
     )

@@ -1,12 +1,13 @@
 """Proof that nothing was lost: source files and table compared value by value.
 
 An independent check: it shares nothing with how records are observed and routed, and reads both sides
-plainly. `match` says whether a row holds a record, `meeting` brings the two together, `job` does it for all.
+plainly. `match` says whether a row holds a record, `matching_key` brings the two together, `job` does it for
+all.
 """
 
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import write as pickled
-from driftline.verify.job import verify
+from driftline.verify.job import Stored, verify
 from driftline.verify.verdict import Mismatch, Verdict
 
-__all__ = ["PICKLED", "Mismatch", "Verdict", "pickled", "verify"]
+__all__ = ["PICKLED", "Mismatch", "Stored", "Verdict", "pickled", "verify"]

@@ -11,7 +11,7 @@ import sys
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
 from operator import add, itemgetter
@@ -58,35 +58,39 @@ _DEEP = 4_000  # Python's own limit is less than `files` lets through, times the
 _COMPARED = 100  # rows of a group that a record is compared with, to say what is missing
 
 
-def verify(
-    spark: SparkSession,
-    table: str | DataFrame,
-    schema: Schema,
-    sources: Sequence[str],
-    fmt: str,
-    *,
-    quarantine: str | DataFrame | None = None,
-    properties: Mapping[str, str] | None = None,
-    ignore: Sequence[str] = (),
-    units: Mapping[str, str] | None = None,
-    defaults: Mapping[int, Iterable[Any]] | None = None,
-    exactly: bool = False,
-) -> Verdict:
-    """Checks that each record of the files ``sources`` is in ``table``
-    or in ``quarantine`` as often as there.
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A table to be checked: its rows, by its name in Spark or as a frame, and its quarantine's.
 
-    ``exactly``: and that neither has more than that. ``fmt``: json, csv, parquet, avro or orc.
     ``properties``: the table's. ``ignore``: excluded key paths, dotted; ``units``: epoch units of such paths.
     Neither has steps for elements of lists. ``defaults``: what a record without a value may have got, by
-    column id. Errors of reading (a file that is away or broken) are raised as they come.
+    column id.
     """
-    properties = properties or {}
+
+    rows: str | DataFrame
+    schema: Schema
+    quarantine: str | DataFrame | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    ignore: Sequence[str] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[int, Iterable[Any]] = field(default_factory=dict)
+
+
+def verify(
+    spark: SparkSession, table: Stored, sources: Sequence[str], fmt: str, *, exactly: bool = False
+) -> Verdict:
+    """Checks that the table or its quarantine has each record of the files ``sources`` as often as they.
+
+    ``exactly``: and that neither has more than that. ``fmt``: json, csv, parquet, avro or orc. Errors of
+    reading (a file that is away or broken) are raised as they come.
+    """
+    properties = table.properties
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
     how = Reading(
         properties.get("driftline.epoch-unit"),
         properties.get("driftline.dates") == "instant",
-        units or {},
+        table.units,
         any(key.startswith("driftline.resolved.") for key in properties),
         properties.get("driftline.decimal") == ",",
     )
@@ -94,37 +98,32 @@ def verify(
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
         said = Said(*(properties.get(f"driftline.{name}", "") for name in Said._fields))
         reads, floats = _reads(spark, sources, fmt, longest, said)
-        text = json.dumps(to_json(schema))
-        job = _job(
-            text,
-            properties.get("driftline.mark", MARK),
-            floats,
-            how,
-            fmt,
-            tuple(ignore),
-            defaults or {},
-            exactly,
-        )
-        stored = rows(spark.table(table) if isinstance(table, str) else table)
-        return job.run(reads, stored, _quarantined(spark, quarantine))
+        schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
+        terms = _Terms(schema, mark, floats, how, fmt, tuple(table.ignore), table.defaults, exactly)
+        stored = rows(spark.table(table.rows) if isinstance(table.rows, str) else table.rows)
+        return _job(terms).run(reads, stored, _quarantined(spark, table.quarantine))
 
 
-def _job(
-    schema: str,
-    mark: str,
-    floats: int,
-    how: Reading,
-    fmt: str,
-    ignore: tuple[str, ...],
-    defaults: Mapping[int, Iterable[Any]],
-    exactly: bool,
-) -> _Job:
-    struct = from_json(json.loads(schema)).struct
-    record = Record.of(struct, mark, defaults)
-    meeting = Meeting(record, Slot.of(struct, record, floats), how)
-    left_out = [path.split(".") for path in ignore]
-    made_of = (schema, mark, floats, how, fmt, ignore, defaults, exactly)
-    return _Job(meeting, fmt, left_out, exactly, made_of)
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What both sides are compared by. ``schema``: as JSON text."""
+
+    schema: str
+    mark: str
+    floats: int
+    how: Reading
+    fmt: str
+    ignore: tuple[str, ...]
+    defaults: Mapping[int, Iterable[Any]]
+    exactly: bool
+
+
+def _job(terms: _Terms) -> _Job:
+    struct = from_json(json.loads(terms.schema)).struct
+    record = Record.of(struct, terms.mark, terms.defaults)
+    meeting = Meeting(record, Slot.of(struct, record, terms.floats), terms.how)
+    left_out = [path.split(".") for path in terms.ignore]
+    return _Job(meeting, terms.fmt, left_out, terms.exactly, terms)
 
 
 def _reads(
@@ -189,11 +188,11 @@ class _Job:
     fmt: str
     left_out: Sequence[Sequence[str]]
     exactly: bool
-    made_of: tuple[Any, ...]
+    terms: _Terms
 
     def __reduce__(self) -> Any:
         # As text: a deep schema is too deep for pickle.
-        return _job, self.made_of
+        return _job, (self.terms,)
 
     def run(self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[bytes] | None) -> Verdict:
         from pyspark import StorageLevel
