@@ -11,7 +11,9 @@ from driftline.cli.options import Json
 
 def alter(
     context: typer.Context,
-    sql: Annotated[str, typer.Argument(metavar="SQL", show_default=False)],
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="ALTER TABLE ..., several parted by ;", show_default=False)
+    ],
     upgrade: Annotated[
         bool, typer.Option("--upgrade", help="To format v3 as well; it does not go back.")
     ] = False,

@@ -134,7 +134,7 @@ def schema(
 @app.command()
 def query(
     context: typer.Context,
-    sql: Annotated[str, typer.Argument(metavar="SQL", show_default=False)],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="What is asked: SELECT ...", show_default=False)],
     limit: Annotated[
         int | None,
         typer.Option(
@@ -161,7 +161,9 @@ def query(
 def verify(
     context: typer.Context,
     sources: Sources,
-    table: Annotated[str, typer.Option(metavar="NAMESPACE.TABLE", callback=named)],
+    table: Annotated[
+        str, typer.Option(metavar="NAMESPACE.TABLE", callback=named, help="The table that has them.")
+    ],
     format: FormatOption = None,  # noqa: A002
     exactly: Annotated[
         bool,

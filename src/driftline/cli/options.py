@@ -73,9 +73,15 @@ Into = Annotated[
     str,
     typer.Option(metavar="NAMESPACE.TABLE", callback=named, help="The table; made if it is not there."),
 ]
-TableName = Annotated[str, typer.Argument(metavar="NAMESPACE.TABLE", callback=named, show_default=False)]
+TableName = Annotated[
+    str,
+    typer.Argument(metavar="NAMESPACE.TABLE", callback=named, help="The table.", show_default=False),
+]
 AnyTable = Annotated[
-    str | None, typer.Argument(metavar="[NAMESPACE.TABLE]", callback=named, show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="[NAMESPACE.TABLE]", callback=named, help="One table; else all.", show_default=False
+    ),
 ]
 PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
 PolicyOption = Annotated[

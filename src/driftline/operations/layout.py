@@ -30,6 +30,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Layout(Shown):
+    """How a table's files are laid out: ``groups`` of them, each by its partitioning, and the ``sort`` order
+    in which new rows are written.
+    """
+
     table: str
     groups: tuple[Group, ...]
     sort: tuple[str, ...]
