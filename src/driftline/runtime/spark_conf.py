@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 # Names are data: nothing in them may be taken for SQL's own. And
@@ -38,6 +39,11 @@ INTERPRETED = {
     "spark.sql.subexpressionElimination.enabled": "false",
 }
 SMALL = {**INTERPRETED, "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+
+
+def runs_here(context: SparkContext) -> bool:
+    """Whether tasks run on this machine."""
+    return str(context.master).startswith("local")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
+from driftline.config import redacted
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.runtime.file_systems import HADOOP, connected, with_address
 from driftline.runtime.store_answers import answer_in, explained, without_secrets
@@ -127,7 +127,7 @@ def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, st
     authority, _, path = rest.partition("/")
     if not authority or (kind == "s3" and "@" in authority):
         raise UsageError(
-            f"{_without_keys(uri)}: this names no bucket",
+            f"{redacted(uri)}: this names no bucket",
             hint="keys stand in the environment, or in driftline.toml: [store.s3]" if authority else None,
         )
     given = _configured.get(kind, {}) if options is None else options
@@ -145,15 +145,24 @@ def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, st
             return system, rest.rstrip("/")
 
 
-def native(path: str) -> pa.NativeFile:
-    """A file of this machine, or of a store by its URI, as Arrow reads it. Raises as `opened`."""
+def native(path: str, options: Options | None = None) -> pa.NativeFile:
+    """A file of this machine, or of a store by its URI, as Arrow reads it. ``options``: as `filesystem` takes
+    them. Raises as `opened`.
+    """
     import pyarrow as pa
 
     if not is_stored(path):
         return pa.OSFile(path)
-    system, inner = filesystem(path)
-    with explaining(path):
+    system, inner = filesystem(path, options)
+    with explaining(path, options):
         return system.open_input_file(inner)
+
+
+def created(uri: str, options: Options) -> pa.NativeFile:
+    """A new file of a store, open for writing. ``options``: as `filesystem` takes them. Raises SetupError."""
+    system, path = filesystem(uri, options)
+    with explaining(uri, options):
+        return system.open_output_stream(path)
 
 
 @contextmanager
@@ -275,10 +284,6 @@ def _kind(uri: str) -> str:
     kind = _KINDS.get(uri.partition("://")[0].lower())
     if kind is None:
         raise UsageError(
-            f"{_without_keys(uri)}: there is no such kind of store", hint=f"there are {', '.join(_KINDS)}"
+            f"{redacted(uri)}: there is no such kind of store", hint=f"there are {', '.join(_KINDS)}"
         )
     return kind
-
-
-def _without_keys(uri: str) -> str:
-    return re.sub(r"(?<=://)[^/\s@]+(?=@)", "***", uri)

@@ -26,7 +26,7 @@ from driftline.source.column_rows import (
 )
 from driftline.source.set_aside import Rejects
 from driftline.source.shares import dealt
-from driftline.write import PartTasks, RowTasks, SetAside, is_small
+from driftline.write import PartTasks, RowTasks, SetAside, is_small, observed_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -192,11 +192,11 @@ class ColumnFiles:
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         same = self.work is not None and (schema, settings) == self.asked
-        seen = self._seen_by_tasks() if same and not self.conflicts else None
-        if seen is None:
+        parts = observed_by(self.begun) if same and not self.conflicts else None
+        if parts is None or self.work is None:
             work = self._work(schema, settings)
-            seen = work.together(self._observed(work))
-        return seen
+            return work.together(self._observed(work))
+        return self.work.together(parts)
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.conflicts += tuple(conflicts)
@@ -226,12 +226,6 @@ class ColumnFiles:
             return [work.observed(range(len(sizes)))]
         shares = dealt(sizes, context.defaultParallelism)
         return context.parallelize(shares, len(shares)).map(work.observed).collect()
-
-    def _seen_by_tasks(self) -> Observation | None:
-        """What the tasks observed, if they have run."""
-        if self.begun is None or self.begun.outcomes is None or self.work is None:
-            return None
-        return self.work.together(outcome.observed for outcome in self.begun.outcomes)
 
 
 def _rejected(

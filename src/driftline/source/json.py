@@ -26,7 +26,7 @@ from driftline.source.likely import likely, remember
 from driftline.source.rejects import Origin, Reject
 from driftline.source.set_aside import Rejects
 from driftline.source.shares import dealt
-from driftline.write import PartTasks, RowTasks, is_small
+from driftline.write import PartTasks, RowTasks, is_small, observed_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,10 +142,11 @@ class JsonFiles:
 
     def _seen_by_tasks(self) -> Observation | None:
         """What the tasks observed, if they have run."""
-        if self.begun is None or self.begun.outcomes is None:
+        parts = observed_by(self.begun)
+        if parts is None:
             return None
-        seen = {number: one for outcome in self.begun.outcomes for number, one in outcome.observed.items()}
-        return self._numbered([seen[number] for number in range(len(self.splits))])
+        by_number = {number: one for part in parts for number, one in part.items()}
+        return self._numbered([by_number[number] for number in range(len(self.splits))])
 
     def _numbered(self, seen: Sequence[Observation]) -> Observation:
         """One observation of all splits, each of which has its lines counted from 1."""

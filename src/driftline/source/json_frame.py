@@ -22,7 +22,7 @@ from driftline.source.json_rows import JsonRows, LineRows, Run, reject_batches, 
 from driftline.source.likely import likely, remember
 from driftline.source.rejects import Reject
 from driftline.source.set_aside import Rejects
-from driftline.write import FrameTasks, RowTasks, SetAside
+from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,7 @@ class JsonFrame:
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         same = self.asked == (schema, settings) and self.judge is None
-        parts = self._seen_by_tasks() if same else None
+        parts = observed_by(self.begun) if same else None
         if parts is None:
             self._ask(schema, settings)
             parts = self._observed(self.frame)
@@ -117,12 +117,6 @@ class JsonFrame:
 
     def _observer(self) -> Callable[[], JsonObserver]:
         return partial(JsonObserver, self.known, self.settings, self.judge)
-
-    def _seen_by_tasks(self) -> list[_Seen] | None:
-        """What the tasks observed, if they have run."""
-        if self.begun is None or self.begun.outcomes is None:
-            return None
-        return [outcome.observed for outcome in self.begun.outcomes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from driftline.source.kafka_values import Alike, Key, Seen, Values, label_of
 from driftline.source.likely import likely, remember
 from driftline.source.rejects import reject_batch
 from driftline.source.set_aside import Rejects
-from driftline.write import FrameTasks, RowTasks, SetAside
+from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,7 +71,7 @@ class KafkaTyped:
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         same = self.asked == (schema, settings) and not self.conflicts
-        parts = self._seen_by_tasks() if same else None
+        parts = observed_by(self.begun) if same else None
         if parts is None:
             self._ask(schema, settings)
             parts = self._seen(self.frame, settings)
@@ -106,12 +106,6 @@ class KafkaTyped:
 
     def _ask(self, schema: Schema, settings: Settings) -> None:
         self.known, self.asked, self.begun = expect(schema, settings), (schema, settings), None
-
-    def _seen_by_tasks(self) -> list[Seen] | None:
-        """What the tasks observed, if they have run."""
-        if self.begun is None or self.begun.outcomes is None:
-            return None
-        return [outcome.observed for outcome in self.begun.outcomes]
 
 
 @dataclass(frozen=True, slots=True)

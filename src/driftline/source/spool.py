@@ -14,7 +14,8 @@ from uuid import uuid4
 
 from driftline.errors import DriftlineError, SetupError
 from driftline.formats.base import Orphan
-from driftline.write import local
+from driftline.runtime.spark_conf import runs_here
+from driftline.write import on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,9 +31,7 @@ def place_of(spark: SparkSession, shared: str | None) -> Path | None:
     """
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()
-    if _is_here(spark) or shared is None or not shared.startswith(("/", "file:")):
-        return None
-    return local(shared)
+    return None if shared is None or runs_here(spark.sparkContext) else on_disk(shared)
 
 
 @contextmanager
@@ -60,7 +59,7 @@ def told_where(spark: SparkSession, place: Path | None) -> Iterator[None]:
     try:
         yield
     except DriftlineError as error:
-        if place is None and not _is_here(spark) and "No such file" in error.message:
+        if place is None and not runs_here(spark.sparkContext) and "No such file" in error.message:
             raise type(error)(error.message, _HINT) from error
         raise
 
@@ -69,10 +68,11 @@ def leftovers(place: str | None, older_than: float, *, dry_run: bool) -> list[Or
     """Deletes what processes that were killed have left in a folder, if nobody has touched it for so many
     seconds; returns it.
     """
-    if place is None or not place.startswith(("/", "file:")):
+    disk = None if place is None else on_disk(place)
+    if disk is None:
         return []
     out = []
-    for folder in local(place).glob(f"{_PREFIX}*"):
+    for folder in disk.glob(f"{_PREFIX}*"):
         files = [path for path in folder.rglob("*") if path.is_file()]
         latest = max(path.stat().st_mtime for path in [folder, *files])
         if latest <= time.time() - older_than:
@@ -80,8 +80,3 @@ def leftovers(place: str | None, older_than: float, *, dry_run: bool) -> list[Or
             if not dry_run:
                 shutil.rmtree(folder, ignore_errors=True)
     return out
-
-
-def _is_here(spark: SparkSession) -> bool:
-    """Whether tasks run on this machine."""
-    return str(spark.sparkContext.master).startswith("local")

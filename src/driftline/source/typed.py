@@ -40,7 +40,7 @@ from driftline.source.column_rows import (
 from driftline.source.files import ROW_FILE
 from driftline.source.likely import likely, remember
 from driftline.source.set_aside import Rejects
-from driftline.write import FrameTasks, RowTasks, SetAside
+from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
 from driftline.write.frame import numbered
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ class TypedFrames:
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         same = self.asked == (schema, settings) and not self.conflicts
-        parts = self._seen_by_tasks() if same else None
+        observed = observed_by(self.begun) if same else None
+        parts = None if observed is None else [part for part in observed if part is not None]
         if parts is None:
             self._ask(schema, settings)
             terms = Terms(self.known, settings, self.conflicts)
@@ -135,12 +136,6 @@ class TypedFrames:
         observe = partial(_observed, label, terms, frame.columns)
         parts = numbered(frame).mapInArrow(observe, "seen binary").collect()
         return [(number, pickle.loads(row.seen)) for row in parts]  # noqa: S301  our own bytes
-
-    def _seen_by_tasks(self) -> list[_Seen] | None:
-        """What the tasks observed, if they have run."""
-        if self.begun is None or self.begun.outcomes is None:
-            return None
-        return [outcome.observed for outcome in self.begun.outcomes if outcome.observed is not None]
 
     def _together(self, parts: Sequence[_Seen], settings: Settings) -> Observation:
         """One observation of all parts."""

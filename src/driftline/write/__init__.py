@@ -1,11 +1,11 @@
 """Data files of a table, written in tasks; what the commit needs to know of each comes back."""
 
 from driftline.write.dealing import Dealing, Partition
-from driftline.write.folder import BatchFolder, folder_of_batch, local
+from driftline.write.folder import BatchFolder, folder_of_batch, local, on_disk
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
 from driftline.write.places import InFolder, InStore, Place
-from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, is_small
+from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, is_small, observed_by
 from driftline.write.staging import staged
 from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
 
@@ -31,6 +31,8 @@ __all__ = [
     "folder_of_batch",
     "is_small",
     "local",
+    "observed_by",
+    "on_disk",
     "staged",
     "write_files",
     "write_in_tasks",

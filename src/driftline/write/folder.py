@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from driftline.errors import SetupError
 from driftline.runtime import stores
+from driftline.runtime.spark_conf import runs_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,20 +52,12 @@ class BatchFolder:
     def create(self, name: str) -> pa.NativeFile:
         """A new file, open for writing."""
         path = f"{self.path}/{name}"
-        if self.options is None:
-            return pa.OSFile(path, "wb")
-        system, place = stores.filesystem(path, self.options)
-        with stores.explaining(path, self.options):
-            return system.open_output_stream(place)
+        return pa.OSFile(path, "wb") if self.options is None else stores.created(path, self.options)
 
     def open(self, name: str) -> pa.NativeFile:
         """A file of it, to be read anywhere in it."""
         path = f"{self.path}/{name}"
-        if self.options is None:
-            return pa.memory_map(path)
-        system, place = stores.filesystem(path, self.options)
-        with stores.explaining(path, self.options):
-            return system.open_input_file(place)
+        return pa.memory_map(path) if self.options is None else stores.native(path, self.options)
 
 
 class Located(Protocol):
@@ -88,10 +81,10 @@ def folder_of_batch(spark: SparkSession, files: Located) -> Iterator[BatchFolder
     Raises SetupError where nothing can be written there.
     """
     location = files.location
-    if location.startswith(("/", "file:")):
-        path = local(location) / uuid4().hex
+    if (disk := on_disk(location)) is not None:
+        path = disk / uuid4().hex
         _make(path)
-    elif str(spark.sparkContext.master).startswith("local"):
+    elif runs_here(spark.sparkContext):
         path = Path(mkdtemp(prefix="driftline-"))
     elif (options := files.reached_with()) is not None:
         with _in_store(f"{location}/{uuid4().hex}", options) as folder:
@@ -127,6 +120,11 @@ def _make(path: Path) -> None:
             f"{path.parent}: no files of the table can be written there: {error.strerror}",
             hint="let this user write to the table's location; on a cluster, each worker's too",
         ) from error
+
+
+def on_disk(location: str) -> Path | None:
+    """The folder of a path or ``file:`` URI; None for the URI of a store."""
+    return local(location) if location.startswith(("/", "file:")) else None
 
 
 def local(path: str) -> Path:

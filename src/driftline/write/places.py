@@ -131,11 +131,8 @@ class _Store:
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
         uri = f"{self.prefixes[partition]}-{number:05d}-{attempt}-{file:05d}.parquet"
-        system, path = stores.filesystem(uri, self.options)
-        explaining = partial(stores.explaining, uri, self.options)
-        with explaining():
-            stream = system.open_output_stream(path)
-        return NewFile(uri, stream, partial(self.remove, uri), explaining)
+        stream = stores.created(uri, self.options)
+        return NewFile(uri, stream, partial(self.remove, uri), partial(stores.explaining, uri, self.options))
 
     def remove(self, path: str) -> None:
         system, place = stores.filesystem(path, self.options)

@@ -15,6 +15,7 @@ from driftline.convert.deep_pickle import deep_recursion
 from driftline.convert.types import DEEPEST
 from driftline.core.schema.types import Struct
 from driftline.errors import DriftlineError
+from driftline.runtime.spark_conf import runs_here
 from driftline.write.folder import BatchFolder
 from driftline.write.frame import mapped
 
@@ -162,11 +163,18 @@ class FrameTasks:
         return reduce(_union, frames)
 
 
+def observed_by(tasks: RowTasks | None) -> list[Any] | None:
+    """What each of the tasks observed; None where they have not run."""
+    if tasks is None or tasks.outcomes is None:
+        return None
+    return [outcome.observed for outcome in tasks.outcomes]
+
+
 def is_small(context: SparkContext, size: int) -> bool:
     """Whether so many bytes are read sooner in this process than by a
     task, and the files are on this machine.
     """
-    return size <= _SMALL and str(context.master).startswith("local")
+    return size <= _SMALL and runs_here(context)
 
 
 def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any]) -> list[T]:

@@ -26,6 +26,7 @@ from driftline.write import (
     Partition,
     Place,
     WrittenFile,
+    on_disk,
     write_in_tasks,
 )
 
@@ -82,7 +83,7 @@ def _place(
     def prefix(batch: str, partition: Partition) -> str:
         return located(batch, WrittenFile(_ANY, 1, 1, partition=partition))
 
-    if location.startswith(("/", "file:/")):
+    if on_disk(location) is not None:
         return InFolder(folder, lambda file: located(Path(file.path).name, file))
     options = options_of(spark, table, location)
     if options is None or not prefix(_ANY, ()).endswith(_ANY):
