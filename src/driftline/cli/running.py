@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftline.core.values.counted import counted
 from driftline.formats.retry import WAITING
 
 if TYPE_CHECKING:
@@ -111,10 +112,12 @@ class Running:
     def _sum(self) -> Text:
         from rich.text import Text
 
-        nouns = ("batch", "record", "in quarantine", "change")
+        batches, records, quarantined, changes = self.counts
         counts = [
-            f"{n} {w}" if w.startswith("in ") or n == 1 else f"{n} {w}{'es' if w.endswith('ch') else 's'}"
-            for n, w in zip(self.counts, nouns, strict=True)
+            counted(batches, "batch", "batches"),
+            counted(records, "record"),
+            f"{quarantined} in quarantine",
+            counted(changes, "change"),
         ]
         if self.lost:
             counts.append(f"{self.lost} offsets lost")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli.options import AnyTable, Json, writable
+from driftline.core.values.counted import counted
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -107,8 +108,7 @@ def _write_all(folder: Path, found: LakeStats, *, tell: bool) -> None:
         raise UsageError(f"{folder}: cannot be made: {error.strerror}") from error
     size = sum(_write(folder / name, text) for name, text in pages(found))
     if tell:
-        count = len(found.tables)
-        tables = "1 table" if count == 1 else f"{count} tables"
+        tables = counted(len(found.tables), "table")
         typer.echo(f"{folder / INDEX}  {tables}, {size / 1000:.0f} kB, to be opened in any browser")
 
 

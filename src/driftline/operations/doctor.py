@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from driftline.core.values.counted import counted
 from driftline.errors import DriftlineError
 from driftline.formats.base import Location
 from driftline.formats.open import located
@@ -98,7 +99,7 @@ def _jars(properties: Mapping[str, str]) -> str:
 def _catalog(lake: Path, properties: Mapping[str, str]) -> str:
     spark = session.open_session(lake, properties=properties)
     names = spark.sql("show namespaces").count()
-    return f"opens; {names} namespace{'' if names == 1 else 's'}"
+    return f"opens; {counted(names, 'namespace')}"
 
 
 def _store(uri: str, properties: Mapping[str, str]) -> str:
@@ -119,5 +120,4 @@ def _store(uri: str, properties: Mapping[str, str]) -> str:
 def _located(location: Location) -> str:
     if not location.exists():
         return f"{location.shown} is yet to be made"
-    count = len(location.tables())
-    return f"{location.shown} opens; {count} table{'' if count == 1 else 's'}"
+    return f"{location.shown} opens; {counted(len(location.tables()), 'table')}"

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from driftline.core.changes import in_words, told
 from driftline.core.schema.types import dotted
+from driftline.core.values.counted import counted
 from driftline.report.text import LISTED, Hanging, batch, clean, sample, short
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def view(of: View) -> Iterator[RenderableType]:
 
 
 def _fields(n: int) -> str:
-    return f"{n} drifted field{'s' * (n != 1)} as one column each" if n else "in which no field has drifted"
+    return f"{counted(n, 'drifted field')} as one column each" if n else "in which no field has drifted"
 
 
 def resolved(of: Resolved) -> Iterator[RenderableType]:
@@ -47,9 +48,11 @@ def resolved(of: Resolved) -> Iterator[RenderableType]:
     field = clean(dotted(of.field))
     done = "would be" if of.dry_run else "is"
     yield Text.assemble((clean(of.table), "bold"), f"  {field} {done} {short(of.type)}")
-    yield Text(f"  {of.values - of.rest} of {_values(of.values)} convert{'' if of.dry_run else 'ed'}")
+    yield Text(
+        f"  {of.values - of.rest} of {counted(of.values, 'value')} convert{'' if of.dry_run else 'ed'}"
+    )
     for column in of.folded:
-        rest = f"   {_values(column.rest)} not" if column.rest else ""
+        rest = f"   {counted(column.rest, 'value')} not" if column.rest else ""
         line = Text(f"{clean(dotted(column.path))}   {short(column.type)}")
         line.append(rest, "yellow")
         yield Hanging(line, 6, 10)
@@ -63,7 +66,7 @@ def resolved(of: Resolved) -> Iterator[RenderableType]:
             if kept
             else "dropped; driftline undo has them"
         )
-        yield Hanging(Text.assemble((f"{_values(of.rest)} {what}", "yellow"), f": {shown}"), 2, 6)
+        yield Hanging(Text.assemble((f"{counted(of.rest, 'value')} {what}", "yellow"), f": {shown}"), 2, 6)
     if of.beside:
         paths = ", ".join(clean(dotted(path)) for path in of.beside)
         yield Hanging(Text(f"untouched, for nothing there is {short(of.type)}: {paths}", "dim"), 2, 6)
@@ -77,10 +80,10 @@ def promoted(of: Promoted) -> Iterator[RenderableType]:
     """What got columns out of the rest, or would."""
     done = "would get columns" if of.dry_run else "got columns"
     total = sum(of.values.values())
-    yield Text.assemble((clean(of.table), "bold"), f"  {_values(total)} {done}")
+    yield Text.assemble((clean(of.table), "bold"), f"  {counted(total, 'value')} {done}")
     shown = dict(list(of.values.items())[: 2 * LISTED])
     for path, count in shown.items():
-        yield Hanging(Text(f"{clean(path)}   {_values(count)}"), 2, 6)
+        yield Hanging(Text(f"{clean(path)}   {counted(count, 'value')}"), 2, 6)
     if len(of.values) > len(shown):
         yield Text(f"  and {len(of.values) - len(shown)} paths more", "dim")
     changes = [in_words(change) for change in told(of.changes)]
@@ -94,18 +97,10 @@ def promoted(of: Promoted) -> Iterator[RenderableType]:
         yield Text("  a dry run: nothing is written", "dim")
 
 
-def _values(n: int) -> str:
-    return f"{n} value{'s' * (n != 1)}"
-
-
 def quarantine(of: Quarantine) -> Iterator[RenderableType]:
     """What waits, by reason."""
     more = f", {of.replayed} went through again" if of.replayed else ""
-    count = (
-        f"{of.waiting} record{'s' * (of.waiting != 1)} in quarantine"
-        if of.waiting
-        else "nothing in quarantine"
-    )
+    count = f"{counted(of.waiting, 'record')} in quarantine" if of.waiting else "nothing in quarantine"
     yield Text.assemble((clean(of.table), "bold"), f"  {count}{more}")
     for group in of.groups:
         yield from _group(group)

@@ -11,6 +11,7 @@ from rich.text import Text
 from driftline.core.changelog.entries import Entry, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, told
 from driftline.core.schema.types import leaves
+from driftline.core.values.counted import counted
 from driftline.report.text import LISTED, Hanging, clean, from_folder
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _size(n: float) -> str:
 
 
 def _values(values: Values) -> str:
-    return f"{values.count} value{'s' * (values.count != 1)} of {values.path}"
+    return f"{counted(values.count, 'value')} of {values.path}"
 
 
 def _who(entry: Entry) -> str:
@@ -136,7 +137,7 @@ def _columns(entry: Entry) -> Iterator[RenderableType]:
         named = [clean(in_words(c).removeprefix("new ")) for c in plain[:LISTED]]
         more = f", and {len(plain) - LISTED} more" if len(plain) > LISTED else ""
         count = sum(leaves(c.type) for c in plain)
-        yield Hanging(Text(f"{count} new column{'s' * (count != 1)}: {', '.join(named)}{more}"), 2, 6)
+        yield Hanging(Text(f"{counted(count, 'new column')}: {', '.join(named)}{more}"), 2, 6)
     for change in told(entry.changes):
         if change not in plain:
             rule = entry.rule_of(change)

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from typing import Any
 
+from driftline.core.values.counted import counted
 from driftline.ingest.result import Result
 from driftline.report.findings import findings
 
@@ -52,13 +53,9 @@ def figures(result: Result) -> dict[str, Any]:
 
 
 def _sentence(result: Result) -> str:
-    counts = [_counted(result.rows_read, "record read", "records read"), f"{result.rows_written} written"]
+    counts = [counted(result.rows_read, "record read", "records read"), f"{result.rows_written} written"]
     if result.rows_quarantined:
         counts.append(f"{result.rows_quarantined} in quarantine")
     if result.changes:
-        counts.append(_counted(len(result.changes), "change of the schema", "changes of the schema"))
+        counts.append(counted(len(result.changes), "change of the schema", "changes of the schema"))
     return ", ".join(counts)
-
-
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"

@@ -13,6 +13,7 @@ from rich.text import Text
 from driftline.core.columns.statistics import TREND, Seen, Value, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
+from driftline.core.values.counted import noun
 from driftline.report.text import Hanging, clean
 from driftline.stats.model import Drifted, Part, Stats, origin
 
@@ -217,4 +218,4 @@ def _cut(text: str, to: int) -> str:
 
 
 def _many(n: int, one: str, many: str) -> str:
-    return f"{n:,} {one if n == 1 else many}"
+    return f"{n:,} {noun(n, one, many)}"

@@ -16,6 +16,7 @@ from driftline.core.schema.naming import MARK, by_key, marked_key, safe, unsafe
 from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
+from driftline.core.values.counted import counted
 from driftline.ingest.result import Result
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def batch(
     for name, count in result.dropped_names.items():
         yield _item("dropped", f'{count} values of the name "" in {clean(name) or "the record"}')
     for name, count in result.excluded.items():
-        yield _item("excluded", f"{clean(name)}, which {_count(count, 'record')} had")
+        yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
     yield from _rest("held", "new fields wait in the rest", result.held)
     yield from _rest("rest", "beyond the table's limits", result.rest)
     yield from _set_aside(result, near)
@@ -77,7 +78,7 @@ def lost(offsets: Iterable[Lost]) -> Iterator[RenderableType]:
     """What a capture went on without."""
     for one in offsets:
         yield _item(
-            "lost", f"{clean(str(one))}, {_count(one.count, 'offset')}", "deleted before they were taken"
+            "lost", f"{clean(str(one))}, {counted(one.count, 'offset')}", "deleted before they were taken"
         )
 
 
@@ -131,7 +132,7 @@ def drifted(of: Schema, mark: str = MARK) -> Iterator[RenderableType]:
 
 def verdict(of: Verdict, table: str) -> Iterator[RenderableType]:
     """What a check of source against table found."""
-    counts = f"{_count(of.records, 'record')}: {of.found} in {table}"
+    counts = f"{counted(of.records, 'record')}: {of.found} in {table}"
     if of.quarantined:
         counts += f", {of.quarantined} in its quarantine"
     if of.ok:
@@ -200,7 +201,7 @@ def short(type_: Type) -> str:
 
 
 def _heading(result: Result, title: str, dry_run: bool) -> Text:
-    counts = [_count(result.rows_read, "record") + " read"]
+    counts = [counted(result.rows_read, "record read", "records read")]
     if dry_run:
         counts.append("a plan: nothing is written")
     else:
@@ -239,7 +240,7 @@ def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
         named.append(f"and {len(top) - LISTED} more")
     count = sum(leaves(c.type) for c in top)
     if named:
-        yield _item(f"{_count(count, 'new column')}:", ", ".join(named), style="green")
+        yield _item(f"{counted(count, 'new column')}:", ", ".join(named), style="green")
 
 
 def _conflict(change: Change, among: Iterable[Change], near: Path) -> Iterator[RenderableType]:
@@ -314,10 +315,6 @@ def _seen(value: str, place: Place | str | None, near: Path) -> str:
 def from_folder(where: str, near: Path) -> str:
     """A place in a file, named from the folder ``near`` if it is in there."""
     return where.removeprefix("file:").removeprefix(f"{near}{os.sep}")
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _quoted(text: str) -> str:

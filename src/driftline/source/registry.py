@@ -19,6 +19,7 @@ from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
 
 from driftline.config import nearest, redacted
 from driftline.errors import SetupError, UsageError
+from driftline.source.web import passes
 
 _SETTINGS = (
     "url", "basic.auth.user.info", "bearer.auth.token", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location",
@@ -27,7 +28,6 @@ _SETTINGS = (
 _PAUSES = (0.5, 1, 2, 4, 8)  # seconds before each further try
 _PATIENCE = 10  # seconds for an answer
 _LONGEST = 2**26  # bytes of one
-_BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _UNKNOWN = (40401, 40402, 40403)  # what Confluent's API says of a subject, a version, an id that is not there
 
 
@@ -130,7 +130,7 @@ class Registry:
         reason = f"{error.code} {answer.get('message') or error.reason}"
         if error.code == HTTPStatus.NOT_FOUND and answer.get("error_code") in _UNKNOWN:
             raise NoSchemaError(str(answer.get("message") or place))
-        if error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in _BUSY:
+        if not passes(error.code):
             raise self._error(url, reason)
         return reason
 

@@ -29,6 +29,15 @@ def is_url(source: str) -> bool:
     return bool(re.match(r"https?://", source, re.IGNORECASE))
 
 
+def passes(code: int) -> bool:
+    """Whether a server that answers with this code of HTTP may soon answer otherwise.
+
+    >>> passes(503), passes(429), passes(404)
+    (True, True, False)
+    """
+    return code in _BUSY or code >= 500
+
+
 def shown(url: str) -> str:
     """The URL as reports name it, without what may be secret.
 
@@ -89,7 +98,7 @@ def _pause_after(error: Exception, attempt: int) -> float | None:
     pause = min(_LONGEST, _PAUSE * 2 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311  no secret
     if not isinstance(error, urllib.error.HTTPError):
         return None if isinstance(error, ValueError) else pause
-    if error.code not in _BUSY and error.code < 500:
+    if not passes(error.code):
         return None
     asked = error.headers.get("Retry-After", "")
     return min(_LONGEST, float(asked)) if asked.isdecimal() else pause
