@@ -125,8 +125,8 @@ class Lake(Shown):
         """
         from driftline.stats.lake import LakeStats
 
-        found = (table.stats(exact=exact, progress=_about(table.name, progress)) for table in self.tables())
-        return LakeStats(self.warehouse or self.catalog, tuple(found))
+        stats = (table.stats(exact=exact, progress=_about(table.name, progress)) for table in self.tables())
+        return LakeStats(self.warehouse or self.catalog, tuple(stats))
 
     def table(self, name: str) -> Table:
         """A table by ``namespace.table``; it is made on its first ingest."""
@@ -473,10 +473,10 @@ def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
     if done.table == table.name:
         return done
     try:
-        made = moved(table.lake.format, table.format, table.lake.format.table(done.table))
+        view = moved(table.lake.format, table.format, table.lake.format.table(done.table))
     except DriftlineError as error:
         return replace(done, notes=(*done.notes, f"its view is to be made again: {error.message}"))
-    return replace(done, notes=(*done.notes, f"its view is {made.name} now")) if made else done
+    return replace(done, notes=(*done.notes, f"its view is {view.name} now")) if view else done
 
 
 def _view_note(table: Table) -> tuple[str, ...]:
@@ -484,10 +484,10 @@ def _view_note(table: Table) -> tuple[str, ...]:
     from driftline.operations.view import remade
 
     try:
-        made = remade(table.lake.format, table.format)
+        view = remade(table.lake.format, table.format)
     except DriftlineError as error:
         return (f"the view of {table.name} is to be made again: {error.message}",)
-    return (f"view {made.name} was made again",) if made else ()
+    return (f"view {view.name} was made again",) if view else ()
 
 
 def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:

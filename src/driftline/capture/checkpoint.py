@@ -86,16 +86,16 @@ class Checkpoint:
     def claim(self, table: str, source: str) -> None:
         """Makes the folder this capture's, or finds that it is. Raises UsageError where it is another's."""
         self._known = self._read()
-        mine = {"capture": self.name, "table": table, "source": source}
-        for key, value in mine.items():
+        own = {"capture": self.name, "table": table, "source": source}
+        for key, value in own.items():
             if self._known.get(key, value) != value:
                 raise UsageError(
                     f"{self.place} is the checkpoint of capture {self._known.get('capture')}: "
                     f"{self._known.get('source')} into {self._known.get('table')}, not {source} into {table}",
                     hint="give this capture a name of its own, or name another checkpoint",
                 )
-        if not mine.items() <= self._known.items():
-            self._write(mine)
+        if not own.items() <= self._known.items():
+            self._write(own)
 
     def remember(self, uuid: str | None) -> None:
         """Keeps the table's uuid, by which a table of the same name is known from it."""

@@ -143,9 +143,9 @@ class CaptureQuery(StreamingQuery):
         Spark tells; within two seconds of its end.
         """
         for _ in range(20):
-            told = self.lastProgress
-            if told is not None and told["batchId"] >= epoch:
-                return lag(told.json if hasattr(told, "json") else json.dumps(told))
+            progress = self.lastProgress
+            if progress is not None and progress["batchId"] >= epoch:
+                return lag(progress.json if hasattr(progress, "json") else json.dumps(progress))
             time.sleep(0.1)
         return None
 
@@ -249,8 +249,8 @@ class _Runner:
         cause = error.__cause__ if isinstance(error, DriftlineError) else error
         if not isinstance(cause, PySparkException | Py4JError):
             return error
-        told = self.flow.explain(str(cause))
-        return told or (error if isinstance(error, DriftlineError) else DataError(*explained(error)))
+        better = self.flow.explain(str(cause))
+        return better or (error if isinstance(error, DriftlineError) else DataError(*explained(error)))
 
     def _progress(self, phase: str, epoch: int) -> None:
         self.capture.progress(phase)

@@ -24,14 +24,14 @@ def clean(
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True)
         progress.phase("looking for files that no snapshot has")
-        found = lake.clean(older_than, dry_run=dry_run)
+        orphans = lake.clean(older_than, dry_run=dry_run)
     if json:
-        put({"deleted": not dry_run, "files": [{"path": f.path, "size": f.size} for f in found]})
+        put({"deleted": not dry_run, "files": [{"path": f.path, "size": f.size} for f in orphans]})
         return
     done = "to delete" if dry_run else "deleted"
     show(
         [
-            *(printable(f.path) for f in found),
-            f"{len(found)} files {done}, {sum(f.size for f in found):,} bytes",
+            *(printable(f.path) for f in orphans),
+            f"{len(orphans)} files {done}, {sum(f.size for f in orphans):,} bytes",
         ]
     )

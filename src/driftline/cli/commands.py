@@ -43,8 +43,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_asked: bool) -> None:
+    if is_asked:
         from driftline import __version__
 
         typer.echo(f"driftline {__version__}")
@@ -153,8 +153,8 @@ def query(
             progress.phase("running")
             frame = lake.query(sql)
             shown = (limit or 0) if json or limit is not None else rows.LIMIT
-            found = rows.Json(frame, shown) if json else rows.Pages(frame, shown)
-        found.show(out(width=rows.ENDLESS))
+            result = rows.Json(frame, shown) if json else rows.Pages(frame, shown)
+        result.show(out(width=rows.ENDLESS))
 
 
 @app.command()
@@ -196,16 +196,16 @@ def doctor(context: typer.Context, json: Json = False) -> None:
     scope: Scope = context.obj
     with Progress() as progress:
         progress.phase("checking")
-        found = checks(scope.config.lake, scope.config.catalog, scope.config.ducklake)
-    ok = all(check.ok for check in found)
+        checked = checks(scope.config.lake, scope.config.catalog, scope.config.ducklake)
+    ok = all(check.ok for check in checked)
     if json:
         shown = [
             {key: scope.redact(v) if isinstance(v, str) else v for key, v in c.to_dict().items()}
-            for c in found
+            for c in checked
         ]
         put({"ok": ok, "checks": shown})
     else:
-        show(text.checks(found, scope.redact))
+        show(text.checks(checked, scope.redact))
     if not ok:
         raise typer.Exit(3)
 

@@ -60,15 +60,15 @@ def check(
     from driftline.report.findings import broken
 
     promise = read(file, table)
-    found: list[Finding] = []
+    deviations: list[Finding] = []
     if sources:
-        state, found = _of_data(context.obj, table, promise, sources, Reading(format, strings))
+        state, deviations = _of_data(context.obj, table, promise, sources, Reading(format, strings))
     else:
         state = _state(context.obj, table)
     if state.exists:
-        found = [*broken(file, breaks(promise, state.schema, state.properties)), *found]
-    _show(table, file, found, Output.json if json else output)
-    if found:
+        deviations = [*broken(file, breaks(promise, state.schema, state.properties)), *deviations]
+    _show(table, file, deviations, Output.json if json else output)
+    if deviations:
         raise typer.Exit(1)
 
 
@@ -91,12 +91,12 @@ def _of_data(
 
     kind, files = expand(sources, reading.format)
     with Progress() as progress:
-        of = scope.open(progress, brief=little(kind, files)).table(table).format
-        result = planned(promise, of, files, reading, progress.of("the data"))
-        return of.load(), list(findings(result))
+        at_table = scope.open(progress, brief=little(kind, files)).table(table).format
+        result = planned(promise, at_table, files, reading, progress.of("the data"))
+        return at_table.load(), list(findings(result))
 
 
-def _show(table: str, file: Path, found: Sequence[Finding], output: Output) -> None:
+def _show(table: str, file: Path, deviations: Sequence[Finding], output: Output) -> None:
     from driftline.cli.terminal import put
     from driftline.operations.contract import BREAKS
     from driftline.report.findings import KINDS, github, junit
@@ -104,13 +104,15 @@ def _show(table: str, file: Path, found: Sequence[Finding], output: Output) -> N
     kinds = tuple(dict.fromkeys((*BREAKS, *KINDS)))
     match output:
         case Output.json:
-            put({"table": table, "ok": not found, "breaks": [one.to_dict() for one in found]})
+            put({"table": table, "ok": not deviations, "breaks": [one.to_dict() for one in deviations]})
         case Output.github:
-            for line in github(found, kinds):
+            for line in github(deviations, kinds):
                 typer.echo(line)
         case Output.junit:
-            typer.echo(junit(f"contract {table}", found, kinds, kinds))
+            typer.echo(junit(f"contract {table}", deviations, kinds, kinds))
         case Output.text:
-            typer.echo(f"{table} keeps {file}" if not found else f"{table} breaks {file}: {len(found)}")
-            for one in found:
+            typer.echo(
+                f"{table} keeps {file}" if not deviations else f"{table} breaks {file}: {len(deviations)}"
+            )
+            for one in deviations:
                 typer.echo(f"  {one}")

@@ -89,7 +89,7 @@ def run(scope: Scope, *, keep: bool, json: bool) -> None:
         _outcome(table)
         _queries(lake)
         _proof(table, files)
-        _ending(folder, kept=keep or scope.lake is not None)
+        _ending(folder, stays=keep or scope.lake is not None)
 
 
 def _week(table: Table, files: list[str]) -> None:
@@ -126,14 +126,14 @@ def _proof(table: Table, files: list[str]) -> None:
         raise typer.Exit(1)
 
 
-def _ending(folder: Path, *, kept: bool) -> None:
+def _ending(folder: Path, *, stays: bool) -> None:
     _headline("Now with data of your own")
     typer.echo(
         "  driftline ingest YOUR.jsonl --into shop.mine      json, csv, parquet, avro, orc; files, folders, -"
     )
     typer.echo("  driftline schema shop.mine")
     typer.echo("  driftline query 'select * from shop.mine'")
-    if kept:
+    if stays:
         typer.echo(f"\nThe lake of this demo is in {folder}:")
         typer.echo(f"  driftline --lake {folder} schema {TABLE}")
         typer.echo(

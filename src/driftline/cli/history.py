@@ -28,9 +28,9 @@ def history(
 
     offline = context.obj.offline(table)
     with Progress() as progress:
-        found = offline or context.obj.open(progress, must_exist=True).table(table).format
+        at_table = offline or context.obj.open(progress, must_exist=True).table(table).format
         progress.phase("reading the log")
-        past = read(found)
+        past = read(at_table)
     if diff is not None:
         difference = past.diff(*diff)
         put(difference.to_dict()) if json else show(evolution.difference(difference))
@@ -69,5 +69,5 @@ def show_layout(scope: Scope, table: str, *, json: bool) -> None:
     with Progress() as progress:
         lake = scope.open(progress, must_exist=True)
         progress.phase("reading the list of files")
-        found = lake.table(table).layout()
-    put(found.to_dict()) if json else show(evolution.layout(found))
+        shown = lake.table(table).layout()
+    put(shown.to_dict()) if json else show(evolution.layout(shown))

@@ -34,20 +34,20 @@ def quarantine(
     if export is not None:
         writable(export)
     with Progress() as progress:
-        of = context.obj.open(progress, must_exist=True).table(table)
+        of_table = context.obj.open(progress, must_exist=True).table(table)
         if replay:
             settings = context.obj.config.tables.get(table, {})
-            again = of.replay(settings=settings, progress=progress.of("replay"))
+            again = of_table.replay(settings=settings, progress=progress.of("replay"))
         elif export is not None:
             progress.phase("exporting")
-            count = of.export_quarantine(export)
+            count = of_table.export_quarantine(export)
         else:
             progress.phase("looking")
-            found = of.quarantine()
+            waiting = of_table.quarantine()
     if replay:
         put(again.to_dict()) if json else show(drift.replayed(again))
     elif export is not None:
         exported = {"table": table, "file": str(export), "records": count}
         put(exported) if json else typer.echo(f"{count} records in {export}")
     else:
-        put(found.to_dict()) if json else show(drift.quarantine(found))
+        put(waiting.to_dict()) if json else show(drift.quarantine(waiting))

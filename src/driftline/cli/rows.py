@@ -162,8 +162,8 @@ def _text(x: str, type_: DataType) -> str:
             inner = [(f.name, x_f := f"{x}.{name(f.name)}", _text(x_f, f.dataType)) for f in spark.fields]
             if all(before == after for _, before, after in inner):
                 return x
-            made = ", ".join(f"{literal(n)}, {after}" for n, _, after in inner)
-            return f"if({x} is null, null, named_struct({made}))"
+            fields = ", ".join(f"{literal(n)}, {after}" for n, _, after in inner)
+            return f"if({x} is null, null, named_struct({fields}))"
         case kind if kind.startswith(("time(", "time", "interval")):
             return f"cast({x} as string)"
         case _:

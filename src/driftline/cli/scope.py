@@ -53,17 +53,18 @@ class Scope:
         from driftline.runtime.java import QUICK
         from driftline.runtime.session import is_embedded
 
-        here = self.config
-        if must_exist and is_embedded(here.catalog) and not here.lake.exists():
+        configured = self.config
+        if must_exist and is_embedded(configured.catalog) and not configured.lake.exists():
             raise UsageError(
-                f"there is no lake in {here.lake}", hint="name it with --lake; `driftline ingest` makes one"
+                f"there is no lake in {configured.lake}",
+                hint="name it with --lake; `driftline ingest` makes one",
             )
         if brief:  # then Java's better compiler takes longer than it saves
             os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
         progress.phase("starting Spark")
         with suppress(ImportError):  # which opening explains
             import pyspark.sql  # noqa: F401  before there are two threads, as its modules import each other
-        lake = _elsewhere(lambda: _opened(here, progress))
+        lake = _elsewhere(lambda: _opened(configured, progress))
         spark: Any = lake.spark
         progress.spark = self.interrupt.spark = spark
         return lake
@@ -73,10 +74,10 @@ class Scope:
         from driftline.formats.open import offline
         from driftline.runtime.session import is_embedded
 
-        here = self.config
-        if here.ducklake is not None or not is_embedded(here.catalog):
+        configured = self.config
+        if configured.ducklake is not None or not is_embedded(configured.catalog):
             return None
-        return offline(here.lake, "lake", table)
+        return offline(configured.lake, "lake", table)
 
     def redact(self, text: str) -> str:
         """The text without secrets of the settings."""
@@ -85,14 +86,17 @@ class Scope:
         return text
 
 
-def _opened(here: config.Config, progress: Progress) -> Lake:
-    if here.ducklake is None:  # the lake finds this one; what it needs besides is imported while Java starts
+def _opened(configured: config.Config, progress: Progress) -> Lake:
+    # The lake finds this session; what it needs besides is imported while Java starts.
+    if configured.ducklake is None:
         from driftline.runtime.session import open_session
 
-        open_session(here.lake, properties=here.catalog, notify=progress.notice)
+        open_session(configured.lake, properties=configured.catalog, notify=progress.notice)
     from driftline.lake import Lake
 
-    return Lake.open(here.lake, properties=here.catalog, ducklake=here.ducklake, notify=progress.notice)
+    return Lake.open(
+        configured.lake, properties=configured.catalog, ducklake=configured.ducklake, notify=progress.notice
+    )
 
 
 def _elsewhere(work: Callable[[], T]) -> T:
@@ -125,5 +129,5 @@ def little(kind: str, files: Sequence[str]) -> bool:
     if any(is_pipe(file) or is_url(file) for file in files):
         return False
     plain = kind in ("json", "csv") and not any(map(is_packed, files))
-    found = stamps(files)
-    return sum(found[file].size for file in files if file in found) < LITTLE / (1 if plain else 8)
+    stamped = stamps(files)
+    return sum(stamped[file].size for file in files if file in stamped) < LITTLE / (1 if plain else 8)

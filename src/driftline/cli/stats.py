@@ -62,12 +62,12 @@ def _of_table(
 
     if html is not None:
         writable(html)
-    found = None if exact else _offline(scope, table)
-    if found is None:
+    measured = None if exact else _offline(scope, table)
+    if measured is None:
         with Progress() as progress:
             lake = scope.open(progress, must_exist=True, brief=not exact)
-            found = lake.table(table).stats(exact=exact, progress=progress.phase)
-    shown = found if path is None else found.only(path)
+            measured = lake.table(table).stats(exact=exact, progress=progress.phase)
+    shown = measured if path is None else measured.only(path)
     if path is not None and not shown.columns:
         raise UsageError(f"{table} has no column with {path!r} in its path", "--all lists every column")
     if json:
@@ -77,7 +77,7 @@ def _of_table(
     if html is not None:
         from driftline.report.page import page
 
-        size = _write(html, page(found))
+        size = _write(html, page(measured))
         if not json:
             typer.echo(f"{html}  {size / 1000:.0f} kB, one file, to be opened in any browser")
 
@@ -89,16 +89,16 @@ def _of_lake(scope: Scope, *, exact: bool, html: Path | None, json: bool) -> Non
     if html is not None and not html.is_dir():
         writable(html)
     with Progress() as progress:
-        found = scope.open(progress, must_exist=True).stats(exact=exact, progress=progress.phase)
+        measured = scope.open(progress, must_exist=True).stats(exact=exact, progress=progress.phase)
     if json:
-        put(found.to_dict())
+        put(measured.to_dict())
     elif html is None:
-        show(stats_text.lake(found.tables))
+        show(stats_text.lake(measured.tables))
     if html is not None:
-        _write_all(html, found, tell=not json)
+        _write_all(html, measured, tell=not json)
 
 
-def _write_all(folder: Path, found: LakeStats, *, tell: bool) -> None:
+def _write_all(folder: Path, lake: LakeStats, *, tell: bool) -> None:
     """The pages of all tables. What else is in the folder stays."""
     from driftline.report.page import INDEX, pages
 
@@ -106,9 +106,9 @@ def _write_all(folder: Path, found: LakeStats, *, tell: bool) -> None:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made: {error.strerror}") from error
-    size = sum(_write(folder / name, text) for name, text in pages(found))
+    size = sum(_write(folder / name, text) for name, text in pages(lake))
     if tell:
-        tables = counted(len(found.tables), "table")
+        tables = counted(len(lake.tables), "table")
         typer.echo(f"{folder / INDEX}  {tables}, {size / 1000:.0f} kB, to be opened in any browser")
 
 

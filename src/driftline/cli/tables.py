@@ -29,12 +29,12 @@ def tables(context: typer.Context, json: Json = False) -> None:
         show(lake(rows))
 
 
-def _summary(of: Stats) -> dict[str, object]:
+def _summary(stats: Stats) -> dict[str, object]:
     return {
-        "table": of.table,
-        "records": of.records,
-        "leaf_columns": of.leaves,
-        "drifted_fields": len(of.drifted),
-        "quarantined": of.quarantined,
-        "at": of.to_dict()["at"],
+        "table": stats.table,
+        "records": stats.records,
+        "leaf_columns": stats.leaves,
+        "drifted_fields": len(stats.drifted),
+        "quarantined": stats.quarantined,
+        "at": stats.to_dict()["at"],
     }

@@ -41,17 +41,17 @@ def view(
     from driftline.operations.view import wanted_types
     from driftline.report import drift
 
-    wanted = pairs(types, "--as", "field=type")
-    wanted_types(wanted)  # what is wrong with them is said before Spark starts
+    asked = pairs(types, "--as", "field=type")
+    wanted_types(asked)  # what is wrong with them is said before Spark starts
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True)
         progress.phase("making the view")
-        made = lake.table(table).view(name, types=wanted, make=not print_)
+        done = lake.table(table).view(name, types=asked, make=not print_)
     if json:
-        put(made.to_dict())
+        put(done.to_dict())
     elif print_:
-        typer.echo(made.statement)
+        typer.echo(done.statement)
     else:
-        show(drift.view(made))
-        if not made.made:
-            typer.echo(made.select)
+        show(drift.view(done))
+        if not done.made:
+            typer.echo(done.select)

@@ -72,8 +72,8 @@ def lossy_rewrites(table: DataFrame, before: Schema, changes: Iterable[Change]) 
     if not asked:
         return []
     conflicts = [_inexact(before, change) for change in asked]
-    found = numbered(table).mapInArrow(partial(_lossy, before.struct, conflicts), "number int").distinct()
-    lossy = {row.number for row in found.collect()}
+    numbers = numbered(table).mapInArrow(partial(_lossy, before.struct, conflicts), "number int").distinct()
+    lossy = {row.number for row in numbers.collect()}
     return [change.path for number, change in enumerate(asked) if number in lossy]
 
 

@@ -34,17 +34,17 @@ class Kept:
 
     @classmethod
     def of(cls, table: Table) -> Kept | None:
-        kept = quarantine.of(table)
-        state = kept.load()
+        quarantined = quarantine.of(table)
+        state = quarantined.load()
         if not state.exists:
             return None
-        made, now = cls(kept, state), table.load()
-        text = now.properties.get(next(iter(made.token(0).properties)), "")
-        made.reached = int(text.rpartition(":")[2] or 0)
+        pending, now = cls(quarantined, state), table.load()
+        text = now.properties.get(next(iter(pending.token(0).properties)), "")
+        pending.reached = int(text.rpartition(":")[2] or 0)
         if now.exists:
             last = map(Token.of, state.properties.items())
-            made.open = tuple(token.batch for token in last if token and not token.reached(now.properties))
-        return made
+            pending.open = tuple(token.batch for token in last if token and not token.reached(now.properties))
+        return pending
 
     @property
     def waits(self) -> str:

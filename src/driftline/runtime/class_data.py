@@ -48,8 +48,8 @@ class Archive:
             return None
         files = [java.home / "release", *jars, *sorted((spark / "jars").glob("*.jar"))]
         # Java looks at just these, and passes over an archive of others.
-        found = [(str(file), (s := file.stat()).st_size, s.st_mtime_ns) for file in files if file.is_file()]
-        return cls(folder, sha256(repr(found).encode()).hexdigest()[:16], java.home)
+        stamps = [(str(file), (s := file.stat()).st_size, s.st_mtime_ns) for file in files if file.is_file()]
+        return cls(folder, sha256(repr(stamps).encode()).hexdigest()[:16], java.home)
 
     def file(self) -> Path | None:
         """The archive, if it is there and whole."""
@@ -139,9 +139,9 @@ def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
     archive = Archive.of(cache, java, jars, spark)
     if archive is None:
         return ""
-    told = archive.options()
-    (_used if told else _missing).append(archive)
-    return told
+    flags = archive.options()
+    (_used if flags else _missing).append(archive)
+    return flags
 
 
 def discard() -> bool:

@@ -65,8 +65,8 @@ def of_text(text: str) -> tuple[str, str | None]:
     if ours := _OURS.search(text):  # raised in a task, and said well there
         return ours[1], ours[2]
     for pattern, words, hint in _CAUSES:
-        if found := re.search(pattern, text, re.MULTILINE):
-            matched = next((group for group in found.groups() if group), "")
+        if match := re.search(pattern, text, re.MULTILINE):
+            matched = next((group for group in match.groups() if group), "")
             cause = _innermost(text).removeprefix(matched).strip(" :")
             return words.format(_path(matched), cause=cause).removesuffix(": "), hint
     if raised := _RAISED.findall(text):
@@ -83,19 +83,19 @@ def sentence(text: str) -> str:
     text = re.sub(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: [^$]*$", "", text.strip())
     # Spark breaks a sentence into lines, and puts advice and plans behind it.
     first = re.match(r"(?s)(.*?\.)(?:\s*\n|$)", text)
-    said = " ".join((first[1] if first else text.split("\n\n")[0]).split())
-    return _NO_CAUSE.sub("", said)
+    words = " ".join((first[1] if first else text.split("\n\n")[0]).split())
+    return _NO_CAUSE.sub("", words)
 
 
 def _innermost(text: str) -> str:
     """What the innermost cause that says something says."""
-    said = [
+    sentences = [
         sentence(message) or _EMPTY.get(class_.rpartition(".")[2], "")
         for class_, message in _NESTED.findall(text)
     ]
     if lost := _LOST_TASK.search(text):
-        said.insert(1, sentence(re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", lost[1])))
-    useful = [one for one in said if one and not one.startswith(_AROUND)]
+        sentences.insert(1, sentence(re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", lost[1])))
+    useful = [one for one in sentences if one and not one.startswith(_AROUND)]
     alone = sentence(text)
     return (useful[-1] if useful else "" if alone.startswith(_AROUND) else alone).rstrip(".")
 

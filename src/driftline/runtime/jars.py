@@ -96,8 +96,8 @@ def find_jars(notify: Callable[[str], None] | None = None, more: Collection[str]
     with TemporaryDirectory(dir=names.parent) as draft:
         for packages, left_out in _resolved(more):
             _resolve(Path(draft), packages, left_out)
-        found = sorted(Path(draft, "jars").glob("*.jar"))
-        jars = [jar.replace(names.with_name(jar.name)) for jar in found]
+        drafts = sorted(Path(draft, "jars").glob("*.jar"))
+        jars = [jar.replace(names.with_name(jar.name)) for jar in drafts]
         Path(draft, "names").write_text("\n".join(jar.name for jar in jars))
         Path(draft, "names").replace(names)
     return jars

@@ -59,8 +59,8 @@ def find_java(env: Mapping[str, str] = os.environ, places: Sequence[str] | None 
     for java in others:
         if java.major in UNTRIED:
             return java
-    found = ", ".join(f"Java {java.major} in {java.home}" for java in others) or "no Java"
-    raise SetupError(f"Spark needs Java 17 or 21, but this machine has {found}.", HINT)
+    unfit = ", ".join(f"Java {java.major} in {java.home}" for java in others) or "no Java"
+    raise SetupError(f"Spark needs Java 17 or 21, but this machine has {unfit}.", HINT)
 
 
 def inspect(executable: Path, origin: str) -> Java | None:
@@ -101,8 +101,8 @@ def launcher_home(java: Java, cache: Path) -> Path:
 def _candidates(env: Mapping[str, str], places: Sequence[str]) -> Iterator[tuple[Path, str]]:
     if home := env.get("JAVA_HOME"):
         yield Path(home, "bin", "java"), "JAVA_HOME"
-    if found := shutil.which("java", path=env.get("PATH", "")):
-        yield Path(found), "PATH"
+    if command := shutil.which("java", path=env.get("PATH", "")):
+        yield Path(command), "PATH"
     for place in places:
         yield from ((Path(home, "bin", "java"), place) for home in sorted(Path("/").glob(place.lstrip("/"))))
     try:

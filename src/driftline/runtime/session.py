@@ -75,8 +75,8 @@ def open_session(
             return started("")
     except (PySparkException, Py4JError) as error:
         cause = getattr(error, "java_exception", None)
-        told = str(error if cause is None else cause.getMessage() or cause).split("\n", 1)[0]
-        raise SetupError(f"Spark did not start: {told}", HINT) from error
+        reason = str(error if cause is None else cause.getMessage() or cause).split("\n", 1)[0]
+        raise SetupError(f"Spark did not start: {reason}", HINT) from error
 
 
 def stop_session(session: SparkSession) -> None:
@@ -184,12 +184,12 @@ def pyspark_version() -> str:
     is none, or one that the jars do not fit.
     """
     try:
-        found = version("pyspark")
+        installed = version("pyspark")
     except PackageNotFoundError as error:
         raise SetupError("Spark is not installed.", "pip install 'driftline[local]'") from error
-    if not found.startswith(f"{SPARK}."):
-        raise SetupError(f"pyspark {found} is installed, not {SPARK}.", "pip install 'driftline[local]'")
-    return found
+    if not installed.startswith(f"{SPARK}."):
+        raise SetupError(f"pyspark {installed} is installed, not {SPARK}.", "pip install 'driftline[local]'")
+    return installed
 
 
 def prepare_environment() -> Java:

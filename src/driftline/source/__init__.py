@@ -52,8 +52,8 @@ def opened(
         with told_where(spark, room), written(rows, room) as readers:
             yield ColumnFiles(spark, readers, ())
         return
-    kind, found = expand(paths, format)
-    with told_where(spark, room), spooled(found, kind, room) as (files, names):
+    kind, given = expand(paths, format)
+    with told_where(spark, room), spooled(given, kind, room) as (files, names):
         yield named(open_source(spark, files, format=kind, strings=strings), names)
 
 

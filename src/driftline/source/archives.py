@@ -22,17 +22,17 @@ def format_in(path: str) -> str:
     """The format of the files in an archive. Raises UsageError where they have several, or none is known."""
     with _opened(path) as archive:
         formats = {format_by_name(member.filename) for member in _members(archive)}
-    found = sorted(kind for kind in formats if kind is not None) or [format_by_name(path) or ""]
-    if len(found) > 1:
+    kinds = sorted(kind for kind in formats if kind is not None) or [format_by_name(path) or ""]
+    if len(kinds) > 1:
         raise UsageError(
-            f"{path}: holds files of several formats: {', '.join(found)}", hint="take one of them: --format"
+            f"{path}: holds files of several formats: {', '.join(kinds)}", hint="take one of them: --format"
         )
-    if not found[0]:
+    if not kinds[0]:
         raise UsageError(
             f"{path}: no ending in it tells a format",
             hint="name it with --format json, csv, parquet, avro or orc",
         )
-    return found[0]
+    return kinds[0]
 
 
 def unpack(path: str, kind: str | None, folder: Path) -> Iterator[tuple[Path, str]]:

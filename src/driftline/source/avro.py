@@ -63,10 +63,10 @@ def avro_readers(files: Sequence[str]) -> list[AvroReader]:
     """
     cuts: dict[Struct, list[Cut]] = {}
     labels: dict[Struct, str] = {}
-    for path, (struct, found) in zip(files, mapped(_cut, files), strict=True):
-        cuts.setdefault(struct, []).extend(found)
+    for path, (struct, cut) in zip(files, mapped(_cut, files), strict=True):
+        cuts.setdefault(struct, []).extend(cut)
         labels.setdefault(struct, path)
-    return [AvroReader(struct, labels[struct], found) for struct, found in cuts.items()]
+    return [AvroReader(struct, labels[struct], cut) for struct, cut in cuts.items()]
 
 
 def _cut(path: str) -> tuple[Struct, list[Cut]]:

@@ -92,10 +92,10 @@ class Work:
                 observers.of(number).feed(some)
         return observers.result()
 
-    def together(self, seen: Iterable[Seen]) -> Observation:
+    def together(self, parts: Iterable[Seen]) -> Observation:
         """One observation of what was seen apart."""
         by_reader: dict[int, list[Observation]] = {i: [] for i in range(len(self.readers))}
-        for some in seen:
+        for some in parts:
             for reader, observation in some.items():
                 by_reader[reader].append(observation)
         return merge_observations(
@@ -162,8 +162,8 @@ class ColumnFiles:
     @property
     def notes(self) -> Sequence[str]:
         """What a person should know of how the files were read."""
-        found: Sequence[str] = getattr(self.readers, "notes", ())
-        return found
+        notes: Sequence[str] = getattr(self.readers, "notes", ())
+        return notes
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the first rows of each reader say."""

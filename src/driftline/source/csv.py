@@ -70,8 +70,8 @@ def csv_readers(
     ``dialect``: what is known of how they are written. ``strings``: every cell stays text. Raises DataError
     for a file that cannot be read, UsageError for a header with two columns of one name.
     """
-    found = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
-    headers = {file: header for file, header in found if header is not None}
+    by_file = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
+    headers = {file: header for file, header in by_file if header is not None}
     share = sum(mapped(size_of, list(headers))) // (2 * spark.sparkContext.defaultParallelism)
     size = min(max(share, _STRETCH[0]), _STRETCH[1])
     stretches = mapped(lambda file: stretches_of(file, headers[file], size), list(headers))
@@ -133,13 +133,13 @@ class Fitted:
 
     def __call__(self, known: Expect) -> Sequence[CsvReader]:
         """The readers for a table of which this is ``known``."""
-        wanted = [[_wanted(f, known) for f in reader.struct.fields] for reader in self.readers]
-        if wanted != self.wanted:
-            self.wanted, self.found = wanted, self._fitted(wanted)
+        wanted_types = [[_wanted(f, known) for f in reader.struct.fields] for reader in self.readers]
+        if wanted_types != self.wanted:
+            self.wanted, self.found = wanted_types, self._fitted(wanted_types)
         return self.found
 
-    def _fitted(self, wanted: Sequence[Sequence[Types]]) -> Sequence[CsvReader]:
-        pairs = list(zip(self.readers, wanted, strict=True))
+    def _fitted(self, wanted_types: Sequence[Sequence[Types]]) -> Sequence[CsvReader]:
+        pairs = list(zip(self.readers, wanted_types, strict=True))
         work = [(part, types) for reader, types in pairs if any(types) for part in reader.stretches]
         looks = iter(looks_at(self.spark, work, numbers_of))
         return [

@@ -205,8 +205,8 @@ def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bo
         returns[:-1] &= ~ends[1:]
         returns[-1] &= final
         ends |= returns
-    found = np.flatnonzero(ends)
-    return found[np.searchsorted(quotes, found) % 2 == 0] if len(quotes) else found
+    places = np.flatnonzero(ends)
+    return places[np.searchsorted(quotes, places) % 2 == 0] if len(quotes) else places
 
 
 def _is_plain(text: bytes, end: int, marks: Marks) -> bool:

@@ -88,11 +88,11 @@ def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> l
         looks = iter(looks_at(spark, work, types_of))
         again = {}
         for number, file in todo.items():
-            seen = _with_looks(file, [next(looks) for _ in file.stretches])
-            if seen is None:
+            looked_at = _with_looks(file, [next(looks) for _ in file.stretches])
+            if looked_at is None:
                 again[number] = replace(file, stretches=[whole(file.stretches)])
             else:
-                done[number] = seen
+                done[number] = looked_at
         todo = again
     return [done[number] for number in range(len(files))]
 
@@ -105,8 +105,8 @@ def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[Look
     shares = [
         [(number, *work[number]) for number in share] for share in dealt(sizes, context.defaultParallelism)
     ]
-    found = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, test)).collect()
-    by_number = dict(found)
+    looks = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, test)).collect()
+    by_number = dict(looks)
     return [by_number[number] for number in range(len(work))]
 
 
@@ -119,10 +119,13 @@ def _with_looks(file: CsvFile, looks: Sequence[Look]) -> CsvFile | None:
     if any(look.open_end for look in looks):
         return None
     line, stretches = file.stretches[0].line, []
-    for stretch, found in zip(file.stretches, looks, strict=True):
-        if found.wrong is not None:
-            raise found.wrong.below(line - 1).of(file.path)
+    for stretch, stretch_look in zip(file.stretches, looks, strict=True):
+        if stretch_look.wrong is not None:
+            raise stretch_look.wrong.below(line - 1).of(file.path)
         stretches.append(stretch.at_line(line))
-        line += found.lines
-    types = [frozenset.intersection(*some) for some in zip(*(found.types for found in looks), strict=True)]
+        line += stretch_look.lines
+    types = [
+        frozenset.intersection(*some)
+        for some in zip(*(stretch_look.types for stretch_look in looks), strict=True)
+    ]
     return replace(file, stretches=stretches, types=types)

@@ -59,18 +59,18 @@ class Form:
         text, at = error.object, error.start
         return int(text[at + 1 : at + 3], 16) if self.encoding else text[at]
 
-    def notes(self, said: Dialect, path: str) -> Iterator[str]:
+    def notes(self, given: Dialect, path: str) -> Iterator[str]:
         """What of it a file alone has told, as flags that would say it."""
-        told = Dialect(
-            "" if said.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
-            "" if said.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
-            "" if said.encoding else self.encoding,
+        guessed = Dialect(
+            "" if given.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
+            "" if given.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
+            "" if given.encoding else self.encoding,
         )
-        if told != Dialect():
-            yield f"CSV was read by {told.flags}, as {path} tells"
+        if guessed != Dialect():
+            yield f"CSV was read by {guessed.flags}, as {path} tells"
         if self.seems:
             seems = Dialect(self.seems).flags
-            yield f"{path} has one column by {Dialect(said.delimiter).flags}, and several by {seems}"
+            yield f"{path} has one column by {Dialect(given.delimiter).flags}, and several by {seems}"
         if self.commas:
             yield f"--decimal , would make numbers of {', '.join(self.commas)}, where {path} has commas"
 
@@ -78,7 +78,7 @@ class Form:
 PLAIN = Form()
 
 
-def form_of(first: bytes, said: Dialect) -> Form:
+def form_of(first: bytes, given: Dialect) -> Form:
     """How a file is written that begins so. What nobody has said is told by its first rows: the encoding by
     byte order marks or by where zeros stand, the delimiter by what makes most columns of the header, the
     quote by what gives all rows as many cells.
@@ -86,14 +86,14 @@ def form_of(first: bytes, said: Dialect) -> Form:
     >>> form_of(b"a;b,c;d\\n1;2,5;3\\n", Dialect()).marks, form_of(b"a;b\\n1\\n", Dialect()).marks.delimiter
     (Marks(delimiter=b';', quote=b'"'), b',')
     """
-    encoding = "" if said.encoding in _UTF8 else _encoding_of(first, said.encoding)
+    encoding = "" if given.encoding in _UTF8 else _encoding_of(first, given.encoding)
     text = next(as_utf8([first[:_HEAD]], encoding), b"").removeprefix(codecs.BOM_UTF8)
-    delimiters = (said.delimiter.encode(),) if said.delimiter else _DELIMITERS
-    quotes = ("" if said.quote == NONE else said.quote).encode() if said.quote else None
+    delimiters = (given.delimiter.encode(),) if given.delimiter else _DELIMITERS
+    quotes = ("" if given.quote == NONE else given.quote).encode() if given.quote else None
     marks = _marks_of(text, delimiters, quotes)
-    decimal = said.decimal or POINT
-    seems = _seems(text, marks) if said.delimiter else ""
-    looked = not (said.decimal or seems or marks.delimiter == b",")
+    decimal = given.decimal or POINT
+    seems = _seems(text, marks) if given.delimiter else ""
+    looked = not (given.decimal or seems or marks.delimiter == b",")
     commas = tuple(_with_commas(_rows(text, marks))) if looked else ()
     return Form(marks, encoding, decimal, commas, seems)
 
@@ -120,22 +120,22 @@ def _of_single_bytes(encoding: str) -> bool:
     )
 
 
-def _encoding_of(first: bytes, said: str) -> str:
+def _encoding_of(first: bytes, given: str) -> str:
     """The encoding; empty for UTF-8."""
-    found = next((name for mark, name in _BEGINNINGS.items() if first.startswith(mark)), "")
-    if found or said not in ("", "utf-16"):
-        return said or found
+    by_mark = next((name for mark, name in _BEGINNINGS.items() if first.startswith(mark)), "")
+    if by_mark or given not in ("", "utf-16"):
+        return given or by_mark
     head = first[:_HEAD]
     zeros = head[::2].count(0), head[1::2].count(0)
     if max(zeros) > len(head) // 8 and not min(zeros):  # of letters of the west, or commas
         return "utf-16-be" if zeros[0] else "utf-16-le"
-    return said
+    return given
 
 
 def _rows(text: bytes, marks: Marks) -> list[Record]:
     """The first rows, with the header."""
-    found = (record for record in records(text, marks=marks) if record.raw)
-    first = list(islice(found, _ROWS + 1))
+    cut = (record for record in records(text, marks=marks) if record.raw)
+    first = list(islice(cut, _ROWS + 1))
     return first[:-1] if len(text) >= _HEAD else first  # the last may be cut off
 
 
@@ -144,17 +144,17 @@ def _marks_of(text: bytes, delimiters: Iterable[bytes], quote: bytes | None) -> 
     or what else is possible.
     """
     delimiters = tuple(delimiters)
-    found = _widest(text, [Marks(d, b'"' if quote is None else quote) for d in delimiters])
-    if quote is not None or _OTHER_QUOTE not in text or _even(text, found):
-        return found
+    widest = _widest(text, [Marks(d, b'"' if quote is None else quote) for d in delimiters])
+    if quote is not None or _OTHER_QUOTE not in text or _even(text, widest):
+        return widest
     other = _widest(text, [Marks(d, _OTHER_QUOTE) for d in delimiters])
-    return other if _even(text, other) else found
+    return other if _even(text, other) else widest
 
 
-def _seems(text: bytes, said: Marks) -> str:
+def _seems(text: bytes, marks: Marks) -> str:
     """The delimiter that makes several columns, if the one that was said makes one; else nothing."""
-    other = _widest(text, [said, *(Marks(d, said.quote) for d in _DELIMITERS)])
-    return other.delimiter.decode() if not _is_wide(text, said) and _even(text, other) else ""
+    other = _widest(text, [marks, *(Marks(d, marks.quote) for d in _DELIMITERS)])
+    return other.delimiter.decode() if not _is_wide(text, marks) and _even(text, other) else ""
 
 
 def _is_wide(text: bytes, marks: Marks) -> bool:

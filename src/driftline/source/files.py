@@ -49,13 +49,13 @@ def format_of(path: str) -> str:
     'json'
     """
     name = shown(path) if is_url(path) else path
-    found = format_in(path) if is_archive(path) and not is_url(path) else format_by_name(name)
-    if found is None:
+    kind = format_in(path) if is_archive(path) and not is_url(path) else format_by_name(name)
+    if kind is None:
         raise UsageError(
             f"{name}: the ending tells no format",
             hint="name it with --format json, csv, parquet, avro or orc",
         )
-    return found
+    return kind
 
 
 def _files(source: str, fmt: str | None) -> list[str]:
@@ -65,31 +65,31 @@ def _files(source: str, fmt: str | None) -> list[str]:
         return _stored(source, fmt)
     path = Path(source)
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.is_file() and not is_hidden(p.relative_to(path)))
+        paths = sorted(p for p in path.rglob("*") if p.is_file() and not is_hidden(p.relative_to(path)))
         if fmt is None:
-            found = [p for p in found if _known(str(p))]
-        if not found:
+            paths = [p for p in paths if _known(str(p))]
+        if not paths:
             raise UsageError(f"{source}: the folder holds no files to ingest")
     elif path.exists():
         if not path.is_file():
             raise UsageError(f"{source}: this is a device or a socket, no file")
-        found = [path]
+        paths = [path]
     else:
-        found = sorted(Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file())
-        if not found:
+        paths = sorted(Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file())
+        if not paths:
             raise UsageError(f"{source}: no such file, folder or glob")
-    return [str(p.absolute()) for p in found]
+    return [str(p.absolute()) for p in paths]
 
 
 def _stored(source: str, fmt: str | None) -> list[str]:
     files, is_folder = listing(source)
-    found: list[str] = sorted(file.path for file in files)
+    paths: list[str] = sorted(file.path for file in files)
     if is_folder and fmt is None:
-        found = [path for path in found if _known(path)]
-    if not found:
-        what = "the folder holds no files to ingest" if is_folder else "no such file, folder or glob"
-        raise UsageError(f"{source}: {what}")
-    return found
+        paths = [path for path in paths if _known(path)]
+    if not paths:
+        nothing = "the folder holds no files to ingest" if is_folder else "no such file, folder or glob"
+        raise UsageError(f"{source}: {nothing}")
+    return paths
 
 
 def _known(path: str) -> bool:
@@ -113,8 +113,8 @@ class Stamp(NamedTuple):
 def stamps(files: Iterable[str]) -> dict[str, Stamp]:
     """How the files are now, as far as they are there."""
     files = list(files)
-    found = zip(files, mapped(_stamp, files), strict=True)
-    return {file: stamp for file, stamp in found if stamp is not None}
+    stamped = zip(files, mapped(_stamp, files), strict=True)
+    return {file: stamp for file, stamp in stamped if stamp is not None}
 
 
 def _stamp(file: str) -> Stamp | None:

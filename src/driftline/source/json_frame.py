@@ -148,8 +148,8 @@ def _observed(
         nulls += batch.column(0).null_count
         for run in texts.runs(batch):
             observer.feed(run.lines, run.source, run.line)
-    seen = pickle.dumps((observer.result(), nulls))
-    yield pa.RecordBatch.from_arrays([pa.array([seen], pa.binary())], ["seen"])
+    pickled = pickle.dumps((observer.result(), nulls))
+    yield pa.RecordBatch.from_arrays([pa.array([pickled], pa.binary())], ["seen"])
 
 
 def _rejected(

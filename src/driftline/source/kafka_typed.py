@@ -101,8 +101,8 @@ class KafkaTyped:
 
     def _seen(self, frame: DataFrame, settings: Settings) -> list[Seen]:
         observe = partial(_observed, self.wire, self._terms(settings))
-        found = frame.mapInArrow(observe, "seen binary").collect()
-        return [pickle.loads(row.seen) for row in found]  # noqa: S301  our own bytes
+        rows = frame.mapInArrow(observe, "seen binary").collect()
+        return [pickle.loads(row.seen) for row in rows]  # noqa: S301  our own bytes
 
     def _ask(self, schema: Schema, settings: Settings) -> None:
         self.known, self.asked, self.begun = expect(schema, settings), (schema, settings), None

@@ -41,14 +41,14 @@ class Named:
     @property
     def files(self) -> Sequence[str]:
         """Its files, where they are."""
-        found: Sequence[str] = getattr(self.source, "files", ())
-        return found
+        files: Sequence[str] = getattr(self.source, "files", ())
+        return files
 
     @property
     def columns(self) -> Sequence[Field]:
         """What the source fills by itself."""
-        found: Sequence[Field] = getattr(self.source, "columns", ())
-        return found
+        columns: Sequence[Field] = getattr(self.source, "columns", ())
+        return columns
 
     @property
     def notes(self) -> Sequence[str]:

@@ -40,7 +40,7 @@ class Known:
 
 def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], known: Known) -> Stats:
     """A table's statistics."""
-    told, scanned = known.metadata, known.exact
+    metadata, scanned = known.metadata, known.exact
     origins = added(known.history) if known.history else {}
     numbers: dict[int, Numbers] = {}
     for f in schema.struct.fields:
@@ -53,34 +53,34 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
     return Stats(
         table=name,
         schema=schema.id,
-        at=told.at if told else None,
+        at=metadata.at if metadata else None,
         exact=scanned is not None,
-        records=scanned.records if scanned else told.counts.records if told else None,
+        records=scanned.records if scanned else metadata.counts.records if metadata else None,
         leaves=leaves(schema.struct),
-        batches=len(told.counts.batches) + told.counts.expired if told else 0,
-        recent=told.counts.recent if told else (),
+        batches=len(metadata.counts.batches) + metadata.counts.expired if metadata else 0,
+        recent=metadata.counts.recent if metadata else (),
         columns=columns,
         drifted=drifted,
         events=tuple(events(known.history, _samples(fields, drifted, known))) if known.history else (),
         quarantined=known.quarantined,
         waiting=known.waiting,
         rest=known.rest,
-        files=told.files if told else None,
-        bytes=told.bytes if told else None,
-        deleted=told.deleted if told and not scanned else 0,
+        files=metadata.files if metadata else None,
+        bytes=metadata.bytes if metadata else None,
+        deleted=metadata.deleted if metadata and not scanned else 0,
         whole=known.history.whole if known.history else False,
     )
 
 
 def _samples(fields: Sequence[Siblings], drifted: Sequence[Drifted], known: Known) -> dict[int, str]:
     """By column id: a value of the batch that brought the column, else any of its type."""
-    found = {}
+    samples = {}
     for siblings, one in zip(fields, drifted, strict=True):
         ids = dict(zip(siblings.places, (c.id for c in siblings.columns), strict=True))
         for part in one.parts:
             if part.sample is not None and len(part.columns) == 1:
-                found[ids[part.columns[0]]] = part.sample
-    return found | dict(known.samples)
+                samples[ids[part.columns[0]]] = part.sample
+    return samples | dict(known.samples)
 
 
 Origins = Mapping[int, tuple[Seen | None, Rule | None]]
@@ -94,24 +94,24 @@ def _number(f: Field, known: Known, origins: Origins, out: dict[int, Numbers], *
     single = rows and isinstance(f.type, Primitive | Struct)
     for child in inside:
         _number(child, known, origins, out, rows=single)
-    told = known.metadata
-    if told is None or not single:
-        found = Numbers()
+    metadata = known.metadata
+    if metadata is None or not single:
+        numbers = Numbers()
     elif isinstance(f.type, Primitive):
-        bounds = told.bounds.get(f.id, Numbers())
-        found = replace(
-            told.counts.numbers(f.id),
+        bounds = metadata.bounds.get(f.id, Numbers())
+        numbers = replace(
+            metadata.counts.numbers(f.id),
             low=bounds.low, high=bounds.high, low_cut=bounds.low_cut, high_cut=bounds.high_cut,
         )  # fmt: skip
     else:
-        found = _over([out[child.id] for child in inside], told.counts.records)
+        numbers = _over([out[child.id] for child in inside], metadata.counts.records)
     origin = origins.get(f.id, (None, None))[0]
-    if found.first is None and found.values != 0 and origin is not None:
-        found = replace(found, first=origin)
+    if numbers.first is None and numbers.values != 0 and origin is not None:
+        numbers = replace(numbers, first=origin)
     if known.exact is not None and f.id in known.exact.numbers:
         scanned = known.exact.numbers[f.id]
-        found = replace(scanned, first=found.first, last=found.last, trend=found.trend)
-    out[f.id] = found
+        numbers = replace(scanned, first=numbers.first, last=numbers.last, trend=numbers.trend)
+    out[f.id] = numbers
 
 
 def _over(inside: Sequence[Numbers], records: int) -> Numbers:
@@ -169,25 +169,25 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
     return sorted(parts, key=lambda p: -(p.records or 0))
 
 
-def from_metadata(siblings: Siblings, told: TableStatistics | None, *, folded: bool = False) -> list[Own]:
+def from_metadata(siblings: Siblings, metadata: TableStatistics | None, *, folded: bool = False) -> list[Own]:
     """Own values, added up over the files of each schema."""
-    if told is None:
+    if metadata is None:
         return [Own((c,), None) for c in siblings.columns]
     if folded:
         below = [bool(siblings.below(c)) for c in siblings.columns]
         return [
-            Own((c,), None if wide else told.counts.numbers(c.id).values)
+            Own((c,), None if wide else metadata.counts.numbers(c.id).values)
             for c, wide in zip(siblings.columns, below, strict=True)
         ]
-    found: dict[tuple[int, ...], Own] = {(c.id,): Own((c,), 0) for c in siblings.columns}
-    for schema in told.counts.files:
-        ids = told.counts.ids.get(schema) if schema is not None else None
-        there = {
-            c.id: told.counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
+    by_columns: dict[tuple[int, ...], Own] = {(c.id,): Own((c,), 0) for c in siblings.columns}
+    for schema in metadata.counts.files:
+        ids = metadata.counts.ids.get(schema) if schema is not None else None
+        values_of = {
+            c.id: metadata.counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
         }
-        for own in own_values(siblings, there):
+        for own in own_values(siblings, values_of):
             key = tuple(c.id for c in own.columns)
-            before = found.get(key, Own(own.columns, 0))
+            before = by_columns.get(key, Own(own.columns, 0))
             values = None if own.values is None or before.values is None else own.values + before.values
-            found[key] = Own(own.columns, values, own.about or before.about)
-    return [own for own in found.values() if own.values != 0 or len(own.columns) == 1]
+            by_columns[key] = Own(own.columns, values, own.about or before.about)
+    return [own for own in by_columns.values() if own.values != 0 or len(own.columns) == 1]

@@ -133,10 +133,10 @@ def _passes(asked: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[li
     """What one pass each can do: of one depth, and not too much."""
     depths = sorted({len(chain) for chain, _ in asked})
     for depth in depths:
-        same = [(chain, what) for chain, what in asked if len(chain) == depth]
+        same = [(chain, item) for chain, item in asked if len(chain) == depth]
         for start in range(0, len(same), at_once):
             some = same[start : start + at_once]
-            yield list(dict.fromkeys(chain for chain, _ in some)), [what for _, what in some]
+            yield list(dict.fromkeys(chain for chain, _ in some)), [item for _, item in some]
 
 
 def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) -> tuple[DataFrame, Roots]:
@@ -146,9 +146,9 @@ def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) 
     frame = frame.select(*dict.fromkeys(name(path[0]) for path in paths))
     roots: dict[Chain, str] = {(): ""}
     for depth in range(1, len(chains[0]) + 1):
-        here = list(dict.fromkeys(chain[:depth] for chain in chains))
-        called = {chain: f"x{i}" for i, chain in enumerate(here)}
-        arrays = [f"coalesce({c[-1].sql(roots[c[:-1]])}, array()) as {called[c]}" for c in here]
+        chains_here = list(dict.fromkeys(chain[:depth] for chain in chains))
+        called = {chain: f"x{i}" for i, chain in enumerate(chains_here)}
+        arrays = [f"coalesce({c[-1].sql(roots[c[:-1]])}, array()) as {called[c]}" for c in chains_here]
         zipped = f"explode(arrays_zip({', '.join(called.values())})) as z"
         frame = frame.selectExpr(*arrays).selectExpr(zipped).selectExpr(*(f"z.{x}" for x in called.values()))
         roots = called
@@ -165,8 +165,8 @@ def _count(
     from pyspark.sql import functions as F
 
     rows, roots = _unfolded(frame, chains, [p.path for p in places])
-    made = [sql for i, place in enumerate(places) for sql in _measures(i, place.type, place.sql(roots))]
-    row = rows.agg(*map(F.expr, made)).first()
+    measures = [sql for i, place in enumerate(places) for sql in _measures(i, place.type, place.sql(roots))]
+    row = rows.agg(*map(F.expr, measures)).first()
     assert row is not None
     for i, place in enumerate(places):
         if isinstance(place.type, List | Map):
@@ -182,19 +182,22 @@ def _measures(i: int, type_: Type, x: str) -> Iterator[str]:
         yield f"sum(size({x})) as z{i}"
     elif isinstance(type_, Primitive) and type_.name not in _WITHOUT_BOUNDS:
         yield f"approx_count_distinct({x}) as d{i}"
-        for side, of in (("l", f"min({x})"), ("h", f"max({x})")):
-            yield f"{of if type_.name in _NUMBERS else _text(type_, of)} as {side}{i}"
+        for side, extreme in (("l", f"min({x})"), ("h", f"max({x})")):
+            yield f"{extreme if type_.name in _NUMBERS else _text(type_, extreme)} as {side}{i}"
 
 
-def _numbers(row: Row, i: int, type_: Type, of: int) -> Numbers:
+def _numbers(row: Row, i: int, type_: Type, records: int) -> Numbers:
     values, sample = row[f"n{i}"], row[f"s{i}"]
     if not isinstance(type_, Primitive) or type_.name in _WITHOUT_BOUNDS or not values:
         return Numbers(
-            values, of, sample=sample, distinct=0 if isinstance(type_, Primitive) and not values else None
+            values,
+            records,
+            sample=sample,
+            distinct=0 if isinstance(type_, Primitive) and not values else None,
         )
     low, high = (shown(row[f"{side}{i}"], type_) for side in "lh")
     return Numbers(
-        values, of, False, low, high, _is_cut(low), _is_cut(high), min(row[f"d{i}"], values),
+        values, records, False, low, high, _is_cut(low), _is_cut(high), min(row[f"d{i}"], values),
         _sample(sample, type_),
     )  # fmt: skip
 
@@ -222,14 +225,14 @@ def _divide(
     from pyspark.sql import functions as F
 
     rows, roots = _unfolded(frame, chains, [at for s in fields for at in s.places])
-    made = []
+    measures = []
     for i, siblings in enumerate(fields):
         sql = {c.id: places[at].sql(roots) for c, at in zip(siblings.columns, siblings.places, strict=True)}
         for k, group in enumerate(siblings.groups):
             own = _own(siblings, group, sql)
             one = _text(group[0].type, sql[group[0].id])
-            made += [f"count_if({own}) as n{i}_{k}", f"first(if({own}, {one}, null), true) as s{i}_{k}"]
-    row = rows.agg(*map(F.expr, made)).first()
+            measures += [f"count_if({own}) as n{i}_{k}", f"first(if({own}, {one}, null), true) as s{i}_{k}"]
+    row = rows.agg(*map(F.expr, measures)).first()
     assert row is not None
     return {
         siblings.path: [
@@ -260,8 +263,8 @@ def peek(frames: Sequence[tuple[DataFrame, Siblings, Field]], schema: Schema) ->
     if not looks:
         return []
     with configured(frames[0][0].sparkSession, LOOK):
-        seen = {row["i"]: row["value"] for row in reduce(lambda a, b: a.union(b), looks).collect()}
-    return [_sample(seen.get(i), column.type) for i, (_, _, column) in enumerate(frames)]
+        samples = {row["i"]: row["value"] for row in reduce(lambda a, b: a.union(b), looks).collect()}
+    return [_sample(samples.get(i), column.type) for i, (_, _, column) in enumerate(frames)]
 
 
 def _sample(text: str | None, type_: Type) -> str | None:

@@ -37,13 +37,13 @@ class LakeStats(Shown):
     def drift(self) -> tuple[tuple[Stats, Event], ...]:
         """What drifted in the last `DAYS`, the newest first, each with its table."""
         since = self.at - DAYS * _DAY
-        found = [
+        drifted = [
             (one, event)
             for one in self.tables
             for event in one.events
             if event.steps and event.at is not None and event.at >= since
         ]
-        return tuple(sorted(found, key=lambda pair: -(pair[1].at or 0)))
+        return tuple(sorted(drifted, key=lambda pair: -(pair[1].at or 0)))
 
     @property
     def waiting(self) -> tuple[Stats, ...]:
@@ -63,6 +63,6 @@ class LakeStats(Shown):
         }
 
 
-def last_drift(of: Stats) -> int | None:
+def last_drift(stats: Stats) -> int | None:
     """When a field of the table last drifted, in milliseconds; None where none did, or that is not known."""
-    return max((event.at for event in of.events if event.steps and event.at is not None), default=None)
+    return max((event.at for event in stats.events if event.steps and event.at is not None), default=None)

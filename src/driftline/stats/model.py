@@ -216,8 +216,8 @@ class Stats(Shown):
         columns = tuple(
             c for c in self.columns if any(fits(text, pattern) for text in (dotted(c.path), origin(c) or ""))
         )
-        there = {column.path for column in columns}
-        drifted = tuple(d for d in self.drifted if any(p in there for part in d.parts for p in part.columns))
+        paths = {column.path for column in columns}
+        drifted = tuple(d for d in self.drifted if any(p in paths for part in d.parts for p in part.columns))
         return replace(self, columns=columns, drifted=drifted)
 
     def to_dict(self) -> dict[str, Any]:

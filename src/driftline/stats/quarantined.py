@@ -19,13 +19,13 @@ def waiting(table: Table) -> tuple[int, tuple[Waiting, ...]]:
     """How many records are in quarantine, and the reasons, each with a record."""
     from pyspark.sql import functions as F
 
-    kept: Any = quarantine.of(table)
-    state = kept.load()
+    quarantined: Any = quarantine.of(table)
+    state = quarantined.load()
     if not state.exists:
         return 0, ()
     names = {f.name for f in state.schema.struct.fields}
     with configured(table.spark, SMALL):
-        frame = kept.read()
+        frame = quarantined.read()
         rows = (
             frame.selectExpr(
                 f"{_reason(names)} as reason", "raw", f"{_place(names)} as place", "quarantined_at"

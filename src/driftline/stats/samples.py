@@ -31,12 +31,14 @@ def samples(
     """By column id. Where bounds do not tell, a few values are read: of
     one batch each, and no more than needed.
     """
-    found, missing = by_bounds(fields, statistics)
+    known, missing = by_bounds(fields, statistics)
     readable = {f.id for _, f in table.readable(schema).walk()}
     asked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]
-    seen = peek([(_batch(table, statistics, column), siblings, column) for siblings, column in asked], schema)
-    return found | {
-        column.id: text for (_, column), text in zip(asked, seen, strict=True) if text is not None
+    looked_up = peek(
+        [(_batch(table, statistics, column), siblings, column) for siblings, column in asked], schema
+    )
+    return known | {
+        column.id: text for (_, column), text in zip(asked, looked_up, strict=True) if text is not None
     }
 
 
@@ -44,16 +46,16 @@ def by_bounds(
     fields: Sequence[Siblings], statistics: TableStatistics
 ) -> tuple[dict[int, str], list[tuple[Siblings, Field]]]:
     """By column id, what bounds tell; and the columns with values of which they do not."""
-    found: dict[int, str] = {}
+    bounds: dict[int, str] = {}
     missing: list[tuple[Siblings, Field]] = []
     for siblings in fields:
         for column in siblings.columns:
             text = own_sample(column, siblings.below(column), statistics.firsts.get(column.id))
             if text is not None:
-                found[column.id] = text
+                bounds[column.id] = text
             elif statistics.counts.numbers(column.id).values != 0:
                 missing.append((siblings, column))
-    return found, missing
+    return bounds, missing
 
 
 def _batch(table: Table, statistics: TableStatistics, column: Field) -> DataFrame:

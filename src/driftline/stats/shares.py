@@ -86,7 +86,7 @@ class Own:
     about: bool = False
 
 
-def own_values(of: Siblings, values: Mapping[int, int | None]) -> list[Own]:
+def own_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own]:
     """The own values of each column in files that have the columns
     ``values``, which counts all values by column id.
 
@@ -96,14 +96,18 @@ def own_values(of: Siblings, values: Mapping[int, int | None]) -> list[Own]:
     [('a', 3), ('a_string', 2)]
     """
     out: list[Own] = []
-    here = [c for c in of.columns if c.id in values]
-    twins = {group[0].id: group for group in of.groups if len(group) == 2 and all(c in here for c in group)}
+    present = [c for c in siblings.columns if c.id in values]
+    twins = {
+        group[0].id: group
+        for group in siblings.groups
+        if len(group) == 2 and all(c in present for c in group)
+    }
     paired = {c.id for group in twins.values() for c in group}
-    for column in here:
+    for column in present:
         if column.id in twins:
             out += _twins(*twins[column.id], values)
         elif column.id not in paired:
-            lower = [o for o in out if all(goes(c, column, of.columns) for c in o.columns)]
+            lower = [o for o in out if all(goes(c, column, siblings.columns) for c in o.columns)]
             out.append(_less(column, values[column.id], lower))
     return out
 
@@ -128,9 +132,9 @@ def _twins(one: Field, other: Field, values: Mapping[int, int | None]) -> list[O
     if a is None or b is None:
         return [Own((one,), None), Own((other,), None)]
     both = min(a, b)
-    found = [
+    shares = [
         Own((one,), a - both, bool(both)),
         Own((other,), b - both, bool(both)),
         Own((one, other), both, True),
     ]
-    return [o for o in found if o.values]
+    return [o for o in shares if o.values]
