@@ -209,7 +209,7 @@ def test_nobody_registers_a_file_twice(table: Table, tmp_path: Path) -> None:
     transaction = table.format.transaction(state)
     transaction.append(table.lake.spark.sql("select 2L as a"), {})
     again = table.format.transaction(state)
-    again._wanted.files = list(transaction._wanted.files)
+    again._intent.files = list(transaction._intent.files)
     transaction.commit()
     with pytest.raises(DataError, match="is registered already"):
         again.commit()

@@ -41,8 +41,8 @@ def dies(connection, head, message):
     os._exit(9)
 commit._finish = dies
 schema = Schema(Struct((Field("a", LONG, 1),)))
-wanted = commit.Wanted("s.t", None, schema, "/nowhere/")
-catalog.write(lambda connection: commit.commit(connection, [wanted], commit.Message("me", "text", "{}")))
+intent = commit.Intent("s.t", None, schema, "/nowhere/")
+catalog.write(lambda connection: commit.commit(connection, [intent], commit.Message("me", "text", "{}")))
 """
 
 

@@ -139,15 +139,15 @@ class ArrowValues:
             return texts_as(
                 leaves, date_types[0], target, unit
             )  # observing has judged every string of the field
-        found: dict[Primitive, list[int]] = {}
+        by_base: dict[Primitive, list[int]] = {}
         for number, text in enumerate(leaves.to_pylist() if date_types else ()):
             if text is not None:
                 base = declared_string_base(text, self._declared, self._dates)
-                found.setdefault(base, []).append(number)
+                by_base.setdefault(base, []).append(number)
         parts = [
-            (found[b], texts_as(leaves.take(pa.array(found[b])), b, target, unit))
+            (by_base[b], texts_as(leaves.take(pa.array(by_base[b])), b, target, unit))
             for b in date_types
-            if b in found
+            if b in by_base
         ]
         return scattered(len(leaves), parts, arrow_type(target))
 
@@ -285,22 +285,22 @@ class MixedValues:
         return pa.concat_arrays([part.primitives(target, column_route) for part in self._parts])
 
     def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
-        found = [part.records(column_route) for part in self._parts]
-        records = [some for some, _ in found]
+        parts = [part.records(column_route) for part in self._parts]
+        records = [some for some, _ in parts]
         numbers = [
-            np.asarray(some, np.int64) + start for (_, some), start in zip(found, self._starts, strict=False)
+            np.asarray(some, np.int64) + start for (_, some), start in zip(parts, self._starts, strict=False)
         ]
         return _one_after_another(records, records[0].json, records[0].dates), np.concatenate(numbers)
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        found = [part.variants() for part in self._parts]
-        return reduce(_first_of, [array for array, _ in found]), np.concatenate([held for _, held in found])
+        parts = [part.variants() for part in self._parts]
+        return reduce(_first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
         for part, start in zip(self._parts, self._starts, strict=False):
-            found = part.maps(route, key)
-            if found is not None:
-                return found._replace(numbers=np.asarray(found.numbers, np.int64) + start)
+            maps = part.maps(route, key)
+            if maps is not None:
+                return maps._replace(numbers=np.asarray(maps.numbers, np.int64) + start)
         return None
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:

@@ -169,12 +169,12 @@ def _columns(
     ]
 
 
-def _or_default(made: pa.Array, column: Field, values: Values) -> pa.Array:
+def _or_default(filled: pa.Array, column: Field, values: Values) -> pa.Array:
     """The column's default where there is no value: an explicit null is none, as everywhere."""
     if column.write_default is None:
-        return made
+        return filled
     missing = values.missing()
-    return pc.if_else(missing, default_of(column, len(made)), made) if pc.any(missing).as_py() else made
+    return pc.if_else(missing, default_of(column, len(filled)), filled) if pc.any(missing).as_py() else filled
 
 
 def _aside(rest: Collector | None, values: Values, held: NDArray[np.bool_] | None) -> None:
@@ -262,14 +262,14 @@ def _maps(
         first = next(iter(below.values()))
         columns = tuple(route.columns[0] for route in below.values())
         together = replace(first, columns=columns)
-        found = values.maps(together, key)
-        if found is None:
+        maps = values.maps(together, key)
+        if maps is None:
             continue
         inner = [types[i].value for i in below]  # type: ignore[union-attr]
         dim = max(column_routes[i].facet.dim for i in below)
-        items_rest = None if rest is None else rest.leaves(values).maps(found, dim)
-        filled = _fill(inner, columns, together, found.values, (*path, "value"), items_rest)
+        items_rest = None if rest is None else rest.leaves(values).maps(maps, dim)
+        filled = _fill(inner, columns, together, maps.values, (*path, "value"), items_rest)
         for i, items in zip(below, filled, strict=True):
-            array = pa.MapArray.from_arrays(found.offsets, found.keys, items, type=arrow_type(types[i]))
-            out[i] = values.scattered(array, found.numbers)
+            array = pa.MapArray.from_arrays(maps.offsets, maps.keys, items, type=arrow_type(types[i]))
+            out[i] = values.scattered(array, maps.numbers)
     return out

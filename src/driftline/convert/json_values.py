@@ -57,8 +57,8 @@ def texts_as(texts: pa.Array, source: Primitive, target: Primitive, unit: str | 
     if source == STRING or target in (STRING, BINARY):
         return convert(texts, STRING, target, unit)
     if source == UUID:
-        found = texts.to_pylist()
-        values = pa.array([None if t is None else uuid.UUID(t).bytes for t in found], arrow_type(UUID))
+        listed = texts.to_pylist()
+        values = pa.array([None if t is None else uuid.UUID(t).bytes for t in listed], arrow_type(UUID))
     else:
         values = texts.cast(arrow_type(source))
     return convert(values, source, target, unit)

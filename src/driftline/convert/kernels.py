@@ -196,8 +196,8 @@ def _float_string(values: pa.Array, source: Primitive, target: Primitive, unit: 
 
 
 def _uuid_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    found = values.to_pylist()
-    return pa.array([None if v is None else str(uuid.UUID(bytes=v)) for v in found], pa.string())
+    listed = values.to_pylist()
+    return pa.array([None if v is None else str(uuid.UUID(bytes=v)) for v in listed], pa.string())
 
 
 def _binary_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:

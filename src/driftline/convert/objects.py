@@ -42,8 +42,8 @@ class JsonRecords:
         return len(self.objects)
 
     def values(self, route: FieldRoute) -> JsonValues | None:
-        found = [record.get(route.key) for record in self.objects]
-        return JsonValues(found, route, self.dates)
+        items = [record.get(route.key) for record in self.objects]
+        return JsonValues(items, route, self.dates)
 
 
 class JsonValues:

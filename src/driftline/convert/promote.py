@@ -215,15 +215,15 @@ class Promoter:
 
 def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], pa.RecordBatch]]:
     """The typed values by type, each a row of its own, with the numbers of the rows that they are of."""
-    found: dict[Struct, tuple[list[int], list[Any]]] = {}
+    by_struct: dict[Struct, tuple[list[int], list[Any]]] = {}
     for number, part in enumerate(parts):
         for struct, value in part.typed:
-            numbers, values = found.setdefault(struct, ([], []))
+            numbers, values = by_struct.setdefault(struct, ([], []))
             numbers.append(number)
             values.append(value)
     return {
         struct: (numbers, pa.RecordBatch.from_pylist(values, arrow_schema(struct)))
-        for struct, (numbers, values) in found.items()
+        for struct, (numbers, values) in by_struct.items()
     }
 
 

@@ -131,10 +131,10 @@ def lost_by_value(
     ``leaves``: then it is lost as a whole.
     """
     owned = Counter(places[number][0] for number in leaves)
-    found: dict[int, list[int]] = {}
+    by_value: dict[int, list[int]] = {}
     for number in lost:
-        found.setdefault(places[number][0], []).append(number)
-    for value, numbers in found.items():
+        by_value.setdefault(places[number][0], []).append(number)
+    for value, numbers in by_value.items():
         yield value, [] if len(numbers) == owned[value] else numbers
 
 

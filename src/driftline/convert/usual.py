@@ -116,10 +116,10 @@ def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShap
     types = {f.name: f.type for f in usual.fields}
     out = RecordShape()
     for key, field in shape.fields.items():
-        of = contract.of(key)
+        inner = contract.of(key)
         if key in types:
-            out.fields[key] = _limited(field, types[key], of)
-        elif of.excluded or not (field.facets or field.empty_lists or field.empty_record):
+            out.fields[key] = _limited(field, types[key], inner)
+        elif inner.excluded or not (field.facets or field.empty_lists or field.empty_record):
             out.fields[key] = field  # the latter is null and nothing else
     return out
 
@@ -145,8 +145,8 @@ def _limited_inside(seen: Seen, usual: Type, contract: Contract) -> Seen:
         case Struct() if seen.record is not None:
             return replace(seen, record=limited(seen.record, usual, contract))
         case Map(value=value) if seen.record is not None:
-            of = contract.of("value")
-            fields = {key: _limited(field, value, of) for key, field in seen.record.fields.items()}
+            inner = contract.of("value")
+            fields = {key: _limited(field, value, inner) for key, field in seen.record.fields.items()}
             return replace(seen, record=RecordShape(fields))
         case Map(value=value) if seen.value is not None:
             return replace(seen, value=_limited(seen.value, value, contract.of("value")))

@@ -93,10 +93,10 @@ def expect(schema: Schema, settings: Settings | None = None) -> Expect:
 
 def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, Expect]:
     keys = by_key(columns, settings.mark)
-    for key, of in contract.fields.items():
-        if of.hint is not None or of.fields:
+    for key, inner in contract.fields.items():
+        if inner.hint is not None or inner.fields:
             keys.setdefault(key, [])
-    return {key: _expect(of, contract.of(key), settings) for key, of in keys.items()}
+    return {key: _expect(inner, contract.of(key), settings) for key, inner in keys.items()}
 
 
 def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) -> Expect:
@@ -125,10 +125,10 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
         return None
     (column,) = columns
     dim, inner = peel(column.type)
-    told = inner in (BOOLEAN, LONG, DOUBLE, STRING) or isinstance(inner, Struct)
-    told = told or (inner in DATELIKE and dates == "on")
+    is_known = inner in (BOOLEAN, LONG, DOUBLE, STRING) or isinstance(inner, Struct)
+    is_known = is_known or (inner in DATELIKE and dates == "on")
     # Of what is required it matters whether it was there.
-    if not told or any(f.required for _, f in Schema(Struct((column,))).walk()):
+    if not is_known or any(f.required for _, f in Schema(Struct((column,))).walk()):
         return None
     return Facet(dim, RECORD if isinstance(inner, Struct) else inner)  # type: ignore[arg-type]
 

@@ -199,5 +199,5 @@ class _Pieces:
 
 
 def _end_of(blanks: re.Pattern[str], chars: str, at: int) -> int:
-    found = blanks.match(chars, at)
-    return at if found is None else found.end()
+    match = blanks.match(chars, at)
+    return at if match is None else match.end()

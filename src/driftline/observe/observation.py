@@ -94,12 +94,14 @@ def _packed(shape: RecordShape) -> list[_Entry]:
     while todo:
         owner, key, item = todo.popleft()
         out.append((owner, key, replace(item, facets={}) if isinstance(item, FieldShape) else _bare(item)))
-        here = len(out)
+        number = len(out)
         if isinstance(item, FieldShape):
-            todo += [(here, facet, seen) for facet, seen in item.facets.items()]
+            todo += [(number, facet, seen) for facet, seen in item.facets.items()]
             continue
-        todo += [(here, name, f) for name, f in item.record.fields.items()] if item.record is not None else []
-        todo += [(here, None, item.value)] if item.value is not None else []
+        todo += (
+            [(number, name, f) for name, f in item.record.fields.items()] if item.record is not None else []
+        )
+        todo += [(number, None, item.value)] if item.value is not None else []
     return out
 
 
@@ -109,16 +111,16 @@ def _bare(seen: Seen) -> Seen:
 
 def _unpacked(entries: Iterable[_Entry]) -> RecordShape:
     top = RecordShape()
-    made: list[Any] = [Seen(Place(), record=top)]
+    items: list[Any] = [Seen(Place(), record=top)]
     for owner, key, item in entries:
-        parent = made[owner]
+        parent = items[owner]
         if isinstance(item, Seen):
             parent.facets[key] = item
         elif key is None:
             parent.value = item
         else:
             parent.record.fields[key] = item
-        made.append(item)
+        items.append(item)
     return top
 
 

@@ -21,15 +21,15 @@ def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[byte
         at, inside = start - 1, False
         file.seek(at)
     while data := file.read(BLOCK):
-        here, at = at, at + len(data)
+        start_of_data, at = at, at + len(data)
         if not inside:
             cut = data.find(b"\n") + 1
             if not cut:
                 continue
-            data, here, inside = data[cut:], here + cut, True
-            if end is not None and here >= end:
+            data, start_of_data, inside = data[cut:], start_of_data + cut, True
+            if end is not None and start_of_data >= end:
                 return
-        stop = -1 if end is None else data.find(b"\n", max(end - 1 - here, 0))
+        stop = -1 if end is None else data.find(b"\n", max(end - 1 - start_of_data, 0))
         if stop >= 0:
             yield data[: stop + 1]
             return

@@ -21,11 +21,11 @@ def first_conflicts(
     batch: pa.RecordBatch, struct: Struct, conflicts: Sequence[Conflict]
 ) -> NDArray[np.int64]:
     """For each row the number of the first conflict that it has; -1 where it has none."""
-    found = np.full(batch.num_rows, -1, np.int64)
+    numbers = np.full(batch.num_rows, -1, np.int64)
     rows = _Records(batch.columns, struct, batch.num_rows)
     for number in reversed(range(len(conflicts))):
-        found[rows.at(conflicts[number].path, conflicts[number])] = number
-    return found
+        numbers[rows.at(conflicts[number].path, conflicts[number])] = number
+    return numbers
 
 
 def having(batch: pa.RecordBatch, struct: Struct, path: Path, conflict: Conflict | None = None) -> Flags:
@@ -54,8 +54,8 @@ class _Records:
             return np.full(self._count, missing)
         flags = [_at(array, type_, tuple(below), conflict) for type_, array in fields]
         # Of the types that a key has, each record has one.
-        found: Flags = np.logical_and.reduce(flags) if missing and not below else np.logical_or.reduce(flags)
-        return found
+        joined: Flags = np.logical_and.reduce(flags) if missing and not below else np.logical_or.reduce(flags)
+        return joined
 
 
 def _at(values: pa.Array, type_: Type, path: Path, conflict: Conflict | None) -> Flags:
@@ -71,11 +71,11 @@ def _at(values: pa.Array, type_: Type, path: Path, conflict: Conflict | None) ->
             return _any(entries, _at(entries.flatten().field(1), value, path[1:], conflict))
         case Struct():
             valid = _valid(values)
-            found = np.zeros(len(values), np.bool_)
+            at_records = np.zeros(len(values), np.bool_)
             records = values.filter(pa.array(valid))
             arrays = [records.field(i) for i in range(len(type_.fields))]
-            found[valid] = _Records(arrays, type_, len(records)).at(path, conflict)
-            return found
+            at_records[valid] = _Records(arrays, type_, len(records)).at(path, conflict)
+            return at_records
         case _:
             return np.zeros(len(values), np.bool_)
 
@@ -104,9 +104,9 @@ def _any_leaf(values: pa.Array, dim: int, inner: Type, conflict: Conflict | None
 def _any(lists: pa.Array, flags: Flags) -> Flags:
     """Which lists hold an element that is flagged."""
     lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    found = np.zeros(len(lists), np.bool_)
-    found[np.repeat(np.arange(len(lists)), lengths)[flags]] = True
-    return found
+    any_inside = np.zeros(len(lists), np.bool_)
+    any_inside[np.repeat(np.arange(len(lists)), lengths)[flags]] = True
+    return any_inside
 
 
 def _valid(values: pa.Array) -> Flags:

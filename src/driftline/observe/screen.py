@@ -27,15 +27,15 @@ def doubtful(lines: Sequence[bytes]) -> list[int]:
     starts, ends = _suspects(np.frombuffer(text, np.uint8))
     if not len(starts):
         return []
-    found = [
+    places = [
         start
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         if end - start >= _LONGEST or not _sure(text[start:end])
     ]
-    if not found:
+    if not places:
         return []
     line_ends = len(_PAD) + np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1)
-    return sorted(set(np.searchsorted(line_ends, found, side="right").tolist()))
+    return sorted(set(np.searchsorted(line_ends, places, side="right").tolist()))
 
 
 def _sure(number: bytes) -> bool:
@@ -62,10 +62,10 @@ def _digit(chars: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 def _digits(chars: NDArray[np.uint8], at: NDArray[Any], steps: Sequence[int]) -> NDArray[np.bool_]:
     """Whether there are digits at all these distances."""
-    found = _digit(chars[at + steps[0]])
+    are_digits = _digit(chars[at + steps[0]])
     for step in steps[1:]:
-        found &= _digit(chars[at + step])
-    return found
+        are_digits &= _digit(chars[at + step])
+    return are_digits
 
 
 def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:

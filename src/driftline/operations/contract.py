@@ -56,31 +56,33 @@ def breaks(promise: Promise, schema: Schema, properties: Mapping[str, str]) -> I
             yield Break("setting", (name,), f"{name} is {actual or 'not set'}, and not {value}")
 
 
-def _of_struct(promise: Promise, said: Struct, actual: Struct, above: Path) -> Iterator[Break]:
-    there = {f.name: f for f in actual.fields if not is_metadata(f.doc)}
-    for field in said.fields:
+def _of_struct(promise: Promise, promised: Struct, actual: Struct, above: Path) -> Iterator[Break]:
+    columns = {f.name: f for f in actual.fields if not is_metadata(f.doc)}
+    for field in promised.fields:
         path = (*above, field.name)
-        if field.name not in there:
+        if field.name not in columns:
             yield Break("missing", path, f"there is no {dotted(path)} {_shown(field.type)}")
             continue
-        yield from _of_field(promise, field, there[field.name], path)
-    names = {f.name for f in said.fields}
-    for name, more in there.items():
+        yield from _of_field(promise, field, columns[field.name], path)
+    names = {f.name for f in promised.fields}
+    for name, more in columns.items():
         if name not in names:
             kind = "new" if marked_key(more.doc, _mark(promise)) is None else "sibling"
             yield Break(kind, (*above, name), f"{dotted((*above, name))} {_shown(more.type)} is new")
 
 
-def _of_field(promise: Promise, said: Field, actual: Field, path: Path) -> Iterator[Break]:
-    if said.required and not actual.required:
+def _of_field(promise: Promise, promised: Field, actual: Field, path: Path) -> Iterator[Break]:
+    if promised.required and not actual.required:
         yield Break("required", path, f"{dotted(path)} may be null")
-    if isinstance(said.type, Struct) and isinstance(actual.type, Struct):
-        yield from _of_struct(promise, said.type, actual.type, path)
-    elif type(said.type) is type(actual.type) and isinstance(said.type, List | Map):
-        for inside, other in zip(children(said.type), children(actual.type), strict=True):
+    if isinstance(promised.type, Struct) and isinstance(actual.type, Struct):
+        yield from _of_struct(promise, promised.type, actual.type, path)
+    elif type(promised.type) is type(actual.type) and isinstance(promised.type, List | Map):
+        for inside, other in zip(children(promised.type), children(actual.type), strict=True):
             yield from _of_field(promise, inside, other, (*path, inside.name))
-    elif not (meets(promise.loose[path], actual.type) if path in promise.loose else said.type == actual.type):
-        asked = promise.loose.get(path) or _shown(said.type)
+    elif not (
+        meets(promise.loose[path], actual.type) if path in promise.loose else promised.type == actual.type
+    ):
+        asked = promise.loose.get(path) or _shown(promised.type)
         yield Break("type", path, f"{dotted(path)} is {_shown(actual.type)}, and not {asked}")
 
 
@@ -106,5 +108,5 @@ def planned(promise: Promise, table: Table, data: Data, reading: Reading, progre
         except (PySparkException, Py4JError, OSError) as error:
             raise DataError(*explained(error)) from error
         plan = with_own(plan, getattr(source, "columns", ()))
-    found = result(table.name, "contract", seen, plan)
-    return found.with_rest(paths_of_rest(plan), settings.contract)
+    batch = result(table.name, "contract", seen, plan)
+    return batch.with_rest(paths_of_rest(plan), settings.contract)

@@ -90,10 +90,12 @@ def _lake(lake: Path) -> str:
 
 def _jars(properties: Mapping[str, str]) -> str:
     java = session.prepare_environment()
-    found = jars.find_jars(more=jars.bundles(properties))
-    of = class_data.Archive.of(jars.cache_folder(), java, found, Path(os.environ["SPARK_HOME"]))
-    classes = "" if of is None else "; archive of classes: " + ("there" if of.file() else "not yet made")
-    return f"{len(found)} jars in {found[0].parent}{classes}"
+    paths = jars.find_jars(more=jars.bundles(properties))
+    archive = class_data.Archive.of(jars.cache_folder(), java, paths, Path(os.environ["SPARK_HOME"]))
+    classes = (
+        "" if archive is None else "; archive of classes: " + ("there" if archive.file() else "not yet made")
+    )
+    return f"{len(paths)} jars in {paths[0].parent}{classes}"
 
 
 def _catalog(lake: Path, properties: Mapping[str, str]) -> str:

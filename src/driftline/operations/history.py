@@ -32,9 +32,9 @@ class History(Shown):
     def schema(self, version: int) -> Schema:
         """The schema of a version. Raises UsageError where there is none."""
         if version not in self.schemas:
-            there = ", ".join(map(str, sorted(self.schemas)))
+            versions = ", ".join(map(str, sorted(self.schemas)))
             raise UsageError(
-                f"{self.table} has no schema {version}, or it was cleaned away", f"there are {there}"
+                f"{self.table} has no schema {version}, or it was cleaned away", f"there are {versions}"
             )
         return self.schemas[version]
 
@@ -75,5 +75,5 @@ def history(table: Versioned) -> History:
 
 
 def of(name: str, past: Versions) -> History:
-    found = entries(past.versions, past.schemas, whole=past.whole)
-    return History(name, tuple(found), past.schemas, past.whole)
+    changes = entries(past.versions, past.schemas, whole=past.whole)
+    return History(name, tuple(changes), past.schemas, past.whole)

@@ -61,8 +61,8 @@ def layout(table: Table) -> Layout:
     """A table's data files by partition spec; specs without files are left out, but for the current one."""
     now = table.definition()
     groups = tuple(
-        Group(of.spec, _text(now, of.fields), of.files, of.records, of.bytes, of.current)
-        for of in table.laid()
+        Group(group.spec, _text(now, group.fields), group.files, group.records, group.bytes, group.current)
+        for group in table.laid()
     )
     return Layout(table.name, groups, tuple(sort_text(Version(0, now))))
 

@@ -147,35 +147,38 @@ def _settings(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _property(field: Field, keys: Mapping[int, int]) -> SchemaProperty:
-    made = _typed(field.type)
-    made.name, made.description = field.name, field.doc
-    made.required = field.required or None
+    described = _typed(field.type)
+    described.name, described.description = field.name, field.doc
+    described.required = field.required or None
     if field.id in keys:
-        made.primaryKey, made.primaryKeyPosition = True, keys[field.id]
-    return made
+        described.primaryKey, described.primaryKeyPosition = True, keys[field.id]
+    return described
 
 
 def _typed(type_: Type) -> SchemaProperty:
     """A type as an item, which has no name."""
     model = _model()
-    made: SchemaProperty = model.SchemaProperty(physicalType=outline(type_))
+    described: SchemaProperty = model.SchemaProperty(physicalType=outline(type_))
     match type_:
         case Struct(fields):
-            made.logicalType, made.properties = "object", [_property(f, {}) for f in fields]
+            described.logicalType, described.properties = "object", [_property(f, {}) for f in fields]
         case List():
-            made.logicalType, made.items = "array", _typed(type_.element)
-            made.items.required = type_.element_required or None
+            described.logicalType, described.items = "array", _typed(type_.element)
+            described.items.required = type_.element_required or None
         case Map():
             value = _typed(type_.value)
             value.required = type_.value_required or None
-            made.logicalType, made.map = "map", model.MapDefinition(key=_typed(type_.key), value=value)
+            described.logicalType, described.map = (
+                "map",
+                model.MapDefinition(key=_typed(type_.key), value=value),
+            )
         case Primitive("decimal"):
-            made.logicalType = "number"
+            described.logicalType = "number"
         case Primitive("binary" | "fixed"):
-            made.logicalType = "string"
+            described.logicalType = "string"
         case Primitive():
-            made.logicalType = _NAMED.get(type_)
-    return made
+            described.logicalType = _NAMED.get(type_)
+    return described
 
 
 def _contract(file: Path) -> OpenDataContractStandard:
@@ -184,7 +187,7 @@ def _contract(file: Path) -> OpenDataContractStandard:
     from yaml import YAMLError
 
     try:
-        found: OpenDataContractStandard = model.OpenDataContractStandard.from_string(
+        contract: OpenDataContractStandard = model.OpenDataContractStandard.from_string(
             file.read_text(encoding="utf-8")
         )
     except OSError as error:
@@ -197,9 +200,11 @@ def _contract(file: Path) -> OpenDataContractStandard:
         raise UsageError(
             f"{file}: no data contract: {str(error).splitlines()[0]}", "`contract export` writes one"
         ) from error
-    if not (found.apiVersion or "").startswith("v3."):
-        raise UsageError(f"{file}: apiVersion {found.apiVersion} is not read", "contracts of version 3 are")
-    return found
+    if not (contract.apiVersion or "").startswith("v3."):
+        raise UsageError(
+            f"{file}: apiVersion {contract.apiVersion} is not read", "contracts of version 3 are"
+        )
+    return contract
 
 
 def _object(contract: OpenDataContractStandard, table: str, file: Path) -> SchemaObject:

@@ -158,11 +158,13 @@ def _write(
     between = transaction.schema
     promoter = Promoter.of(planned, between.struct, settings, selection, rest.name, new)
     rows = table.read()
-    kept = table.row_ids(any_value([(rest.name,)]))
-    frame = converted(rows.selectExpr("*", *kept), promoter.before, promoter.rows, between.struct)
-    written, there = transaction.replace(frame, {"driftline.promote": "true"}), rows.count()
-    if written != there:
-        raise DataError(f"{table.name}: {there} rows were there, {written} were written: nothing is changed")
+    ids = table.row_ids(any_value([(rest.name,)]))
+    frame = converted(rows.selectExpr("*", *ids), promoter.before, promoter.rows, between.struct)
+    written, expected = transaction.replace(frame, {"driftline.promote": "true"}), rows.count()
+    if written != expected:
+        raise DataError(
+            f"{table.name}: {expected} rows were there, {written} were written: nothing is changed"
+        )
     fields = tuple(
         replace(f, name=rest.name) if f.name == new else f
         for f in between.struct.fields
@@ -178,11 +180,11 @@ def _look(
     rows = table.read().where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
     look = partial(_looked, parts, expect(schema, settings), settings.dates)
-    found = numbered(rows).mapInArrow(look, "seen binary, counts binary").collect()  # one row a task
+    collected = numbered(rows).mapInArrow(look, "seen binary, counts binary").collect()  # one row a task
     counts: Counter[Path] = Counter()
-    for row in found:
+    for row in collected:
         counts += pickle.loads(row.counts)  # noqa: S301  our own bytes
-    return merge_observations(pickle.loads(row.seen) for row in found), counts  # noqa: S301
+    return merge_observations(pickle.loads(row.seen) for row in collected), counts  # noqa: S301
 
 
 def _parts(struct: Struct, rest: str, selection: Selection, mark: str, batch: pa.RecordBatch) -> list[Chosen]:
@@ -221,9 +223,9 @@ def _check_found(
     table: str, rest: Field, counts: Counter[Path], selection: Selection, read: Callable[[], DataFrame]
 ) -> None:
     """Raises DataError for a path below which nothing waits; it says what does."""
-    found = [keys_of(path) for path in counts]
+    waiting_keys = [keys_of(path) for path in counts]
     for path in selection.paths:
-        if not any(keys[: len(path)] == path for keys in found):
+        if not any(keys[: len(path)] == path for keys in waiting_keys):
             entries = read().selectExpr(f"explode(map_keys({name(rest.name)})) as path")
             waiting = [row.path for row in entries.distinct().limit(_SHOWN + 1).collect()]
             shown = ", ".join(sorted(waiting)[:_SHOWN]) + (", …" if len(waiting) > _SHOWN else "")

@@ -121,26 +121,26 @@ class Replay(Shown):
 
 def waiting(table: Table) -> DataFrame | None:
     """The rows of the quarantine that are not in the table since; None where there is no quarantine."""
-    kept = Kept.of(table)
-    return None if kept is None else kept.rows().where(kept.waits)
+    pending = Kept.of(table)
+    return None if pending is None else pending.rows().where(pending.waits)
 
 
 def _there(table: Table) -> Kept | None:
     """The quarantine, if the table has one. Raises UsageError where there is no such table."""
-    kept = Kept.of(table)
-    if kept is None and not table.load().exists:
+    pending = Kept.of(table)
+    if pending is None and not table.load().exists:
         raise no_table(table.name)
-    return kept
+    return pending
 
 
 def listed(table: Table) -> Quarantine:
     """What is in the quarantine, by reason. Raises UsageError where there is no such table."""
     from pyspark.sql import functions as F
 
-    kept = _there(table)
-    if kept is None:
+    pending = _there(table)
+    if pending is None:
         return Quarantine(table.name)
-    rows = kept.rows().withColumn("waits", F.expr(kept.waits))
+    rows = pending.rows().withColumn("waits", F.expr(pending.waits))
     keys = [F.coalesce(column, F.lit("")).alias(column) for column in ("path", "table_type", "incoming_type")]
     # Places in a text are no reasons of their own.
     alike = F.regexp_replace("reason", "[0-9]+", "0").alias("alike")
@@ -156,7 +156,7 @@ def listed(table: Table) -> Quarantine:
         .orderBy(F.desc("waits"), F.desc("n"))
         .limit(LISTED)
     )
-    found = groups.collect()  # reasons, not records
+    reasons = groups.collect()  # reasons, not records
     counts = {row.waits: row.n for row in rows.groupBy("waits").agg(F.count("*").alias("n")).collect()}
     return Quarantine(
         table.name,
@@ -167,7 +167,7 @@ def listed(table: Table) -> Quarantine:
                 row.one.reason, row.path, row.table_type, row.incoming_type, row.n,
                 (row.one.raw or "")[:_SAMPLE], _place(row.one), row.first, row.last,
             )
-            for row in found
+            for row in reasons
             if row.waits
         ),
     )  # fmt: skip
@@ -184,12 +184,12 @@ def _place(row: Any) -> str:
 
 def export(table: Table, file: Path) -> int:
     """Writes what waits as JSON lines, each with the record as it came and why; returns how many."""
-    kept = _there(table)
+    pending = _there(table)
     rows: Iterator[Any] = iter(())
-    if kept is not None:
-        found = kept.rows().where(kept.waits)
-        columns = ", ".join(name(c) for c in found.columns if c != REPLAY)
-        rows = found.selectExpr(f"to_json(struct({columns}))").toLocalIterator()
+    if pending is not None:
+        waiting_rows = pending.rows().where(pending.waits)
+        columns = ", ".join(name(c) for c in waiting_rows.columns if c != REPLAY)
+        rows = waiting_rows.selectExpr(f"to_json(struct({columns}))").toLocalIterator()
     count = 0
     try:
         with file.open("w", encoding="utf-8") as out:
@@ -211,19 +211,19 @@ def replay(
 
     What is refused again is in quarantine once more, for the reason of now.
     """
-    kept = None if _there(table) is None else _marked(table, progress)
-    if kept is None:
+    pending = None if _there(table) is None else _marked(table, progress)
+    if pending is None:
         return Replay(table.name)
     results = []
-    for number in kept.pending():
+    for number in pending.pending():
         # One after the other: the table knows no more than the last that it has.
-        source = quarantined(kept.rows().where(f"{REPLAY} = {number}"))
+        source = quarantined(pending.rows().where(f"{REPLAY} = {number}"))
         try:
-            options = Options(settings, kept.token(number), progress=progress)
+            options = Options(settings, pending.token(number), progress=progress)
             results.append(ingest(table, source, options))
         except BatchIsInError:  # another process was faster
             continue
-    stay, held = kept.left()
+    stay, held = pending.left()
     return Replay(table.name, tuple(results), stay, held)
 
 
@@ -233,11 +233,11 @@ def _marked(table: Table, progress: Callable[[str], None]) -> Kept | None:
     """
 
     def attempt() -> Kept | None:
-        kept = Kept.of(table)
-        if kept is None:
+        pending = Kept.of(table)
+        if pending is None:
             return None
         try:
-            _mark(kept)
+            _mark(pending)
         except PySparkException as error:
             if CHANGED not in str(error):
                 raise
@@ -247,19 +247,19 @@ def _marked(table: Table, progress: Callable[[str], None]) -> Kept | None:
     return Retry(quarantine.of(table).name, progress).run(attempt)
 
 
-def _mark(kept: Kept) -> None:
+def _mark(pending: Kept) -> None:
     from pyspark.sql import functions as F
 
-    transaction = kept.table.transaction(kept.state, pinned=True)
+    transaction = pending.table.transaction(pending.state, pinned=True)
     try:
-        rows = kept.rows()  # read behind the start of the transaction, which lets no one add to them
-        new = f"{REPLAY} is null and {kept.ready}"
+        rows = pending.rows()  # read behind the start of the transaction, which lets no one add to them
+        new = f"{REPLAY} is null and {pending.ready}"
         answer = rows.selectExpr(f"count_if({new})", f"max({REPLAY})").head()
         assert answer is not None
         if answer[0]:
-            number = max(kept.reached, answer[1] or 0) + 1
-            transaction.evolve(quarantine.missing(kept.state.schema))
-            ids = kept.table.row_ids(new)
+            number = max(pending.reached, answer[1] or 0) + 1
+            transaction.evolve(quarantine.missing(pending.state.schema))
+            ids = pending.table.row_ids(new)
             rows = rows.selectExpr("*", *ids).withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})"))
             transaction.replace(rows, {})
             transaction.commit()

@@ -181,10 +181,10 @@ def _resolve(table: Table, state: State, request: _Request, progress: Callable[[
             rows.selectExpr(*folding.rows(rest), *table.row_ids(changed)),
             {"driftline.resolve": dotted(plan.path)},
         )
-        there = rows.count()
-        if written != there:
+        expected = rows.count()
+        if written != expected:
             raise DataError(
-                f"{table.name}: {there} rows were there, {written} were written: nothing is changed"
+                f"{table.name}: {expected} rows were there, {written} were written: nothing is changed"
             )
         after = plan.after(between, rest)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
@@ -202,11 +202,11 @@ def _resolve(table: Table, state: State, request: _Request, progress: Callable[[
 def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Resolved:
     """How many values convert, and samples of those that do not."""
     plan = folding.resolution
-    found = rows.selectExpr(f"explode({folding.folds()}) as v")
+    values = rows.selectExpr(f"explode({folding.folds()}) as v")
     width = max(len(site.folded) for site in plan.sites)
     counts = {
         row.n: row
-        for row in found.groupBy("v.n").agg(*_counts(width)).collect()  # one row a struct of the schema
+        for row in values.groupBy("v.n").agg(*_counts(width)).collect()  # one row a struct of the schema
     }
     columns = [
         Column((*site.parent, c.name), c.type, int(counts[n][f"c{i}"]) if n in counts else 0)
@@ -216,7 +216,7 @@ def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Re
     lost = sum(int(row.lost) for row in counts.values())
     samples: list[str] = []
     if lost:
-        texts = found.where("exists(v.lost, x -> x)").selectExpr(f"left(v.sample, {_SAMPLE}) as text")
+        texts = values.where("exists(v.lost, x -> x)").selectExpr(f"left(v.sample, {_SAMPLE}) as text")
         samples = sorted(row.text for row in texts.distinct().limit(SAMPLES).collect())
     return Resolved(
         table,
@@ -244,17 +244,17 @@ def _counts(width: int) -> list[Any]:
 def _told(
     looked: Resolved, plan: Resolution, after: Schema, rest: dict[Path, list[str]], snapshot: int | None
 ) -> Resolved:
-    made: list[Path] = []
-    kept: list[Path] = []
+    columns: list[Path] = []
+    beside: list[Path] = []
     for site in plan.sites:
-        found = after.find(site.parent)
-        struct = found.type if found is not None else after.struct
+        parent = after.find(site.parent)
+        struct = parent.type if parent is not None else after.struct
         assert isinstance(struct, Struct)
         before = {f.name: f.id for f in site.struct.fields}
         new = [f for f in struct.fields if before.get(f.name) != f.id]
-        made.append((*site.parent, new[0].name))
-        kept += [(*site.parent, f.name) for f in new[1:]]
-    return replace(looked, columns=tuple(made), kept=tuple(kept), snapshot=snapshot)
+        columns.append((*site.parent, new[0].name))
+        beside += [(*site.parent, f.name) for f in new[1:]]
+    return replace(looked, columns=tuple(columns), kept=tuple(beside), snapshot=snapshot)
 
 
 def _possible(table: Table, plan: Resolution) -> None:

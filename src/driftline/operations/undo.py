@@ -79,26 +79,26 @@ def _undo(table: Table, to: int | None, *, yes: bool) -> Undone:
     alteration = table.alteration()
     past = table.versions()
     now = alteration.before
-    what, then = _target(table.name, past, now, to)
+    change, then = _target(table.name, past, now, to)
     plan = restoration(now, then, past.schemas.values())
     if plan.changes_nothing:
-        raise DataError(f"{table.name}: nothing can be taken back of {what}", "; ".join(plan.stays) or None)
+        raise DataError(f"{table.name}: nothing can be taken back of {change}", "; ".join(plan.stays) or None)
     _possible(table, plan)
-    draft = alteration.restore(plan.after, record.of_undo(what))
+    draft = alteration.restore(plan.after, record.of_undo(change))
     # What a resolve folded, or a promote took, is in the columns that
     # come back, unless rows were written since.
     since = () if to is None and _just_rewritten(table, past) else plan.hidden
-    hidden = _hidden(table, now, since, what, yes=yes)
+    hidden = _hidden(table, now, since, change, yes=yes)
     back = _back(table, past, draft, plan)
     draft.commit()
     after = draft.definition
     changes = diff(now.schema, after.schema)
     layout = tuple(_layout(now, after))
-    return Undone(table.name, what, changes, hidden, back, plan.stays, layout, after.schema.id)
+    return Undone(table.name, change, changes, hidden, back, plan.stays, layout, after.schema.id)
 
 
 def _hidden(
-    table: Table, now: Definition, columns: Sequence[Path], what: str, *, yes: bool
+    table: Table, now: Definition, columns: Sequence[Path], change: str, *, yes: bool
 ) -> tuple[Values, ...]:
     """How many values of the columns nobody would see any more. Raises DataError where there are
     some, unless a person has said ``yes``.
@@ -109,13 +109,13 @@ def _hidden(
     hidden = _counted(table.read_readable, now.schema, counted)
     if uncounted and not yes:
         raise DataError(
-            f"{table.name}: taking back {what} would hide {dotted(uncounted[0])}, whose values Spark cannot count",
+            f"{table.name}: taking back {change} would hide {dotted(uncounted[0])}, whose values Spark cannot count",
             "--yes does it; undoing the undo brings them back",
         )
     if any(v.count for v in hidden) and not yes:
         values = ", ".join(f"{v.count} of {v.path}" for v in hidden if v.count)
         raise DataError(
-            f"{table.name}: taking back {what} would hide values: {values}",
+            f"{table.name}: taking back {change} would hide values: {values}",
             "--yes does it; undoing the undo brings them back",
         )
     return hidden
@@ -129,10 +129,10 @@ def _just_rewritten(table: Table, past: Versions) -> bool:
 
 def _target(table: str, past: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:
     """What is taken back, and what the table was before it."""
-    told = history.of(table, past)
+    events = history.of(table, past)
     if to is not None:
-        return f"all since schema {to}", replace(now, schema=told.schema(to))
-    last = told.entries[-1]
+        return f"all since schema {to}", replace(now, schema=events.schema(to))
+    last = events.entries[-1]
     if last.made:
         raise DataError(f"{table} is as it was made: there is nothing to take back")
     if last.before is None or last.by == "unknown":
@@ -187,10 +187,10 @@ def _back(table: Table, past: Versions, draft: Draft, plan: Restoration) -> tupl
     """The values that come back, and how many there were."""
     ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
     seen = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
-    found = _counted(draft.read, plan.after.schema, seen)
+    counts = _counted(draft.read, plan.after.schema, seen)
     return tuple(
         replace(values, before=_had(table, past, plan.after.schema, path))
-        for values, path in zip(found, seen, strict=True)
+        for values, path in zip(counts, seen, strict=True)
     )
 
 

@@ -93,13 +93,13 @@ def view(
     full = catalog.sql_name(at)
     properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
     statement = _statement(full, properties, one, fields, select)
-    made = View(table.name, at, fields, select, statement, made=False)
+    shown = View(table.name, at, fields, select, statement, made=False)
     if not make:
-        return made
+        return shown
     if not catalog.has_views:
-        return _not_made(made, "a DuckLake keeps no views of Spark's")
+        return _not_made(shown, "a DuckLake keeps no views of Spark's")
     table.read()  # raises where Spark cannot
-    return _create(table.spark, made, full)
+    return _create(table.spark, shown, full)
 
 
 def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
@@ -135,9 +135,9 @@ def moved(catalog: Catalog, before: Table, table: Table) -> View | None:
     types = _types_of_view(catalog, before)
     if types is None:
         return None
-    made = view(catalog, table, types=types)
+    moved_view = view(catalog, table, types=types)
     table.spark.sql(f"drop view {catalog.sql_name(before.name + SUFFIX)}")
-    return made
+    return moved_view
 
 
 def _types_of_view(catalog: Catalog, table: Table) -> dict[str, str] | None:
@@ -145,20 +145,24 @@ def _types_of_view(catalog: Catalog, table: Table) -> dict[str, str] | None:
     if not catalog.has_views:
         return None
     with configured(table.spark, PLAIN):
-        there = _properties(table.spark, catalog.sql_name(table.name + SUFFIX))
-    if there.get(_OF) != table.name:
+        properties = _properties(table.spark, catalog.sql_name(table.name + SUFFIX))
+    if properties.get(_OF) != table.name:
         return None
-    types: dict[str, str] = json.loads(there.get(_TYPES, "{}"))
+    types: dict[str, str] = json.loads(properties.get(_TYPES, "{}"))
     return types
 
 
 def _statement(
     full: str, properties: Mapping[str, str], one: One, fields: tuple[Drifted, ...], select: str
 ) -> str:
-    of = {f.path[0]: ", ".join(c.name for c in f.columns) for f in fields if len(f.path) == 1}
-    told = {m.key: f" comment {literal(f'one of {of[m.key]}')}" for m in one.fields or () if m.key in of}
+    columns_of = {f.path[0]: ", ".join(c.name for c in f.columns) for f in fields if len(f.path) == 1}
+    comments = {
+        m.key: f" comment {literal(f'one of {columns_of[m.key]}')}"
+        for m in one.fields or ()
+        if m.key in columns_of
+    }
     listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-    columns = ",\n  ".join(f"{name(m.name)}{told.get(m.key, '')}" for m in one.fields or ())
+    columns = ",\n  ".join(f"{name(m.name)}{comments.get(m.key, '')}" for m in one.fields or ())
     return (
         f"create or replace view {full} (\n  {columns}\n)\n"
         f"comment {literal(f'{properties[_OF]}, each field as one column')}\n"
@@ -166,40 +170,40 @@ def _statement(
     )
 
 
-def _create(spark: SparkSession, made: View, full: str) -> View:
+def _create(spark: SparkSession, view: View, full: str) -> View:
     from pyspark.errors import PySparkException
 
     with configured(spark, PLAIN):
-        before = _columns_before(spark, made, full)
+        before = _columns_before(spark, view, full)
         try:
-            spark.sql(made.statement)
+            spark.sql(view.statement)
         except PySparkException as error:
             text = str(error)
             if any(sign in text.lower() for sign in _NO_VIEWS):
-                return _not_made(made, "this catalog keeps no views")
+                return _not_made(view, "this catalog keeps no views")
             if "ALREADY_EXISTS" in text:
                 raise DataError(
-                    f"there is a table {made.name} already", "name the view with --name"
+                    f"there is a table {view.name} already", "name the view with --name"
                 ) from error
-            raise DataError(f"view {made.name} cannot be made: {text.splitlines()[0]}") from error
+            raise DataError(f"view {view.name} cannot be made: {text.splitlines()[0]}") from error
         now = spark.table(full).columns
     new = None if before is None else tuple(c for c in now if c not in before)
-    return View(made.table, made.name, made.fields, made.select, made.statement, made=True, new=new)
+    return View(view.table, view.name, view.fields, view.select, view.statement, made=True, new=new)
 
 
-def _columns_before(spark: SparkSession, made: View, full: str) -> list[str] | None:
+def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | None:
     """The columns of the view that is there. Raises DataError for a view of somebody else's."""
     from pyspark.errors import PySparkException
 
     try:
-        there = [row.col_name for row in spark.sql(f"describe {full}").collect()]
+        columns = [row.col_name for row in spark.sql(f"describe {full}").collect()]
     except PySparkException:  # there is none
         return None
-    of = _properties(spark, full).get(_OF)
-    if of != made.table:
-        whose = "not a view that driftline made" if of is None else f"a view of {of}"
-        raise DataError(f"{made.name} is there already, and {whose}", "name another with --name")
-    return there
+    table = _properties(spark, full).get(_OF)
+    if table != view.table:
+        whose = "not a view that driftline made" if table is None else f"a view of {table}"
+        raise DataError(f"{view.name} is there already, and {whose}", "name another with --name")
+    return columns
 
 
 def _properties(spark: SparkSession, full: str) -> dict[str, str]:
@@ -212,5 +216,5 @@ def _properties(spark: SparkSession, full: str) -> dict[str, str]:
         return {}
 
 
-def _not_made(made: View, why: str) -> View:
-    return View(made.table, made.name, made.fields, made.select, made.statement, made=False, why=why)
+def _not_made(view: View, why: str) -> View:
+    return View(view.table, view.name, view.fields, view.select, view.statement, made=False, why=why)

@@ -22,91 +22,97 @@ if TYPE_CHECKING:
     from driftline.operations.view import View
 
 
-def view(of: View) -> Iterator[RenderableType]:
+def view(result: View) -> Iterator[RenderableType]:
     """A view that was made: the fields that are one column there."""
-    head = "view of" if of.made else f"not made, for {of.why}: the statement is below; view of"
-    yield Text.assemble((clean(of.name), "bold"), f"  {head} {clean(of.table)}, {_fields(len(of.fields))}")
-    shown = of.fields[: 4 * LISTED]
+    head = "view of" if result.made else f"not made, for {result.why}: the statement is below; view of"
+    yield Text.assemble(
+        (clean(result.name), "bold"), f"  {head} {clean(result.table)}, {_fields(len(result.fields))}"
+    )
+    shown = result.fields[: 4 * LISTED]
     wide = max((len(dotted(f.path)) for f in shown), default=0)
     for f in shown:
         columns = ", ".join(clean(c.name) for c in f.columns)
         line = Text.assemble((f"{clean(dotted(f.path)):{wide}}", "bold"), f"   {short(f.type)}")
         line.append(f"   of {columns}", "dim")
         yield Hanging(line, 2, 6)
-    if len(of.fields) > len(shown):
-        yield Text(f"  and {len(of.fields) - len(shown)} more", "dim")
-    if of.new:
-        yield Hanging(Text(f"new columns: {', '.join(map(clean, of.new))}", "green"), 2, 6)
+    if len(result.fields) > len(shown):
+        yield Text(f"  and {len(result.fields) - len(shown)} more", "dim")
+    if result.new:
+        yield Hanging(Text(f"new columns: {', '.join(map(clean, result.new))}", "green"), 2, 6)
 
 
 def _fields(n: int) -> str:
     return f"{counted(n, 'drifted field')} as one column each" if n else "in which no field has drifted"
 
 
-def resolved(of: Resolved) -> Iterator[RenderableType]:
+def resolved(result: Resolved) -> Iterator[RenderableType]:
     """What became of a field's values, or would."""
-    field = clean(dotted(of.field))
-    done = "would be" if of.dry_run else "is"
-    yield Text.assemble((clean(of.table), "bold"), f"  {field} {done} {short(of.type)}")
+    field = clean(dotted(result.field))
+    done = "would be" if result.dry_run else "is"
+    yield Text.assemble((clean(result.table), "bold"), f"  {field} {done} {short(result.type)}")
     yield Text(
-        f"  {of.values - of.rest} of {counted(of.values, 'value')} convert{'' if of.dry_run else 'ed'}"
+        f"  {result.values - result.rest} of {counted(result.values, 'value')} convert{'' if result.dry_run else 'ed'}"
     )
-    for column in of.folded:
+    for column in result.folded:
         rest = f"   {counted(column.rest, 'value')} not" if column.rest else ""
         line = Text(f"{clean(dotted(column.path))}   {short(column.type)}")
         line.append(rest, "yellow")
         yield Hanging(line, 6, 10)
-    if of.rest:
-        shown = ", ".join(map(sample, of.samples)) + (", …" if of.rest > len(of.samples) else "")
-        kept = ", ".join(clean(dotted(path)) for path in of.kept)
-        what = (
+    if result.rest:
+        shown = ", ".join(map(sample, result.samples)) + (", …" if result.rest > len(result.samples) else "")
+        columns = ", ".join(clean(dotted(path)) for path in result.kept)
+        becomes = (
             "would not convert"
-            if of.dry_run
-            else f"kept in {kept}"
-            if kept
+            if result.dry_run
+            else f"kept in {columns}"
+            if columns
             else "dropped; driftline undo has them"
         )
-        yield Hanging(Text.assemble((f"{counted(of.rest, 'value')} {what}", "yellow"), f": {shown}"), 2, 6)
-    if of.beside:
-        paths = ", ".join(clean(dotted(path)) for path in of.beside)
-        yield Hanging(Text(f"untouched, for nothing there is {short(of.type)}: {paths}", "dim"), 2, 6)
-    for note in of.notes:
+        yield Hanging(
+            Text.assemble((f"{counted(result.rest, 'value')} {becomes}", "yellow"), f": {shown}"), 2, 6
+        )
+    if result.beside:
+        paths = ", ".join(clean(dotted(path)) for path in result.beside)
+        yield Hanging(Text(f"untouched, for nothing there is {short(result.type)}: {paths}", "dim"), 2, 6)
+    for note in result.notes:
         yield Hanging(Text(clean(note), "dim"), 2, 6)
-    if of.dry_run:
+    if result.dry_run:
         yield Text("  a dry run: nothing is written", "dim")
 
 
-def promoted(of: Promoted) -> Iterator[RenderableType]:
+def promoted(result: Promoted) -> Iterator[RenderableType]:
     """What got columns out of the rest, or would."""
-    done = "would get columns" if of.dry_run else "got columns"
-    total = sum(of.values.values())
-    yield Text.assemble((clean(of.table), "bold"), f"  {counted(total, 'value')} {done}")
-    shown = dict(list(of.values.items())[: 2 * LISTED])
+    done = "would get columns" if result.dry_run else "got columns"
+    total = sum(result.values.values())
+    yield Text.assemble((clean(result.table), "bold"), f"  {counted(total, 'value')} {done}")
+    shown = dict(list(result.values.items())[: 2 * LISTED])
     for path, count in shown.items():
         yield Hanging(Text(f"{clean(path)}   {counted(count, 'value')}"), 2, 6)
-    if len(of.values) > len(shown):
-        yield Text(f"  and {len(of.values) - len(shown)} paths more", "dim")
-    changes = [in_words(change) for change in told(of.changes)]
+    if len(result.values) > len(shown):
+        yield Text(f"  and {len(result.values) - len(shown)} paths more", "dim")
+    changes = [in_words(change) for change in told(result.changes)]
     for words in changes[: 2 * LISTED]:
         yield Hanging(Text(clean(words), "green"), 4, 8)
     if len(changes) > 2 * LISTED:
         yield Text(f"    and {len(changes) - 2 * LISTED} more", "dim")
-    for note in of.notes:
+    for note in result.notes:
         yield Hanging(Text(clean(note), "dim"), 2, 6)
-    if of.dry_run:
+    if result.dry_run:
         yield Text("  a dry run: nothing is written", "dim")
 
 
-def quarantine(of: Quarantine) -> Iterator[RenderableType]:
+def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
     """What waits, by reason."""
-    more = f", {of.replayed} went through again" if of.replayed else ""
-    count = f"{counted(of.waiting, 'record')} in quarantine" if of.waiting else "nothing in quarantine"
-    yield Text.assemble((clean(of.table), "bold"), f"  {count}{more}")
-    for group in of.groups:
+    more = f", {waiting.replayed} went through again" if waiting.replayed else ""
+    count = (
+        f"{counted(waiting.waiting, 'record')} in quarantine" if waiting.waiting else "nothing in quarantine"
+    )
+    yield Text.assemble((clean(waiting.table), "bold"), f"  {count}{more}")
+    for group in waiting.groups:
         yield from _group(group)
-    shown = sum(group.count for group in of.groups)
-    if shown < of.waiting:
-        yield Text(f"  and {of.waiting - shown} more, for other reasons", "dim")
+    shown = sum(group.count for group in waiting.groups)
+    if shown < waiting.waiting:
+        yield Text(f"  and {waiting.waiting - shown} more, for other reasons", "dim")
 
 
 def _group(group: Group) -> Iterator[RenderableType]:
@@ -126,22 +132,22 @@ def _group(group: Group) -> Iterator[RenderableType]:
     yield Hanging(Text(f"{sample(group.sample)}{where}  {when}", "dim"), 10, 10)
 
 
-def replayed(of: Replay) -> Iterator[RenderableType]:
+def replayed(replay: Replay) -> Iterator[RenderableType]:
     """What went through again."""
-    if not of.results:
-        yield Text.assemble((clean(of.table), "bold"), "  nothing to send through again")
+    if not replay.results:
+        yield Text.assemble((clean(replay.table), "bold"), "  nothing to send through again")
     hints: set[str] = set()
-    for result in of.results:
+    for result in replay.results:
         yield from batch(result, "from quarantine", hints_before=hints)
-    if of.stay:
+    if replay.stay:
         stay = (
             "stays in quarantine: it is no record"
-            if of.stay == 1
+            if replay.stay == 1
             else "stay in quarantine: they are no records"
         )
-        yield Text(f"  {of.stay} {stay}, whatever the table is", "dim")
-    if of.held:
+        yield Text(f"  {replay.stay} {stay}, whatever the table is", "dim")
+    if replay.held:
         yield Text(
-            f"  {of.held} of a capture's batch that has not ended: again, once the capture has gone on",
+            f"  {replay.held} of a capture's batch that has not ended: again, once the capture has gone on",
             "yellow",
         )

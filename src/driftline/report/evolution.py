@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from driftline.operations.undo import Undone, Values
 
 
-def altered(of: Altered) -> Iterator[RenderableType]:
+def altered(result: Altered) -> Iterator[RenderableType]:
     """What `alter` did."""
-    if not of.changes:
-        yield Text.assemble((clean(of.table), "bold"), "  nothing to change")
+    if not result.changes:
+        yield Text.assemble((clean(result.table), "bold"), "  nothing to change")
         return
-    schema = "" if of.schema is None else f"  schema {of.schema}"
-    yield Text.assemble((clean(of.table), "bold"), schema)
-    for change in of.changes:
+    schema = "" if result.schema is None else f"  schema {result.schema}"
+    yield Text.assemble((clean(result.table), "bold"), schema)
+    for change in result.changes:
         yield Hanging(Text(clean(in_words(change))), 2, 6)
-    for note in of.notes:
+    for note in result.notes:
         yield Hanging(Text(clean(note), "dim"), 6, 6)
 
 
-def history(of: History) -> Iterator[RenderableType]:
+def history(past: History) -> Iterator[RenderableType]:
     """A table's changes, oldest first: when, by whom, what, for which rule."""
-    if not of.whole:
+    if not past.whole:
         yield Text("the metadata of the oldest versions were cleaned away", "yellow")
-    for entry in of.entries:
+    for entry in past.entries:
         when = entry.time.strftime("%Y-%m-%d %H:%M:%S") if entry.time else "some time before"
         head = Text.assemble(
             (f"schema {entry.after.definition.schema.id:<4}", "bold"), f" {when}  ", (_who(entry), "cyan")
@@ -50,26 +50,26 @@ def history(of: History) -> Iterator[RenderableType]:
         yield from _layout(entry)
 
 
-def difference(of: Difference) -> Iterator[RenderableType]:
+def difference(result: Difference) -> Iterator[RenderableType]:
     """What leads from one schema version to another."""
-    yield Text.assemble((clean(of.table), "bold"), f"  schema {of.one} → schema {of.other}")
-    for change in told(of.changes):
+    yield Text.assemble((clean(result.table), "bold"), f"  schema {result.one} → schema {result.other}")
+    for change in told(result.changes):
         yield Hanging(Text(clean(in_words(change))), 2, 6)
-    if not of.changes:
+    if not result.changes:
         yield Text("  no difference")
 
 
-def undone(of: Undone) -> Iterator[RenderableType]:
+def undone(result: Undone) -> Iterator[RenderableType]:
     """What `undo` took back, and what readers see now."""
-    yield Text.assemble((clean(of.table), "bold"), f"  schema {of.schema}")
-    yield Hanging(Text(clean(f"taken back: {of.what}")), 2, 6)
-    for change in told(of.changes):
+    yield Text.assemble((clean(result.table), "bold"), f"  schema {result.schema}")
+    yield Hanging(Text(clean(f"taken back: {result.what}")), 2, 6)
+    for change in told(result.changes):
         yield Hanging(Text(clean(in_words(change))), 2, 6)
-    for line in of.layout:
+    for line in result.layout:
         yield Hanging(Text(clean(line)), 2, 6)
-    for values in of.back:
+    for values in result.back:
         yield Hanging(Text(clean(_comes_back(values)), "green"), 6, 6)
-    for values in of.hidden:
+    for values in result.hidden:
         if not values.count:
             continue
         yield Hanging(
@@ -77,7 +77,7 @@ def undone(of: Undone) -> Iterator[RenderableType]:
             6,
             6,
         )
-    for line in of.stays:
+    for line in result.stays:
         yield Hanging(Text(clean(line), "dim"), 6, 6)
 
 
@@ -89,12 +89,14 @@ def _comes_back(values: Values) -> str:
     return text
 
 
-def layout(of: Layout) -> Iterator[RenderableType]:
+def layout(result: Layout) -> Iterator[RenderableType]:
     """Which files follow which partitioning."""
-    yield Text.assemble((clean(of.table), "bold"), f"  sorted by {clean(', '.join(of.sort))}" * bool(of.sort))
-    names = [clean(", ".join(g.by)) or "not partitioned" for g in of.groups]
+    yield Text.assemble(
+        (clean(result.table), "bold"), f"  sorted by {clean(', '.join(result.sort))}" * bool(result.sort)
+    )
+    names = [clean(", ".join(g.by)) or "not partitioned" for g in result.groups]
     width = max(map(len, names), default=0)
-    for name, g in zip(names, of.groups, strict=True):
+    for name, g in zip(names, result.groups, strict=True):
         counts = (
             f"{g.files:>6} file{'s' if g.files != 1 else ' '}  {g.records:>12} records  {_size(g.bytes):>9}"
         )
@@ -143,9 +145,9 @@ def _columns(entry: Entry) -> Iterator[RenderableType]:
             rule = entry.rule_of(change)
             line = Text(clean(in_words(change)))
             if rule is not None:
-                of = f" of {rule.field}" if rule.field else ""
+                field = f" of {rule.field}" if rule.field else ""
                 place = f" ({from_folder(rule.place, Path.cwd())})" if rule.place else ""
-                line.append(f"   {rule.rule.replace('-', ' ')}{clean(of)}{clean(place)}", "dim")
+                line.append(f"   {rule.rule.replace('-', ' ')}{clean(field)}{clean(place)}", "dim")
             yield Hanging(line, 2, 6)
 
 
@@ -155,8 +157,8 @@ def _is_plain(entry: Entry, change: ColumnChange) -> bool:
 
 
 def _layout(entry: Entry) -> Iterator[RenderableType]:
-    for what, text in (("partitioned", partition_text), ("sorted", sort_text)):
+    for word, text in (("partitioned", partition_text), ("sorted", sort_text)):
         now, before = text(entry.after), text(entry.before) if entry.before else []
         if now != before:
             was = f", was by {', '.join(before)}" if before else ""
-            yield Hanging(Text(clean(f"{what} by {', '.join(now) or 'nothing'}{was}")), 2, 6)
+            yield Hanging(Text(clean(f"{word} by {', '.join(now) or 'nothing'}{was}")), 2, 6)

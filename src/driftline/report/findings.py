@@ -66,11 +66,11 @@ def broken(contract: Path, breaks: Iterable[Break]) -> Iterator[Finding]:
         yield Finding(one.kind, dotted(one.path), one.text, file=from_folder(str(contract), Path.cwd()))
 
 
-def github(found: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:
+def github(findings: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:
     """A workflow command for each finding, which annotates the line of the
     file: an error if its kind fails the check.
     """
-    for one in found:
+    for one in findings:
         level = "error" if one.kind in fail_on else "notice"
         place = {"file": one.file, "line": str(one.line or ""), "title": f"driftline: {one.kind}"}
         given = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in place.items() if value)
@@ -78,20 +78,20 @@ def github(found: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:
 
 
 def junit(
-    title: str, found: Sequence[Finding], fail_on: Collection[str], kinds: Sequence[str] = KINDS
+    title: str, findings: Sequence[Finding], fail_on: Collection[str], kinds: Sequence[str] = KINDS
 ) -> str:
     """A test case for each kind, which fails if its kind does and there are findings of it; as XML.
 
     ``title``: the command and the table.
     """
-    failed = [kind for kind in kinds if kind in fail_on and any(one.kind == kind for one in found)]
+    failed = [kind for kind in kinds if kind in fail_on and any(one.kind == kind for one in findings)]
     suite = ET.Element(
         "testsuite", name=f"driftline {title}", tests=str(len(kinds)), failures=str(len(failed))
     )
     table = title.rpartition(" ")[2]
     for kind in kinds:
         case = ET.SubElement(suite, "testcase", classname=table, name=kind)
-        lines = "\n".join(clean(str(one)) for one in found if one.kind == kind)
+        lines = "\n".join(clean(str(one)) for one in findings if one.kind == kind)
         if kind in failed:
             ET.SubElement(case, "failure", message=lines.partition("\n")[0]).text = lines
         elif lines:

@@ -123,8 +123,8 @@ def _of_plan(result: Result, inputs: Sequence[DatasetName]) -> dict[str, Dataset
     """What the plan tells of the table; micro-batches that bring nothing new share a plan, and these."""
     global _last  # noqa: PLW0603  one thread makes all events
     if _last is not None:
-        before, of, facets = _last
-        if before.route is result.route and before.changes is result.changes and of == inputs:
+        before, last_inputs, facets = _last
+        if before.route is result.route and before.changes is result.changes and last_inputs == inputs:
             return facets
     schema = apply(result.before, result.changes)
     columns = [_column(field) for field in schema.struct.fields]
@@ -164,13 +164,13 @@ def _lineage(
     route: RecordRoute, schema: Schema, inputs: Sequence[DatasetName]
 ) -> dict[str, column_lineage_dataset.Fields]:
     """By column, the fields of each input that its values come from."""
-    found: dict[str, list[column_lineage_dataset.InputField]] = defaultdict(list)
+    sources: dict[str, list[column_lineage_dataset.InputField]] = defaultdict(list)
     for origin in origins(route, schema):
         change = _transformation(origin)
-        found[dotted(origin.column)] += [
+        sources[dotted(origin.column)] += [
             column_lineage_dataset.InputField(*name, dotted(origin.path), [change]) for name in inputs
         ]
-    return {column: column_lineage_dataset.Fields(fields) for column, fields in found.items()}
+    return {column: column_lineage_dataset.Fields(fields) for column, fields in sources.items()}
 
 
 def _transformation(origin: Origin) -> column_lineage_dataset.Transformation:

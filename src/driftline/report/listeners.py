@@ -16,9 +16,9 @@ def listeners(data: Any, capture: str | None = None) -> Listeners:
     """All that listen to the batches of one call. ``data``: what it takes in; ``capture``: in micro-batches
     of this one.
     """
-    found: list[Listener] = [Log(capture)]
+    told_of_each: list[Listener] = [Log(capture)]
     if lineage.wanted():
-        found.append(lineage.Lineage(inputs(given_paths(data)), capture))
+        told_of_each.append(lineage.Lineage(inputs(given_paths(data)), capture))
     if Telemetry.wanted():
-        found.append(Telemetry(capture))
-    return Listeners(found)
+        told_of_each.append(Telemetry(capture))
+    return Listeners(told_of_each)

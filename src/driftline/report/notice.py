@@ -185,13 +185,13 @@ class _Fields:
 
     def columns(self, change: Change) -> dict[str, str]:
         """The columns that the change's field has, by their names, each with its type."""
-        path, of = change.path, change.reason.field or change.path
-        while path and (found := self._at(path[:-1])) is None:
+        path, field = change.path, change.reason.field or change.path
+        while path and (indexes := self._at(path[:-1])) is None:
             path = path[:-1]  # what is inside a list or a map is its column's
-        if not path or found is None:
+        if not path or indexes is None:
             return {}
-        by_key, by_name = found
-        fields = (by_key.get(of[-1]), by_key.get(path[-1]), by_name.get(path[-1]))
+        by_key, by_name = indexes
+        fields = (by_key.get(field[-1]), by_key.get(path[-1]), by_name.get(path[-1]))
         return {c.name: type_name(c.type) for family in fields if family for c in family.columns}
 
     def _at(self, path: Path) -> tuple[_Index, _Index] | None:
@@ -199,16 +199,16 @@ class _Fields:
         if struct is None:
             return None
         if path not in self.known:  # looked up once: of a wide struct it takes its time
-            found = families([struct])
-            self.known[path] = {f.key: f for f in found}, {c.name: f for f in found for c in f.columns}
+            fields = families([struct])
+            self.known[path] = {f.key: f for f in fields}, {c.name: f for f in fields for c in f.columns}
         return self.known[path]
 
 
 def _struct(type_: Type, path: Path) -> Struct | None:
     for step in path:
         match type_:
-            case Struct() if (found := type_.get(step)) is not None:
-                type_ = found.type
+            case Struct() if (field := type_.get(step)) is not None:
+                type_ = field.type
             case List() if step == "element":
                 type_ = type_.element
             case Map() if step == "value":

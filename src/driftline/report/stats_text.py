@@ -29,29 +29,29 @@ _VALUE = 24  # characters of a bound or a sample
 _FIRM = {"values": 8, "density": 7, "distinct": 8, "share": 14, "since": 16, "last seen": 16, "trend": TREND}
 
 
-def stats(of: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
+def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
     """The table in one line, what drifted, and its columns."""
-    yield _heading(of)
-    yield from _notes(of)
-    if of.drifted:
+    yield _heading(table)
+    yield from _notes(table)
+    if table.drifted:
         yield Text()
-        yield _Drifted(of.drifted)
-    for one in of.rest[:_WAITING]:
+        yield _Drifted(table.drifted)
+    for one in table.rest[:_WAITING]:
         line = Text.assemble(("rest  ", "yellow"), f"{one.values:,} × {clean(one.path)}")
         yield Hanging(line.append(f"  {_cut(clean(one.sample), 60)}", "dim"), 2, 6)
-    if len(of.rest) > _WAITING:
-        yield Text(f"  and {len(of.rest) - _WAITING} paths more in the rest: --json has them", "dim")
-    if of.rest:
+    if len(table.rest) > _WAITING:
+        yield Text(f"  and {len(table.rest) - _WAITING} paths more in the rest: --json has them", "dim")
+    if table.rest:
         yield Text("  driftline promote TABLE PATH makes columns of it", "dim")
-    for waiting in of.waiting[:5]:
+    for waiting in table.waiting[:5]:
         line = Text.assemble(("quarantine  ", "yellow"), f"{waiting.records:,} × {clean(waiting.reason)}")
         yield Hanging(line.append(f"  {_cut(waiting.sample, 60)}", "dim"), 2, 6)
     yield Text()
-    if all_columns or of.leaves <= WIDE:
-        yield _columns(of)
+    if all_columns or table.leaves <= WIDE:
+        yield _columns(table)
     else:
         yield Text.assemble(
-            f"{of.leaves:,} columns: --all lists them, ",
+            f"{table.leaves:,} columns: --all lists them, ",
             ("driftline stats TABLE PATH", "bold"),
             " some of them",
         )
@@ -60,10 +60,10 @@ def stats(of: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
 def lake(tables: Sequence[Stats]) -> Iterator[RenderableType]:
     """A line for each table of a lake."""
     grid = _table("table", ">records", ">columns", ">drifted", ">quarantine", "last commit")
-    for of in tables:
-        commit = "" if of.at is None else iso(of.at)[:16].replace("T", " ")
+    for table in tables:
+        commit = "" if table.at is None else iso(table.at)[:16].replace("T", " ")
         grid.add_row(
-            clean(of.table), _number(of.records), _number(of.leaves), _number(len(of.drifted)), _number(of.quarantined),
+            clean(table.table), _number(table.records), _number(table.leaves), _number(len(table.drifted)), _number(table.quarantined),
             commit,
         )  # fmt: skip
     yield grid
@@ -84,23 +84,23 @@ def percent(share: float | None) -> str:
     return f"{share * 100:.0f} %"
 
 
-def _heading(of: Stats) -> Text:
+def _heading(table: Stats) -> Text:
     counts = [
-        f"{_number(of.records)} records",
-        _many(of.batches, "batch", "batches"),
-        _many(of.leaves, "column", "columns"),
-        _many(len(of.drifted), "drifted field", "drifted fields"),
+        f"{_number(table.records)} records",
+        _many(table.batches, "batch", "batches"),
+        _many(table.leaves, "column", "columns"),
+        _many(len(table.drifted), "drifted field", "drifted fields"),
     ]
-    if of.quarantined:
-        counts.append(f"{of.quarantined:,} in quarantine")
-    return Text.assemble((clean(of.table), "bold"), f"  {', '.join(counts)}")
+    if table.quarantined:
+        counts.append(f"{table.quarantined:,} in quarantine")
+    return Text.assemble((clean(table.table), "bold"), f"  {', '.join(counts)}")
 
 
-def _notes(of: Stats) -> Iterator[Text]:
-    if not of.exact:
+def _notes(table: Stats) -> Iterator[Text]:
+    if not table.exact:
         yield Text("  from the table's metadata; ? is not in there, --exact counts it", "dim")
-    if of.deleted:
-        yield Text(f"  {of.deleted:,} deleted rows are still in these numbers; not with --exact", "dim")
+    if table.deleted:
+        yield Text(f"  {table.deleted:,} deleted rows are still in these numbers; not with --exact", "dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +132,13 @@ class _Drifted:
         yield Padding(table, (0, 0, 0, 2))
 
 
-def _columns(of: Stats) -> RenderableType:
+def _columns(stats: Stats) -> RenderableType:
     heads = ["column", "type", ">values", ">density", "min", "max", "last seen", "trend"]
-    if of.exact:
+    if stats.exact:
         heads.insert(4, ">distinct")
     table = _table(*heads)
-    shown = {column.path for column in of.columns}
-    for column in of.columns:
+    shown = {column.path for column in stats.columns}
+    for column in stats.columns:
         n = column.numbers
         nested = column.path[:-1] in shown
         name = "  " * (len(column.path) - 1) + column.path[-1] if nested else dotted(column.path)
@@ -155,7 +155,7 @@ def _columns(of: Stats) -> RenderableType:
             _seen(n.last),
             Text(spark(n.trend), "green"),
         ]
-        if of.exact:
+        if stats.exact:
             cells.insert(4, _number(n.distinct) if n.distinct is not None else "")
         table.add_row(*cells)
     return Padding(table, (0, 0, 0, 2))

@@ -107,20 +107,21 @@ def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[R
         yield _item(title, f"{', '.join(shown)}: {why}", "`driftline promote` makes columns of it")
 
 
-def schema(name: str, of: Schema, mark: str = MARK) -> Tree:
+def schema(name: str, schema: Schema, mark: str = MARK) -> Tree:
     """A schema as a tree: names, types, ids, which field an evolved column holds, docs."""
-    count = leaves(of.struct)
+    count = leaves(schema.struct)
     tree = Tree(
-        Text.assemble((clean(name), "bold"), (f"  {count} columns, schema {of.id}", "dim")), guide_style="dim"
+        Text.assemble((clean(name), "bold"), (f"  {count} columns, schema {schema.id}", "dim")),
+        guide_style="dim",
     )
-    _grow(tree, of.struct, of.identifiers, mark)
+    _grow(tree, schema.struct, schema.identifiers, mark)
     return tree
 
 
-def drifted(of: Schema, mark: str = MARK) -> Iterator[RenderableType]:
+def drifted(schema: Schema, mark: str = MARK) -> Iterator[RenderableType]:
     """The fields that have more than one column, each with its columns."""
     rows: list[tuple[str, str, str]] = []
-    for path, siblings in _families(of.struct, (), mark):
+    for path, siblings in _families(schema.struct, (), mark):
         for i, f in enumerate(siblings):
             rows.append((dotted(path) if i == 0 else "", f.name, short(f.type)))
     wide = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
@@ -130,30 +131,30 @@ def drifted(of: Schema, mark: str = MARK) -> Iterator[RenderableType]:
         )
 
 
-def verdict(of: Verdict, table: str) -> Iterator[RenderableType]:
+def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
     """What a check of source against table found."""
-    counts = f"{counted(of.records, 'record')}: {of.found} in {table}"
-    if of.quarantined:
-        counts += f", {of.quarantined} in its quarantine"
-    if of.ok:
-        fine = "nothing is missing" if of.extra is None else "nothing is missing, nothing is doubled"
+    counts = f"{counted(result.records, 'record')}: {result.found} in {table}"
+    if result.quarantined:
+        counts += f", {result.quarantined} in its quarantine"
+    if result.ok:
+        fine = "nothing is missing" if result.extra is None else "nothing is missing, nothing is doubled"
         yield Text.assemble((fine, "bold green"), f"  {counts}")
         return
-    extra = of.extra or 0
-    wrong = [f"{n} {word}" for n, word in ((of.missing, "missing"), (extra, "too many")) if n]
+    extra = result.extra or 0
+    wrong = [f"{n} {word}" for n, word in ((result.missing, "missing"), (extra, "too many")) if n]
     yield Text.assemble((", ".join(wrong), "bold red"), f"  {counts}")
-    for m in of.mismatches:
+    for m in result.mismatches:
         yield _item(
             clean(m.path) or "a record", _seen(m.sample, m.place, Path.cwd()), clean(m.why), style="red"
         )
-    if of.missing + extra > len(of.mismatches) > 0:
+    if result.missing + extra > len(result.mismatches) > 0:
         yield Text("  and more: the first are listed", "dim")
 
 
-def checks(of: Sequence[Check], redact: Callable[[str], str]) -> Iterator[RenderableType]:
+def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[RenderableType]:
     """What the doctor found, and what to do."""
-    width = max(len(check.name) for check in of)
-    for check in of:
+    width = max(len(check.name) for check in answers)
+    for check in answers:
         word = Text("ok    ", "green") if check.ok else Text("FAILS ", "bold red")
         yield Text.assemble(word, f"{check.name:{width}}  ", redact(check.detail))
         if check.fix:
@@ -226,10 +227,10 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
 
 
-def _more(items: Sequence[object], of: str) -> Iterator[RenderableType]:
+def _more(items: Sequence[object], hint: str) -> Iterator[RenderableType]:
     """What is said of those that are not listed."""
     if len(items) > LISTED_CHANGES:
-        yield Text(f"  and {len(items) - LISTED_CHANGES} more {of}", "yellow")
+        yield Text(f"  and {len(items) - LISTED_CHANGES} more {hint}", "yellow")
 
 
 def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
@@ -278,8 +279,8 @@ def _rule(change: Change, among: Iterable[Change]) -> tuple[str, str]:
     return "name taken", f"a column has the name {_quoted(safe(key))} already, in this or another letter case"
 
 
-def _item(what: str, text: str, why: str = "", *, style: str = "") -> RenderableType:
-    line = Text.assemble((f"{what:11} ", style), text)
+def _item(title: str, text: str, why: str = "", *, style: str = "") -> RenderableType:
+    line = Text.assemble((f"{title:11} ", style), text)
     if why:
         line.append(f"  {why}", "dim")
     return Hanging(line, 2, 6)

@@ -26,14 +26,14 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
     """Raises DataError for the first column that has a timestamp which Spark would cut."""
     sizes, context = [_size(file) for file in files], spark.sparkContext
     if is_small(context, sum(sizes)):
-        found = dict(enumerate(map(finer_column, files)))
+        finer = dict(enumerate(map(finer_column, files)))
     else:
         shares = [[(n, files[n]) for n in share] for share in dealt(sizes, context.defaultParallelism)]
-        found = dict(context.parallelize(shares, len(shares)).flatMap(_of_share).collect())
+        finer = dict(context.parallelize(shares, len(shares)).flatMap(_of_share).collect())
     for number, file in enumerate(files):
-        if found[number] is not None:
+        if finer[number] is not None:
             raise DataError(
-                f"{file}: {found[number]}: timestamps finer than a microsecond, which would be cut",
+                f"{file}: {finer[number]}: timestamps finer than a microsecond, which would be cut",
                 hint="write them in microseconds, or the file as Parquet",
             )
 

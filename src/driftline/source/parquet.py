@@ -44,8 +44,8 @@ def _rows(path: str, group: int) -> Iterator[Rows]:
     with _opened(path) as file:
         old = OldTimestamps(file)
         declared = Declared(old.schema)
-        found = file.metadata.row_group(group)
-        row = max(1, found.total_byte_size // max(1, found.num_rows))
+        metadata = file.metadata.row_group(group)
+        row = max(1, metadata.total_byte_size // max(1, metadata.num_rows))
         size = max(1, min(_ROWS, _BATCH // row))
         batches = file.iter_batches(size, row_groups=[group], use_threads=False)
         if old.columns:
@@ -84,9 +84,12 @@ def parquet_readers(files: Sequence[str]) -> list[ParquetReader]:
         labels.setdefault(struct, path)
     return [
         ParquetReader(
-            struct, labels[struct], [(path, i) for path, i, _ in found], [size for _, _, size in found]
+            struct,
+            labels[struct],
+            [(path, i) for path, i, _ in groups_of_struct],
+            [size for _, _, size in groups_of_struct],
         )
-        for struct, found in groups.items()
+        for struct, groups_of_struct in groups.items()
     ]
 
 

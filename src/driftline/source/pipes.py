@@ -52,9 +52,9 @@ def spooled(
         out = []
         for i, file in enumerate(files):
             place = folder / f"{i:08}"  # none begins as another one does
-            found = _spooled(file, kind, place)
-            names.update(found)
-            out += list(found) or [file]
+            copies = _spooled(file, kind, place)
+            names.update(copies)
+            out += list(copies) or [file]
         try:
             yield out, names
         except DriftlineError as error:

@@ -68,13 +68,13 @@ class ProtobufDecoder:
 
     def _type(self, places: tuple[int, ...]) -> tuple[Any, MessageType]:
         """The message type at these places, each within the one before."""
-        types, found = self._top, None
+        types, descriptor = self._top, None
         for place in places:
             if not 0 <= place < len(types):
                 raise UnreadableError(f"its schema has no message type {'/'.join(map(str, places))}")
-            found = types[place]
-            types = list(found.nested_types)
-        return GetMessageClass(found), message_type(found)
+            descriptor = types[place]
+            types = list(descriptor.nested_types)
+        return GetMessageClass(descriptor), message_type(descriptor)
 
 
 def _places(payload: bytes) -> tuple[tuple[int, ...], int]:

@@ -122,11 +122,11 @@ class TypedFrames:
         return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
-        terms, found = Terms(self.known, Settings(), self.conflicts), []
+        terms, frames = Terms(self.known, Settings(), self.conflicts), []
         for label, frame in self.frames:
             reject = partial(_rejected, terms, everything, frame.columns)
-            found.append(_with_file(frame, label).mapInArrow(reject, REJECTED))
-        return reduce(lambda a, b: a.union(b), found)
+            frames.append(_with_file(frame, label).mapInArrow(reject, REJECTED))
+        return reduce(lambda a, b: a.union(b), frames)
 
     def _ask(self, schema: Schema, settings: Settings) -> None:
         self.known, self.asked, self.begun = expect(schema, settings), (schema, settings), None

@@ -83,19 +83,19 @@ def nearly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 def _reads_back(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
     """Converted there and back again, it must be the same."""
     if t.name in ("timestamp", "timestamp_ntz"):
-        made = convert(x if s == LONG else f"cast({x} as bigint)", LONG, t, unit)
-        return bind(made, lambda m: f"if({convert(m, t, LONG, unit)} = {x}, {m}, null)")
+        converted = convert(x if s == LONG else f"cast({x} as bigint)", LONG, t, unit)
+        return bind(converted, lambda m: f"if({convert(m, t, LONG, unit)} = {x}, {m}, null)")
     if t == DATE:
         # Not a cast: that would go by the session's time zone.
         day = f"date_from_unix_date(cast(floor({convert(x, s, LONG, 'us')} / 86400000000BD) as int))"
         return bind(day, lambda d: f"if({convert(d, DATE, s, unit)} = {x}, {d}, null)")
-    made = f"try_cast({x} as {spark_type(t)})"
+    converted = f"try_cast({x} as {spark_type(t)})"
     # A double compares as the double that it is, and a decimal by its digits: 0.1 is 0.1.
-    back = f"try_cast({made} as {spark_type(s)})"
+    back = f"try_cast({converted} as {spark_type(s)})"
     whole = ""
     if t.name in ("int", "long") and s.name in ("float", "double"):
         whole = f" and abs({x}) <= {EXACT}"
-    return f"if({back} = {x}{whole}, {made}, null)"
+    return f"if({back} = {x}{whole}, {converted}, null)"
 
 
 def _parsed(x: str, t: Primitive) -> str:
@@ -134,5 +134,5 @@ def _double(x: str) -> str:
         short = f"not {x} rlike '[eE]' and length(regexp_extract({x}, '[.]([0-9]+)', 1)) <= 18"
         return f"if({few} or ({short} and {printed}), {d}, null)"
 
-    made = f"if({x} rlike {literal(_NUMBER)}, try_cast({x} as double), null)"
-    return bind(made, held)
+    number = f"if({x} rlike {literal(_NUMBER)}, try_cast({x} as double), null)"
+    return bind(number, held)

@@ -108,8 +108,10 @@ def _instant(x: str, t: Primitive, unit: str | None) -> str:
             f"when {size} < 100000000000000000 then {by['us']} else {by['ns']} end"
         )
 
-    made = "timestamp_micros({})".format if t == TIMESTAMP else _zoneless
-    return bind(bind(x, micros), lambda m: f"if({m} between {_FIRST_YEAR} and {_LAST_YEAR}, {made(m)}, null)")
+    instant = "timestamp_micros({})".format if t == TIMESTAMP else _zoneless
+    return bind(
+        bind(x, micros), lambda m: f"if({m} between {_FIRST_YEAR} and {_LAST_YEAR}, {instant(m)}, null)"
+    )
 
 
 def from_text(x: str, s: Primitive, mode: str) -> str:

@@ -30,12 +30,12 @@ class Fold:
         behind a prefix each (``""``, ``"x."``).
         """
         assert to.fields is not None
-        found = [{f.key: f.columns for f in families([struct], self.mark)} for struct, _ in columns]
+        families_of = [{f.key: f.columns for f in families([struct], self.mark)} for struct, _ in columns]
         return [
             self.field(
                 [
                     (column, prefix + name(column.name))
-                    for by_key, (_, prefix) in zip(found, columns, strict=True)
+                    for by_key, (_, prefix) in zip(families_of, columns, strict=True)
                     for column in by_key.get(member.key, ())
                 ],
                 member.one,
@@ -45,9 +45,9 @@ class Fold:
 
     def field(self, columns: Sequence[tuple[Field, str]], to: One) -> str:
         """A field's columns, each with its SQL, as one."""
-        of = {id(column): x for column, x in columns}
+        expressions = {id(column): x for column, x in columns}
         order = most_exact([column for column, _ in columns], to.type)
-        parts = [self.value(column.type, of[id(column)], to) for column in order]
+        parts = [self.value(column.type, expressions[id(column)], to) for column in order]
         parts = [part for part in parts if part != null(to.type)]
         if to.asked and to.dim and to.base is not None and len(parts) > 1:
             return reduce(lambda a, b: _merged(a, b, to.dim), parts)
@@ -72,11 +72,11 @@ class Fold:
                 return self._as_map(inner, x, to.value)
             case Struct():
                 assert to.fields is not None
-                made = self.struct([(inner, f"{x}.")], to)
+                inner_sql = self.struct([(inner, f"{x}.")], to)
                 names = [m.name for m in to.fields]
-                if names == [f.name for f in inner.fields] and made == [f"{x}.{name(n)}" for n in names]:
+                if names == [f.name for f in inner.fields] and inner_sql == [f"{x}.{name(n)}" for n in names]:
                     return x
-                listed = ", ".join(f"{sql} as {name(n)}" for sql, n in zip(made, names, strict=True))
+                listed = ", ".join(f"{sql} as {name(n)}" for sql, n in zip(inner_sql, names, strict=True))
                 return f"if({x} is null, null, struct({listed}))"
             case Map(_, value):
                 assert to.value is not None

@@ -44,20 +44,20 @@ class Folding:
             yield f.name, self._value(f.type, (*at, f.name), prefix + name(f.name), rest)
         for site in self.resolution.sites:
             if site.parent == at:
-                made = self._one(site, prefix)
-                yield TEMPORARY, made
+                folded = self._one(site, prefix)
+                yield TEMPORARY, folded
                 for i, c in enumerate(site.folded):
                     if c.name in rest[at]:
                         x = prefix + name(c.name)
-                        yield f"{TEMPORARY}_{i}", f"if({self._lost(c.type, x, made)}, {x}, null)"
+                        yield f"{TEMPORARY}_{i}", f"if({self._lost(c.type, x, folded)}, {x}, null)"
 
     def _value(self, type_: Type, at: Path, x: str, rest: dict[Path, list[str]]) -> str:
         if not any(site.parent[: len(at)] == at for site in self.resolution.sites):
             return x
         match type_:
             case Struct():
-                made = ", ".join(f"{sql} as {name(n)}" for n, sql in self._fields(type_, at, f"{x}.", rest))
-                return f"if({x} is null, null, struct({made}))"
+                fields = ", ".join(f"{sql} as {name(n)}" for n, sql in self._fields(type_, at, f"{x}.", rest))
+                return f"if({x} is null, null, struct({fields}))"
             case List(element):
                 e = variable()
                 return f"transform({x}, {e} -> {self._value(element, (*at, 'element'), e, rest)})"
@@ -82,9 +82,9 @@ class Folding:
 
     def _fold(self, number: int, site: Site) -> Callable[[str], str]:
         def entry(prefix: str) -> str:
-            made = self._one(site, prefix)
+            folded = self._one(site, prefix)
             columns = [(c.type, prefix + name(c.name)) for c in site.folded]
-            there = " or ".join(f"{x} is not null" for _, x in columns)
+            has_value = " or ".join(f"{x} is not null" for _, x in columns)
 
             def told(one: str) -> str:
                 lost = [self._lost(t, x, one) for t, x in columns]
@@ -93,7 +93,7 @@ class Folding:
                 sample = f"coalesce({', '.join(texts)})"
                 return f"named_struct('n', {number}, 'lost', {listed}, 'sample', {sample})"
 
-            return f"if({there}, array({bind(made, told)}), array())"
+            return f"if({has_value}, array({bind(folded, told)}), array())"
 
         return entry
 

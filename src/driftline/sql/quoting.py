@@ -104,8 +104,8 @@ def bind(value: str, body: Callable[[str], str]) -> str:
     if _NAME.fullmatch(value):
         return body(value)
     x = variable()
-    made = body(x)
-    return value if made == x else f"transform(array({value}), {x} -> {made})[0]"
+    bound = body(x)
+    return value if bound == x else f"transform(array({value}), {x} -> {bound})[0]"
 
 
 def each(array: str, body: Callable[[str], str]) -> str:

@@ -42,5 +42,7 @@ def waiting(rows: DataFrame, schema: Schema) -> tuple[Waiting, ...]:
         f"regexp_replace(path, '{_PLACE}', '.element') as path", f"left(text, {_SAMPLE}) as text"
     )
     counted = values.groupBy("path").agg({"*": "count", "text": "min"}).toDF("path", "n", "sample")
-    found = counted.orderBy("n", "path", ascending=[False, True]).limit(MOST).collect()  # one row a path
-    return tuple(Waiting(row["path"], row["n"], row["sample"]) for row in found)
+    rows_of_paths = (
+        counted.orderBy("n", "path", ascending=[False, True]).limit(MOST).collect()
+    )  # one row a path
+    return tuple(Waiting(row["path"], row["n"], row["sample"]) for row in rows_of_paths)

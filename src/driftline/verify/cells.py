@@ -59,16 +59,16 @@ def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def marks_of(text: str, said: Said) -> tuple[str, str]:
+def marks_of(text: str, dialect: Said) -> tuple[str, str]:
     """The delimiter that gives the header most cells, and half of the first rows as many, a comma by default;
     and the quote: a single one, where it alone gives all of them as many.
 
     >>> marks_of("a;b;c\\n1;2,5;3", Said()), marks_of("a;b\\n1", Said()), marks_of("a,b\\n'1,2',3", Said())
     ((';', '"'), (',', '"'), (',', "'"))
     """
-    delimiters = said.delimiter or _DELIMITERS
-    if said.quote:
-        quote = "" if said.quote == "none" else said.quote
+    delimiters = dialect.delimiter or _DELIMITERS
+    if dialect.quote:
+        quote = "" if dialect.quote == "none" else dialect.quote
         return _best(text, delimiters, quote)[0], quote
     best, even = _best(text, delimiters, '"')
     other, other_even = _best(text, delimiters, "'")
@@ -138,8 +138,8 @@ def _whole_rows(
 def cells(raw: bytes) -> list[Cell]:
     """The cells of one CSV record; the text itself where it is none."""
     text = raw.decode(errors="surrogateescape")
-    found = [cell for row in rows([text]) for cell in row.cells or [Cell(row.raw)]]
-    return found or [Cell(text)]
+    cut = [cell for row in rows([text]) for cell in row.cells or [Cell(row.raw)]]
+    return cut or [Cell(text)]
 
 
 def _cells(
@@ -178,13 +178,13 @@ def _cells(
 
 def _next(text: str, delimiter: str, at: int, stop: int) -> int:
     """Where the next delimiter of the line stands, or its end."""
-    found = text.find(delimiter, at, stop)
-    return stop if found < 0 else found
+    place = text.find(delimiter, at, stop)
+    return stop if place < 0 else place
 
 
 def _close(text: str, at: int, quote: str) -> int | None:
     """Where the quote ``at`` a place is closed: by the next one that is not doubled."""
-    found = text.find(quote, at + 1)
-    while found >= 0 and text.startswith(quote, found + 1):
-        found = text.find(quote, found + 2)
-    return None if found < 0 else found
+    place = text.find(quote, at + 1)
+    while place >= 0 and text.startswith(quote, place + 1):
+        place = text.find(quote, place + 2)
+    return None if place < 0 else place

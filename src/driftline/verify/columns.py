@@ -162,12 +162,12 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: str) -> list[Any]:
     if pa.types.is_timestamp(type_):
         zone = UTC if type_.tz is not None or kind == "INT96" else None
         per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[type_.unit]
-        found = array.cast(pa.int64()).to_pylist()
+        units = array.cast(pa.int64()).to_pylist()
         if kind == "INT96":  # in nanoseconds it wraps around
             nanos = fine.cast(pa.int64()).to_pylist()
-            found = [u and (n if n // 1000 == u else u * 1000) for u, n in zip(found, nanos, strict=True)]
+            units = [u and (n if n // 1000 == u else u * 1000) for u, n in zip(units, nanos, strict=True)]
             per = 1
-        return [None if n is None else _moment(n * per, zone) for n in found]
+        return [None if n is None else _moment(n * per, zone) for n in units]
     if pa.types.is_time(type_):
         per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[type_.unit]
         integers = array.cast(pa.int32() if pa.types.is_time32(type_) else pa.int64()).to_pylist()

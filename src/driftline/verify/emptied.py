@@ -52,18 +52,18 @@ class Listless:
 
 
 def lost_lists(
-    found: RDD[Listless], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
+    unproven: RDD[Listless], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
 ) -> RDD[Left]:
     """Those of the records whose lists the table had columns for.
     ``typed``: a source's columns are the table's.
     """
     if typed:
-        return found.flatMap(lambda x: x.lost(None))
-    wanted: dict[str, set[Path]] = {}
-    for file, path in found.flatMap(_wanted).distinct().collect():
-        wanted.setdefault(file, set()).add(path)
-    first = reads.flatMap(lambda r: _lists(r, wanted, without)).reduceByKey(min).collectAsMap()
-    return found.flatMap(lambda x: x.lost(first))
+        return unproven.flatMap(lambda x: x.lost(None))
+    paths: dict[str, set[Path]] = {}
+    for file, path in unproven.flatMap(_wanted).distinct().collect():
+        paths.setdefault(file, set()).add(path)
+    first = reads.flatMap(lambda r: _lists(r, paths, without)).reduceByKey(min).collectAsMap()
+    return unproven.flatMap(lambda x: x.lost(first))
 
 
 def _wanted(x: Listless) -> Iterator[tuple[str, Path]]:
@@ -72,10 +72,10 @@ def _wanted(x: Listless) -> Iterator[tuple[str, Path]]:
 
 
 def _lists(
-    read: Read, wanted: Mapping[str, set[Path]], without: Callable[[Any], Any]
+    read: Read, by_file: Mapping[str, set[Path]], without: Callable[[Any], Any]
 ) -> Iterator[tuple[tuple[str, Path], Place]]:
     """The paths at which the record has a list with a value."""
-    paths = wanted.get(read.place.file)
+    paths = by_file.get(read.place.file)
     if paths and read.record is not None:
         record = without(read.record)
         yield from (((read.place.file, path), read.place) for path in paths if _has_list(record, path))

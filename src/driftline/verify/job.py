@@ -96,8 +96,8 @@ def verify(
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
-        said = Said(*(properties.get(f"driftline.{name}", "") for name in Said._fields))
-        reads, floats = _reads(spark, sources, fmt, longest, said)
+        dialect = Said(*(properties.get(f"driftline.{name}", "") for name in Said._fields))
+        reads, floats = _reads(spark, sources, fmt, longest, dialect)
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
         terms = _Terms(schema, mark, floats, how, fmt, tuple(table.ignore), table.defaults, exactly)
         stored = rows(spark.table(table.rows) if isinstance(table.rows, str) else table.rows)
@@ -127,7 +127,7 @@ def _job(terms: _Terms) -> _Job:
 
 
 def _reads(
-    spark: SparkSession, sources: Sequence[str], fmt: str, longest: int, said: Said
+    spark: SparkSession, sources: Sequence[str], fmt: str, longest: int, dialect: Said
 ) -> tuple[RDD[Read], int]:
     context = spark.sparkContext
     if fmt == PICKLED:
@@ -139,7 +139,7 @@ def _reads(
         ), floats
     if fmt not in TEXTS:
         return typed(spark, sources, fmt)
-    tasks = grouped(parts(sources, fmt, longest, said), context.defaultParallelism)
+    tasks = grouped(parts(sources, fmt, longest, dialect), context.defaultParallelism)
     return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
 
 
@@ -202,32 +202,32 @@ class _Job:
         sorted_ = both.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_identity)
         compared = sorted_.mapPartitions(self.compared).persist(StorageLevel.DISK_ONLY)
         try:
-            found: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
-            records, unheld, extra, listless = map(sum, zip(*found[_TOTALS].collect(), strict=True))
-            left = found[_LEFT].reduceByKey(add, tasks)
-            kept = None
+            by_kind: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
+            records, unheld, extra, listless = map(sum, zip(*by_kind[_TOTALS].collect(), strict=True))
+            left = by_kind[_LEFT].reduceByKey(add, tasks)
+            held = None
             if quarantined is not None:
-                kept = quarantined.mapPartitions(self.keyed_raw).reduceByKey(add, tasks)
+                held = quarantined.mapPartitions(self.keyed_raw).reduceByKey(add, tasks)
             missing, sample = 0, []
             if unheld:
                 lost = (
                     left.values()
-                    if kept is None
-                    else left.leftOuterJoin(kept, tasks).flatMap(not_quarantined)
+                    if held is None
+                    else left.leftOuterJoin(held, tasks).flatMap(not_quarantined)
                 )
                 missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
             waiting = unheld - missing
             if listless:
-                emptied = lost_lists(found[_LISTLESS], reads, self.without, typed=self.fmt not in TEXTS)
+                emptied = lost_lists(by_kind[_LISTLESS], reads, self.without, typed=self.fmt not in TEXTS)
                 missing += emptied.map(lambda x: x.n).sum()
                 sample = sorted([*sample, *emptied.takeOrdered(LISTED, order)], key=order)[:LISTED]
             mismatches = listed(nearest(self.meeting, sample, reads, stored))
             verdict = Verdict(records, records - waiting - missing, waiting, missing, tuple(mismatches))
             if not self.exactly:
                 return verdict
-            beyond = found[_EXTRA]
-            if kept is not None:
-                again = kept.leftOuterJoin(left, tasks).flatMap(quarantined_again)
+            beyond = by_kind[_EXTRA]
+            if held is not None:
+                again = held.leftOuterJoin(left, tasks).flatMap(quarantined_again)
                 extra += again.map(lambda x: x.n).sum()
                 beyond = beyond.union(again)
             mismatches += [x.listed() for x in beyond.take(LISTED)] if extra else []
@@ -295,12 +295,12 @@ class _Job:
         unproven: dict[tuple[int, int], list[Difference]] = {}
 
         def holds(row: int, record: int) -> int:
-            found = apart(self.meeting, rows_[row], records[record])
-            if not all(d.unproven for d in found):
+            differences = apart(self.meeting, rows_[row], records[record])
+            if not all(d.unproven for d in differences):
                 return 0
-            if found:
-                unproven[record, row] = found
-            return 1 if found else 2
+            if differences:
+                unproven[record, row] = differences
+            return 1 if differences else 2
 
         missing, free, given = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
         for i, row in unproven.keys() & given.keys():
@@ -313,8 +313,8 @@ class _Job:
             if n:
                 place = sorted(places[payload])[-n]
                 why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
-                found = () if why else fewest(apart(self.meeting, row, record) for row in near)
-                yield _LEFT, n, (self.fingerprint_of(record), Left(place, n, payload, why, found))
+                differences = () if why else fewest(apart(self.meeting, row, record) for row in near)
+                yield _LEFT, n, (self.fingerprint_of(record), Left(place, n, payload, why, differences))
         if self.exactly:
             for (payload, n), unused in zip(stored.items(), free, strict=True):
                 if unused:

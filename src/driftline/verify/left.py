@@ -67,17 +67,19 @@ def order(x: Left) -> Any:
 
 def not_quarantined(x: tuple[bytes, tuple[Left, int | None]]) -> list[Left]:
     """What is left of records, beside how many stand in quarantine."""
-    left, kept = x[1]
-    n = left.n - (kept or 0)
+    left, held = x[1]
+    n = left.n - (held or 0)
     return [replace(left, n=n)] if n > 0 else []
 
 
 def quarantined_again(x: tuple[bytes, tuple[int, Left | None]]) -> list[Extra]:
     """What is in quarantine more often than it is left."""
-    text, (kept, left) = x
-    held = min(kept, left.n) if left else 0
+    text, (in_quarantine, left) = x
+    held = min(in_quarantine, left.n) if left else 0
     return (
-        [Extra(kept - held, shown(text.decode(errors="replace")), "quarantine", held)] if kept > held else []
+        [Extra(in_quarantine - held, shown(text.decode(errors="replace")), "quarantine", held)]
+        if in_quarantine > held
+        else []
     )
 
 
@@ -86,9 +88,9 @@ def apart(meeting: Meeting, row: Mapping[str, Any], record: Mapping[str, Any]) -
     return differences(meeting.record, row, record, meeting.how)
 
 
-def fewest(found: Iterable[list[Difference]]) -> tuple[Difference, ...]:
+def fewest(differences: Iterable[list[Difference]]) -> tuple[Difference, ...]:
     """The shortest of the lists."""
-    ranked = sorted(found, key=len)
+    ranked = sorted(differences, key=len)
     return tuple(ranked[0]) if ranked else ()
 
 
@@ -101,8 +103,8 @@ def nearest(
     records = {
         i: unpacked(x.record) for i, x in enumerate(sample) if x.record and not x.why and not x.differences
     }
-    wanted = {i: meeting.of_record(record) for i, record in records.items()}
-    near = stored.mapPartitions(lambda rows: _near(meeting, wanted, rows)).collect() if wanted else []
+    scalars = {i: meeting.of_record(record) for i, record in records.items()}
+    near = stored.mapPartitions(lambda rows: _near(meeting, scalars, rows)).collect() if scalars else []
     # A row that has met a record is that record's, most likely.
     met = _met(meeting, reads, {k for _, k, _ in near})
     for i, x in enumerate(sample):
@@ -113,24 +115,24 @@ def nearest(
 def _met(meeting: Meeting, reads: RDD[Read], keys: set[int]) -> set[int]:
     if not keys:
         return set()
-    found = reads.map(lambda r: key(meeting.of_record(r.record or {}))).filter(lambda k: k in keys)
-    return set(found.distinct().collect())
+    met = reads.map(lambda r: key(meeting.of_record(r.record or {}))).filter(lambda k: k in keys)
+    return set(met.distinct().collect())
 
 
 def _near(
-    meeting: Meeting, wanted: Mapping[int, set[str]], stored: Iterable[dict[str, Any]]
+    meeting: Meeting, scalars_of: Mapping[int, set[str]], stored: Iterable[dict[str, Any]]
 ) -> Iterator[tuple[int, int, bytes]]:
-    """For each of ``wanted`` the rows that share most scalars with it: (which, the row's key, the row)."""
+    """For each of ``scalars_of``, by its key, the rows that share most with it: (key, row's key, row)."""
     owners: dict[str, list[int]] = {}
-    for i, scalars in wanted.items():
+    for i, scalars in scalars_of.items():
         for text in scalars:
             owners.setdefault(text, []).append(i)
-    tops: dict[int, list[tuple[int, int, bytes]]] = {i: [] for i in wanted}
+    tops: dict[int, list[tuple[int, int, bytes]]] = {i: [] for i in scalars_of}
     for row in stored:
         scalars = meeting.of_row(row)
         for i, n in Counter(i for text in scalars for i in owners.get(text, ())).items():
             top = tops[i]
-            if 2 * n >= len(wanted[i]) and (len(top) < _NEAREST or n > top[-1][0]):
+            if 2 * n >= len(scalars_of[i]) and (len(top) < _NEAREST or n > top[-1][0]):
                 tops[i] = sorted([*top, (n, key(scalars), packed(row))], reverse=True)[:_NEAREST]
     for i, top in tops.items():
         for _, k, row_ in top:
@@ -143,11 +145,11 @@ def listed(sample: Iterable[Left]) -> list[Mismatch]:
     seen: Counter[str] = Counter()
     for x in sample:
         place = str(x.place)
-        found = [Mismatch(d.path, place, shown(d.value), d.why) for d in x.differences]
-        if not found:
+        mismatches = [Mismatch(d.path, place, shown(d.value), d.why) for d in x.differences]
+        if not mismatches:
             text = shown(unpacked(x.record)) if x.record else ""
-            found = [Mismatch("", place, text, x.why or "the record is not in the table")]
-        for mismatch in found:
+            mismatches = [Mismatch("", place, text, x.why or "the record is not in the table")]
+        for mismatch in mismatches:
             out.append((seen[mismatch.path], mismatch))
             seen[mismatch.path] += 1
     return [mismatch for _, mismatch in sorted(out, key=itemgetter(0))][:LISTED]

@@ -137,9 +137,11 @@ def differences(
     return list(_beside_rest(check.out, Waiting(row.get(record.rest), check.how), v))
 
 
-def _beside_rest(found: Iterable[Difference], rest: Waiting, v: Mapping[str, Any]) -> Iterator[Difference]:
+def _beside_rest(
+    differences: Iterable[Difference], rest: Waiting, v: Mapping[str, Any]
+) -> Iterator[Difference]:
     """The differences that the row's rest does not account for, and what it has beyond the record."""
-    for difference in found:
+    for difference in differences:
         waits = difference.lost and not difference.unproven and rest.holds(difference.value, difference.steps)
         if not waits:
             yield difference
@@ -208,10 +210,14 @@ class _Check:
     def nothing(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         """A value that is none (2.4): its columns hold no more, and its lists as they are."""
         for column, dim, stored in held:
-            made = v is not None or column.type is not None  # no default makes a struct, list or map of null
+            by_default = (
+                v is not None or column.type is not None
+            )  # no default makes a struct, list or map of null
             if isinstance(stored, list) and not column.defaults:
-                made = v is not None and (not isinstance(v, list) or _as_it_is(stored, dim, v))
-            if not (made and _by_default(column, stored)) and not (isinstance(v, Cell) and stored == ""):
+                by_default = v is not None and (not isinstance(v, list) or _as_it_is(stored, dim, v))
+            if not (by_default and _by_default(column, stored)) and not (
+                isinstance(v, Cell) and stored == ""
+            ):
                 self.invented(column, stored, v, at)
             elif column.record is not None and isinstance(stored, dict) and isinstance(v, dict):
                 below = _Check(self.how)
@@ -227,14 +233,14 @@ class _Check:
             self.out.append(Difference(at, v, why, unproven=unproven))
 
     def scalar(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
-        found, strange = False, []
+        is_held, strange = False, []
         for column, dim, stored in held:
             x = _unwrapped(stored, dim)
             if self.holds(column, x, v, at):
-                found = True
+                is_held = True
             elif column.type is None or x is None or not routed(column.type, x, v, self.way(at)):
                 strange.append((column, stored))
-        if found:
+        if is_held:
             for column, stored in strange:
                 self.invented(column, stored, v, at)
         else:
@@ -269,23 +275,23 @@ class _Check:
         for column, dim, stored in held:
             x = _unwrapped(stored, dim)
             if column.record is not None and isinstance(x, dict):
-                way = _Check(self.how)
-                way.record(column.record, x, v, at)
-                ways.append(way.out)
+                checked = _Check(self.how)
+                checked.record(column.record, x, v, at)
+                ways.append(checked.out)
             elif column.value is not None and isinstance(x, dict):
                 maps.append((column.value, x))
             else:
                 strange.append((column, stored))
         if maps:
-            way = _Check(self.how)
-            way.maps(maps, v, at)
-            nowhere = {d.steps[len(at)] for d in way.out if d.lost}
+            checked = _Check(self.how)
+            checked.maps(maps, v, at)
+            nowhere = {d.steps[len(at)] for d in checked.out if d.lost}
             ways = [[d for d in out if not d.lost or d.steps[len(at)] in nowhere] for out in ways]
-            ways.append(way.out)
+            ways.append(checked.out)
         if not ways:
             self.lost(strange, v, at)
             return
-        best = min(ways, key=lambda way: (sum(d.lost and not d.unproven for d in way), len(way)))
+        best = min(ways, key=lambda checked: (sum(d.lost and not d.unproven for d in checked), len(checked)))
         for way_ in ways:
             self.out += way_ if way_ is best else [d for d in way_ if d.invented]
         for column, stored in strange:
@@ -311,15 +317,15 @@ class _Check:
 
     def variants(self, held: Sequence[_Held], variants: Sequence[_Held], v: Any, at: Steps) -> None:
         """A variant holds any value, whole."""
-        found = False
+        is_held = False
         for column, dim, stored in variants:
             if self.holds(column, _unwrapped(stored, dim), v, at):
-                found = True
+                is_held = True
             else:
                 self.invented(column, stored, v, at)
         others = _Check(self.how)
         others.value([h for h in held if h not in variants], v, at)
-        self.out += [d for d in others.out if d.invented or not found]
+        self.out += [d for d in others.out if d.invented or not is_held]
 
     def lost(self, strange: Sequence[tuple[Column, Any]], v: Any, at: Steps) -> None:
         others = "; ".join(f"{column.name} holds {shown(stored)}" for column, stored in strange)

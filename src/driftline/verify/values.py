@@ -65,9 +65,9 @@ class Reading:
 
     def at(self, path: str) -> Reading:
         """How the field at a path is read: by the unit of the longest path that leads to it."""
-        said = [p for p in self.units if path == p or path.startswith(f"{p}.")]
-        unit = self.units[max(said, key=len)] if said else None
-        return replace(self, unit=unit, units={}) if said else self
+        above = [p for p in self.units if path == p or path.startswith(f"{p}.")]
+        unit = self.units[max(above, key=len)] if above else None
+        return replace(self, unit=unit, units={}) if above else self
 
 
 # Numbers ------------------------------------------------------------------------------------------------
@@ -278,9 +278,9 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True
         v = _declared(v, how) if type_.name in _DECLARED else _typed(v, how)
-    found = _IN.get(type_.name, _in_other)(stored, v, how)
-    return found or (
-        how.resolved and any(way(type_, stored, v, how) for way in (_spells, routed, _is_midnight))
+    fits = _IN.get(type_.name, _in_other)(stored, v, how)
+    return fits or (
+        how.resolved and any(rule(type_, stored, v, how) for rule in (_spells, routed, _is_midnight))
     )
 
 
@@ -304,8 +304,8 @@ def _declared(cell: Cell, how: Reading) -> Any:
     >>> _declared(Cell("1.50"), Reading()), _declared(Cell("007"), Reading())
     (Decimal('1.50'), '007')
     """
-    found = written(cell, how)
-    return _typed(cell, how) if found is None else found
+    number_ = written(cell, how)
+    return _typed(cell, how) if number_ is None else number_
 
 
 def _typed(cell: Cell, how: Reading) -> Any:

@@ -93,9 +93,13 @@ class Dealing:
         by_partition: dict[Partition, list[Slice]] = {}
         for one in slices:
             by_partition.setdefault(one.partition, []).append(one)
-        total = sum(one.bytes for found in by_partition.values() for one in found)
+        total = sum(one.bytes for slices_of_key in by_partition.values() for one in slices_of_key)
         most = max(_LEAST, -(-total // tasks))
-        parts = [part for key, found in by_partition.items() for part in self._cut(key, found, most)]
+        parts = [
+            part
+            for key, slices_of_key in by_partition.items()
+            for part in self._cut(key, slices_of_key, most)
+        ]
         shares: list[list[Part]] = [[] for _ in range(min(tasks, max(1, total // _LEAST), len(parts)))]
         laden = [0] * len(shares)
         for part in sorted(parts, key=lambda part: -part.bytes):

@@ -92,9 +92,9 @@ class MetricsCollector:
         bounds = self._bounds.get(leaf.id)
         if leaf.id not in self._nans:
             for chunk in chunks:
-                found = chunk.statistics
-                if found.has_min_max:
-                    bounds = _wider(bounds, found.min_raw, found.max_raw)
+                statistics = chunk.statistics
+                if statistics.has_min_max:
+                    bounds = _wider(bounds, statistics.min_raw, statistics.max_raw)
         if bounds is None or mode == "counts":
             return
         lower, upper = (_truncated(leaf.type, mode, *bounds)) if leaf.type.name in _CUT else bounds
@@ -211,5 +211,5 @@ def _next_text(text: str) -> bytes | None:
 
 
 def _next_bytes(value: bytes) -> bytes | None:
-    kept = value.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    stem = value.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

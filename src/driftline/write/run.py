@@ -153,8 +153,8 @@ class FrameTasks:
                 frame.mapInArrow(partial(_frame_task, maker, work, folder), "outcome binary")
                 for frame, maker in self.frames
             ]
-        found = reduce(_union, tasks).collect()
-        outcomes: list[Outcome[T]] = [pickle.loads(row.outcome) for row in found]  # noqa: S301  our own bytes
+        collected = reduce(_union, tasks).collect()
+        outcomes: list[Outcome[T]] = [pickle.loads(row.outcome) for row in collected]  # noqa: S301  our own bytes
         self.outcomes = [outcome.of(folder) for outcome in outcomes]
         return [outcome.result for outcome in outcomes]
 
@@ -230,11 +230,11 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) 
     """In a task: all of it."""
     aside = _Aside(folder)
     try:
-        made = Made(maker.rows(given, aside))
-        result = work(made)
+        rows = Made(maker.rows(given, aside))
+        result = work(rows)
     finally:
         file = aside.close()
-    return Outcome(result, made.observed, file)
+    return Outcome(result, rows.observed, file)
 
 
 def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: BatchFolder, batches: Batches) -> Batches:

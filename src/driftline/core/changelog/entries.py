@@ -114,18 +114,18 @@ def entries(versions: Sequence[Version], known: Mapping[int, Schema], *, whole: 
     for version in versions:
         if before is None:
             if whole:
-                out.append(_entry(None, version, made=True))
+                out.append(_entry(None, version, is_first=True))
         elif _layout(before) != _layout(version):
             out.append(_entry(before, version))
         before = version
     return out
 
 
-def _entry(before: Version | None, after: Version, *, made: bool = False) -> Entry:
+def _entry(before: Version | None, after: Version, *, is_first: bool = False) -> Entry:
     old = before.definition if before else Definition()
     changes = diff(old.schema, after.definition.schema)
     by = after.record.by if after.record else "outside"
-    return Entry(after.at, by, before, after, changes, after.record or Record(""), made)
+    return Entry(after.at, by, before, after, changes, after.record or Record(""), is_first)
 
 
 def _unknown(first: Version, known: Mapping[int, Schema]) -> Iterator[Entry]:
@@ -152,15 +152,15 @@ def sort_text(version: Version) -> list[str]:
     return [sort_key(version.definition, key) for key in version.definition.sort]
 
 
-def partition_field(of: Definition, f: PartitionField) -> str:
-    column = of.name_of(f.source)
+def partition_field(definition: Definition, f: PartitionField) -> str:
+    column = definition.name_of(f.source)
     shown = f.transform.of(column)
     return shown if f.name == f.transform.field_name(column) else f"{shown} as {f.name}"
 
 
-def sort_key(of: Definition, key: SortKey) -> str:
+def sort_key(definition: Definition, key: SortKey) -> str:
     if isinstance(key, SortExpression):
-        text = key.text(of.name_of)
+        text = key.text(definition.name_of)
     else:
-        text = key.transform.of(of.name_of(key.source))
+        text = key.transform.of(definition.name_of(key.source))
     return f"{text}{direction(key)}"

@@ -57,19 +57,19 @@ class Change:
 
     def properties_before(self, after: Mapping[str, str]) -> dict[str, str]:
         """The table's properties before the change, out of those after it."""
-        kept = {key: value for key, value in after.items() if key not in self.was}
-        return kept | {key: value for key, value in self.was.items() if value is not None}
+        unchanged = {key: value for key, value in after.items() if key not in self.was}
+        return unchanged | {key: value for key, value in self.was.items() if value is not None}
 
 
 def noted(
-    told: Mapping[str, str], step: Step, before: Mapping[str, str], after: Mapping[str, str]
+    recorded: Mapping[str, str], step: Step, before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
-    """The property that a commit sets in place of the record that ``told``
+    """The property that a commit sets in place of the record that ``recorded``
     has; none where it changes no definition.
 
     ``before``, ``after``: the table's properties.
     """
-    if record.PROPERTY not in told or step.before == step.after:
+    if record.PROPERTY not in recorded or step.before == step.after:
         return {}
     was = {key: before.get(key) for key in {*before, *after} if _belongs(key)}
     entry = {
@@ -79,7 +79,7 @@ def noted(
         "snapshot": step.snapshot,
         "sequence": step.sequence,
         "was": {key: value for key, value in sorted(was.items()) if value != after.get(key)},
-        **json.loads(told[record.PROPERTY]),
+        **json.loads(recorded[record.PROPERTY]),
     }
     older = [_shortened(one) for one in (_load(before) if read(before) else [])]
     return {PROPERTY: _joined([record.dump(one) for one in (*older, entry)][-CHANGES:])}
@@ -125,10 +125,10 @@ def _joined(texts: list[str]) -> str:
 
 def _load(properties: Mapping[str, str]) -> list[dict[str, Any]]:
     try:
-        found = json.loads(properties.get(PROPERTY, "[]"))
+        entries = json.loads(properties.get(PROPERTY, "[]"))
     except ValueError:
         return []
-    return found if isinstance(found, list) and all(isinstance(one, dict) for one in found) else []
+    return entries if isinstance(entries, list) and all(isinstance(one, dict) for one in entries) else []
 
 
 def _change(entry: Mapping[str, Any]) -> Change:
@@ -142,8 +142,8 @@ def _change(entry: Mapping[str, Any]) -> Change:
     return Change(int(entry["at"]), step, record.of_json(entry), dict(entry.get("was", {})))
 
 
-def _ids(found: Iterable[Any]) -> Ids:
-    return Ids(*map(int, found))
+def _ids(values: Iterable[Any]) -> Ids:
+    return Ids(*map(int, values))
 
 
 def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
@@ -153,8 +153,8 @@ def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
     if "text" in entry:
         return {**entry, "text": record.cut(entry["text"], SHORT // 2)}
     rules, left_out = entry.get("rules", []), entry.get("left_out", 0)
-    kept = len(rules)
-    while kept and len(record.dump(entry)) > SHORT:
-        kept = kept * 3 // 4
-        entry = {**entry, "rules": rules[:kept], "left_out": left_out + len(rules) - kept}
+    count = len(rules)
+    while count and len(record.dump(entry)) > SHORT:
+        count = count * 3 // 4
+        entry = {**entry, "rules": rules[:count], "left_out": left_out + len(rules) - count}
     return entry

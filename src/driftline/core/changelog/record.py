@@ -64,9 +64,9 @@ def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
         return {}
     # What is plain is told last, and left out first.
     rules.sort(key=lambda r: r.rule == "first-sight")
-    kept = len(rules)
-    while len(text := _batch(batch, rules[:kept], len(rules) - kept)) > LIMIT:
-        kept = kept * 3 // 4
+    count = len(rules)
+    while len(text := _batch(batch, rules[:count], len(rules) - count)) > LIMIT:
+        count = count * 3 // 4
     return {PROPERTY: text}
 
 
@@ -120,8 +120,8 @@ def of_json(data: Mapping[str, Any]) -> Record:
 
 
 def _batch(batch: str, rules: list[Rule], left_out: int) -> str:
-    told = [[r.path, r.rule, r.field, r.place] for r in rules]
-    return dump({"by": "batch", "batch": batch, "rules": told, "left_out": left_out})
+    listed = [[r.path, r.rule, r.field, r.place] for r in rules]
+    return dump({"by": "batch", "batch": batch, "rules": listed, "left_out": left_out})
 
 
 def dump(value: Mapping[str, Any]) -> str:

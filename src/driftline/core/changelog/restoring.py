@@ -38,8 +38,8 @@ class Restoration:
 
     @property
     def changes_nothing(self) -> bool:
-        def layout(of: Definition) -> tuple[object, ...]:
-            return replace(of.schema, id=0), of.partition, of.sort
+        def layout(definition: Definition) -> tuple[object, ...]:
+            return replace(definition.schema, id=0), definition.partition, definition.sort
 
         return layout(self.before) == layout(self.after)
 
@@ -54,10 +54,10 @@ def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> R
     wide = _Widest(known)
     struct = wide.of(then.schema.struct)
     assert isinstance(struct, Struct)
-    there = {f.id: f for _, f in now.schema.walk()}
-    struct = _restored(struct, there)
-    kept = {f.id for _, f in Schema(struct).walk() if f.required}
-    schema = Schema(struct, then.schema.id, then.schema.identifiers & kept)
+    columns = {f.id: f for _, f in now.schema.walk()}
+    struct = _restored(struct, columns)
+    required = {f.id for _, f in Schema(struct).walk() if f.required}
+    schema = Schema(struct, then.schema.id, then.schema.identifiers & required)
     after = replace(
         now, schema=schema, partition=then.partition, sort=then.sort, properties=_properties(now, then)
     )
@@ -66,7 +66,7 @@ def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> R
         now,
         after,
         tuple(_tops(now.schema, ids)),
-        tuple(_tops(schema, there.keys())),
+        tuple(_tops(schema, columns.keys())),
         tuple(_stays(then.schema, schema)),
     )
 
@@ -77,10 +77,12 @@ def _properties(now: Definition, then: Definition) -> dict[str, str]:
     """
     gone = [key for key in now.properties if key.startswith(RESOLVED) and key not in then.properties]
     hints = [HINTS + key.removeprefix(RESOLVED) for key in gone]
-    kept = {key: value for key, value in now.properties.items() if key not in (DISTRIBUTION, *gone, *hints)}
-    kept |= {key: value for key, value in then.properties.items() if key in hints}
-    of = now if now.sort == then.sort else then
-    return kept | {key: value for key, value in of.properties.items() if key == DISTRIBUTION}
+    properties = {
+        key: value for key, value in now.properties.items() if key not in (DISTRIBUTION, *gone, *hints)
+    }
+    properties |= {key: value for key, value in then.properties.items() if key in hints}
+    sorted_so = now if now.sort == then.sort else then
+    return properties | {key: value for key, value in sorted_so.properties.items() if key == DISTRIBUTION}
 
 
 class _Widest:
@@ -102,8 +104,8 @@ class _Widest:
                 return Struct(tuple(self.field(f) for f in fields))
             case List():
                 (element,) = children(type_)
-                made = self.field(element)
-                return replace(type_, element=made.type, element_required=made.required)
+                inner = self.field(element)
+                return replace(type_, element=inner.type, element_required=inner.required)
             case Map():
                 value = self.field(children(type_)[1])
                 return replace(type_, value=value.type, value_required=value.required)
@@ -119,26 +121,26 @@ def _wider(a: Primitive, b: Primitive) -> Primitive:
     return b if promotes(a, b) else a
 
 
-def _restored(struct: Struct, there: Mapping[int, Field]) -> Struct:
+def _restored(struct: Struct, columns: Mapping[int, Field]) -> Struct:
     """What comes back is optional: rows written meanwhile have no value for it."""
 
     def of(f: Field) -> Field:
-        absent = f.id not in there and f.initial_default is None
-        type_ = _restored(f.type, there) if isinstance(f.type, Struct) else _inside(f.type, there)
+        absent = f.id not in columns and f.initial_default is None
+        type_ = _restored(f.type, columns) if isinstance(f.type, Struct) else _inside(f.type, columns)
         return replace(f, type=type_, required=f.required and not absent)
 
     return Struct(tuple(of(f) for f in struct.fields))
 
 
-def _inside(type_: Type, there: Mapping[int, Field]) -> Type:
+def _inside(type_: Type, columns: Mapping[int, Field]) -> Type:
     """The same for the structs in lists and maps, whose own elements and values come and go with them."""
     match type_:
         case Struct():
-            return _restored(type_, there)
+            return _restored(type_, columns)
         case List():
-            return replace(type_, element=_inside(type_.element, there))
+            return replace(type_, element=_inside(type_.element, columns))
         case Map():
-            return replace(type_, value=_inside(type_.value, there))
+            return replace(type_, value=_inside(type_.value, columns))
         case Primitive():
             return type_
 
@@ -156,10 +158,10 @@ def _tops(schema: Schema, ids: Iterable[int]) -> Iterable[Path]:
 def _stays(then: Schema, after: Schema) -> Iterable[str]:
     now = {f.id: (path, f) for path, f in after.walk()}
     for path, f in then.walk():
-        _, made = now[f.id]
-        if isinstance(f.type, Primitive) and f.type != made.type:
+        _, column = now[f.id]
+        if isinstance(f.type, Primitive) and f.type != column.type:
             yield (
-                f"{dotted(path)} stays {type_name(made.type)}: files may hold values that {type_name(f.type)} cannot"
+                f"{dotted(path)} stays {type_name(column.type)}: files may hold values that {type_name(f.type)} cannot"
             )
-        if f.required and not made.required:
+        if f.required and not column.required:
             yield f"{dotted(path)} stays optional: rows may hold null there"

@@ -36,17 +36,17 @@ def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> t
     ``now``: milliseconds. ``schemas``: how many schemas may stay for thinned snapshots alone.
     """
     branch, least, age = main(metadata), *_of_main(metadata)
-    kept = {s["snapshot-id"] for s in branch[:least]} | _held(metadata, branch)
-    kept |= _younger(branch, now - age) if age is not None else _thinned(branch, least, now, schemas)
+    needed = {s["snapshot-id"] for s in branch[:least]} | _held(metadata, branch)
+    needed |= _younger(branch, now - age) if age is not None else _thinned(branch, least, now, schemas)
     for name, ref in metadata.get("refs", {}).items():
         if name != "main" and ref["type"] == "branch":
-            kept |= _of_branch(metadata, ref, now)
-    found = tuple(
+            needed |= _of_branch(metadata, ref, now)
+    spare = tuple(
         s["snapshot-id"]
         for child, s in pairwise(branch)
-        if s["snapshot-id"] not in kept and BATCH in s.get("summary", {}) and appends(s) and appends(child)
+        if s["snapshot-id"] not in needed and BATCH in s.get("summary", {}) and appends(s) and appends(child)
     )
-    return found if len(found) >= worth(least) else ()
+    return spare if len(spare) >= worth(least) else ()
 
 
 def main(metadata: Mapping[str, Any]) -> list[Snapshot]:
@@ -88,12 +88,12 @@ def _ancestors(metadata: Mapping[str, Any], latest: int | None) -> list[Snapshot
     left = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     listed = metadata.get("properties", {}).get(BEHIND, "").split()
     over = dict(pairwise(int(id_) for id_ in listed if id_.isdecimal()))
-    found, at = [], latest
+    ancestors, at = [], latest
     while at is not None and at in left:
-        found.append(left.pop(at))
-        parent = found[-1].get("parent-snapshot-id")
+        ancestors.append(left.pop(at))
+        parent = ancestors[-1].get("parent-snapshot-id")
         at = parent if parent in left else over.get(at)
-    return found
+    return ancestors
 
 
 def _of_main(metadata: Mapping[str, Any]) -> tuple[int, int | None]:
@@ -127,15 +127,15 @@ def _thinned(branch: Sequence[Snapshot], least: int, now: int, schemas: int) -> 
     """
     slots = {s["timestamp-ms"] // SLOT for s in branch[:least]}
     needed = {s.get("schema-id") for s in branch[:least]}
-    most, kept = len(needed) + schemas, set()
+    most, staying = len(needed) + schemas, set()
     for s in branch[least:]:
         slot, schema = s["timestamp-ms"] // SLOT, s.get("schema-id")
         if s["timestamp-ms"] < now - SPAN or slot in slots or (schema not in needed and len(needed) >= most):
             continue
         slots.add(slot)
         needed.add(schema)
-        kept.add(s["snapshot-id"])
-    return kept
+        staying.add(s["snapshot-id"])
+    return staying
 
 
 def _held(metadata: Mapping[str, Any], branch: Sequence[Snapshot]) -> set[int]:

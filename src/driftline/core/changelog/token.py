@@ -56,9 +56,9 @@ class Token:
         or has what another checkpoint brought. ``uuid`` None: there is no such table now.
         """
         if self.table not in (None, uuid):
-            what = "was dropped" if uuid is None else "is another one than at the last batch"
+            became = "was dropped" if uuid is None else "is another one than at the last batch"
             raise DataError(
-                f"{name} {what}: capture {self.name} goes on where it was before",
+                f"{name} {became}: capture {self.name} goes on where it was before",
                 hint="restore the table; or delete the capture's checkpoint, and it takes everything again into a new one",
             )
         if self.reached(properties):

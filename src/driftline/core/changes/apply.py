@@ -116,17 +116,17 @@ class Draft:
 
     def find(self, path: Path) -> Field:
         """The field at a path; the empty path is the record itself. Raises KeyError."""
-        found = Field("", self.schema.struct)
+        column = Field("", self.schema.struct)
         for step in path:
-            found = self.child(found.type, step, path)
-        return found
+            column = self.child(column.type, step, path)
+        return column
 
     def child(self, type_: Type, name: str, path: Path = ()) -> Field:
         """The child of this name, of two the one that had it before."""
-        found = [f for f in children(type_) if f.name == name]
-        if not found:
+        named = [f for f in children(type_) if f.name == name]
+        if not named:
             raise KeyError(dotted(path or (name,)))
-        return next((f for f in found if f.id not in self.renamed), found[0])
+        return next((f for f in named if f.id not in self.renamed), named[0])
 
     def edit(self, path: Path, edit: Edit) -> Field:
         """Edits the field at a path; None takes it out. Returns the field as it was."""
@@ -138,11 +138,11 @@ class Draft:
 
     def _edited(self, type_: Type, path: Path, whole: Path, edit: Edit) -> Type:
         if not path:
-            made = edit(Field("", type_))
-            assert made is not None
-            return made.type
+            edited = edit(Field("", type_))
+            assert edited is not None
+            return edited.type
         child = self.child(type_, path[0], whole)
-        made = (
+        edited = (
             edit(child)
             if len(path) == 1
             else replace(child, type=self._edited(child.type, path[1:], whole, edit))
@@ -150,11 +150,13 @@ class Draft:
         match type_:
             case Struct(fields):
                 at = next(i for i, f in enumerate(fields) if f is child)
-                return Struct((*fields[:at], *([made] if made else ()), *fields[at + 1 :]))
-            case List() if made:
-                return replace(type_, element=made.type, element_id=made.id, element_required=made.required)
-            case Map() if made and child.name == "value":
-                return replace(type_, value=made.type, value_id=made.id, value_required=made.required)
+                return Struct((*fields[:at], *([edited] if edited else ()), *fields[at + 1 :]))
+            case List() if edited:
+                return replace(
+                    type_, element=edited.type, element_id=edited.id, element_required=edited.required
+                )
+            case Map() if edited and child.name == "value":
+                return replace(type_, value=edited.type, value_id=edited.id, value_required=edited.required)
             case _:
                 raise KeyError(dotted(whole))
 

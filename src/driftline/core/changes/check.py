@@ -99,8 +99,8 @@ class Checker:
                 return change
             case SetDefault(path, value):
                 column = self.member(path, "given a default")
-                made = default_json(column.type, value)
-                self.default_allowed(made is not None)
+                default = default_json(column.type, value)
+                self.default_allowed(default is not None)
                 return change
             case SetDoc(path):
                 self.member(path, "commented")
@@ -154,15 +154,15 @@ class Checker:
     def widen(self, change: WidenColumn, old: Type, new: Type) -> WidenColumn | None:
         if old == new:
             return None
-        what = f"{dotted(change.path)}: {type_name(old)} cannot become {type_name(new)}"
+        refusal = f"{dotted(change.path)}: {type_name(old)} cannot become {type_name(new)}"
         if not (isinstance(old, Primitive) and isinstance(new, Primitive)):
-            raise DataError(what, _another(old))
+            raise DataError(refusal, _another(old))
         if not promotes(old, new):
             if (old.name, new.name) in (("date", "timestamp_ntz"), ("unknown", new.name)):
                 why = "format v3 allows it, but Iceberg's library refuses it: "
             else:
                 why = "values would be lost: " if promotes(new, old) else ""
-            raise DataError(what, why + _another(old))
+            raise DataError(refusal, why + _another(old))
         return change
 
     def identifier(self, path: Path) -> None:
@@ -186,7 +186,7 @@ class Checker:
     def at(self, path: Path) -> Field:
         """The field at a path that may be changed. Raises UsageError with the nearest name."""
         try:
-            found = self.draft.find(path)
+            column = self.draft.find(path)
         except KeyError:
             raise missing(self.draft.schema, path) from None
         for i in range(len(path)):
@@ -194,14 +194,14 @@ class Checker:
                 raise DataError(
                     f"{dotted(path)}: the keys of a map cannot change", "values can: m.value, m.value.x"
                 )
-        return found
+        return column
 
-    def member(self, path: Path, what: str) -> Field:
+    def member(self, path: Path, asked: str) -> Field:
         """A field of a struct: elements, keys and values have no name, place or comment of their own."""
-        found = self.at(path)
+        column = self.at(path)
         if not isinstance(self.draft.find(path[:-1]).type, Struct):
-            raise DataError(f"{dotted(path)} cannot be {what}: it is what {dotted(path[:-1])} consists of")
-        return found
+            raise DataError(f"{dotted(path)} cannot be {asked}: it is what {dotted(path[:-1])} consists of")
+        return column
 
     def position(self, parent: Path, to: Position, name: str) -> None:
         if to.after is None:
@@ -216,12 +216,12 @@ class Checker:
                 nearest(to.after, [f.name for f in children(struct)]) or "a column stays in its struct",
             )
 
-    def not_identifier(self, column: Field, path: Path, what: str) -> None:
+    def not_identifier(self, column: Field, path: Path, asked: str) -> None:
         inside = {f.id for _, f in Schema(Struct((column,))).walk()}
         if inside & self.draft.schema.identifiers:
             whose = "is" if column.id in self.draft.schema.identifiers else "holds"
             raise DataError(
-                f"{dotted(path)} cannot {what}: it {whose} an identifier field",
+                f"{dotted(path)} cannot {asked}: it {whose} an identifier field",
                 "DROP IDENTIFIER FIELDS first",
             )
 

@@ -36,12 +36,12 @@ def default_json(type_: Type, value: Literal) -> Default:
             f"{type_name(type_)} can have no default but NULL", "give its fields defaults, one by one"
         )
     try:
-        made = _of(type_, value)
+        default = _of(type_, value)
     except (ValueError, ArithmeticError):
-        made = None
-    if made is None:
+        default = None
+    if default is None:
         raise DataError(f"{shown(value)} is no {type_name(type_)}, or not exactly")
-    return made
+    return default
 
 
 def literal_of(type_: Type, default: Default) -> Literal:
@@ -68,10 +68,10 @@ def defaults_of(schemas: Iterable[Schema]) -> dict[int, frozenset[Literal]]:
         for _, f in schema.walk():
             for default in (f.initial_default, f.write_default):
                 if default is not None:
-                    made = literal_of(f.type, default)
+                    literal = literal_of(f.type, default)
                     if isinstance(f.type, Primitive) and f.type.name == "float":
-                        made = unpack("<f", pack("<f", made))[0]
-                    out[f.id] = out.get(f.id, frozenset()) | {made}
+                        literal = unpack("<f", pack("<f", literal))[0]
+                    out[f.id] = out.get(f.id, frozenset()) | {literal}
     return out
 
 

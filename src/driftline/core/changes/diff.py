@@ -45,12 +45,12 @@ def diff(before: Schema, after: Schema) -> tuple[ColumnChange, ...]:
 
 def stages(before: Schema, after: Schema) -> list[tuple[Schema, Schema]]:
     """The steps to apply a diff in: two where a new column takes a name that another only now gives up."""
-    there = {f.id: path for path, f in before.walk()} | {0: ()}
+    paths = {f.id: path for path, f in before.walk()} | {0: ()}
     ids = {path: f.id for path, f in after.walk()} | {(): 0}
-    held = {there[i] for i in ids.values() if i in there}
-    new = {i for i in ids.values() if i not in there}
+    held = {paths[i] for i in ids.values() if i in paths}
+    new = {i for i in ids.values() if i not in paths}
     for path, i in ids.items():
-        parent = there.get(ids[path[:-1]])
+        parent = paths.get(ids[path[:-1]])
         if i in new and parent is not None and (*parent, path[-1]) in held:
             middle = replace(after, struct=_without(after.struct, new), identifiers=frozenset())
             return [(before, middle), (middle, after)]
@@ -60,16 +60,16 @@ def stages(before: Schema, after: Schema) -> list[tuple[Schema, Schema]]:
 def _struct(before: Struct, after: Struct, at: Path) -> Iterator[ColumnChange]:
     old = {f.id: f for f in before.fields}
     new = {f.id: f for f in after.fields}
-    kept = [f for f in before.fields if f.id in new]
+    staying = [f for f in before.fields if f.id in new]
     added = [f for f in after.fields if f.id not in old]
     yield from (DropColumn((*at, f.name)) for f in before.fields if f.id not in new)
-    for f in kept:
+    for f in staying:
         yield from _field(f, new[f.id], at)
     for f in added:
         yield from _added(f, at)
-    names = {f.id: f.name for f in [*kept, *added]}
+    names = {f.id: f.name for f in [*staying, *added]}
     yield from _moves([*names], [f.id for f in after.fields], names, at)
-    yield from _renames(kept, new, at)
+    yield from _renames(staying, new, at)
 
 
 def _renames(fields: Iterable[Field], after: Mapping[int, Field], at: Path) -> Iterator[RenameColumn]:

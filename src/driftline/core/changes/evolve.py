@@ -181,8 +181,8 @@ class _Evolution:
         after = replace(self.now, schema=schema, last_column=self.draft.last)
         for column, use in after.column_uses().items():
             if column in self.dropped:
-                what = f"{dotted(self.path_before(column))} cannot be dropped: {use.why}"
-                error = DataError(what, f"{use.way_out} first, or in the same call")
+                refusal = f"{dotted(self.path_before(column))} cannot be dropped: {use.why}"
+                error = DataError(refusal, f"{use.way_out} first, or in the same call")
                 raise Refused(self.dropped[column], error)
         return after
 
@@ -207,10 +207,10 @@ class _Evolution:
                 new = self.field(term, name, rest)
                 return tuple(new if f is gone else f for f in fields)
             case SetPartitioning(terms):
-                made: tuple[PartitionField, ...] = ()
+                partitioning: tuple[PartitionField, ...] = ()
                 for term in terms:
-                    made = (*made, self.field(term, "", made))
-                return made
+                    partitioning = (*partitioning, self.field(term, "", partitioning))
+                return partitioning
         raise AssertionError(change)
 
     def field(self, term: Term, name: str, among: tuple[PartitionField, ...]) -> PartitionField:
@@ -246,20 +246,20 @@ class _Evolution:
             )
         return column.id
 
-    def existing(self, wanted: str | Term) -> PartitionField:
-        if isinstance(wanted, Term):
-            source = self.source(wanted)
-            found = [f for f in self.now.partition if (f.source, f.transform) == (source, wanted.transform)]
+    def existing(self, asked: str | Term) -> PartitionField:
+        if isinstance(asked, Term):
+            source = self.source(asked)
+            fields = [f for f in self.now.partition if (f.source, f.transform) == (source, asked.transform)]
         else:
             columns = {dotted(path): f.id for path, f in self.draft.schema.walk()}
-            source = columns.get(meant(wanted, columns) or "", 0)
-            name = meant(wanted, (f.name for f in self.now.partition))
-            found = [f for f in self.now.partition if f.name == name]
-            found += [f for f in self.now.partition if (f.source, f.transform) == (source, IDENTITY)]
-        if found:
-            return found[0]
+            source = columns.get(meant(asked, columns) or "", 0)
+            name = meant(asked, (f.name for f in self.now.partition))
+            fields = [f for f in self.now.partition if f.name == name]
+            fields += [f for f in self.now.partition if (f.source, f.transform) == (source, IDENTITY)]
+        if fields:
+            return fields[0]
         names = [f.name for f in self.now.partition]
-        text = wanted if isinstance(wanted, str) else shown(wanted)
+        text = asked if isinstance(asked, str) else shown(asked)
         raise UsageError(
             f"there is no partition field {text}",
             nearest(text, names)
@@ -290,8 +290,8 @@ class _Evolution:
                 nearest(absent[0], list(self.now.properties))
                 or "UNSET TBLPROPERTIES IF EXISTS passes over it",
             )
-        kept = {key: value for key, value in self.now.properties.items() if key not in change.keys}
-        self.now = replace(self.now, properties=kept)
+        properties = {key: value for key, value in self.now.properties.items() if key not in change.keys}
+        self.now = replace(self.now, properties=properties)
 
 
 def shown(term: Term) -> str:

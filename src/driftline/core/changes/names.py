@@ -43,7 +43,7 @@ def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
         names: dict[str, list[Field]] = {}
         for f in type_.fields if isinstance(type_, Struct) else ():
             names.setdefault(caseless(f.name), []).append(f)
-        yield from (((*at, found[-1].name), found) for found in names.values() if len(found) > 1)
+        yield from (((*at, twins[-1].name), twins) for twins in names.values() if len(twins) > 1)
 
 
 def _listed(schema: Schema) -> str:

@@ -18,8 +18,8 @@ def refits(written: Schema, now: Schema) -> bool:
     by_id = {f.id: f for f in before.values()}
     new: set[Path] = set()
     for path, column in now.walk():
-        there, old = before.get(path), by_id.get(column.id)
-        if there is not None and there.id != column.id:
+        at_path, old = before.get(path), by_id.get(column.id)
+        if at_path is not None and at_path.id != column.id:
             return False
         if old is None:
             new.add(path)

@@ -33,15 +33,15 @@ NullsOf: TypeAlias = Callable[[Path, Field], NullCount]
 
 def require(path: Path, column: Field, nulls_of: NullsOf | None) -> None:
     """Raises DataError where the column holds nulls, or may."""
-    what = f"{dotted(path)} is optional, and cannot become required"
+    refusal = f"{dotted(path)} is optional, and cannot become required"
     if nulls_of is None:
-        raise DataError(what, f"rows may hold null there; {WAY_OUT}")
-    found = nulls_of(path, column)
-    if found.nulls:
-        raise DataError(f"{what}: it is null in {_rows(found.nulls)}", f"give these a value, or {WAY_OUT}")
-    if found.unknown:
+        raise DataError(refusal, f"rows may hold null there; {WAY_OUT}")
+    count = nulls_of(path, column)
+    if count.nulls:
+        raise DataError(f"{refusal}: it is null in {_rows(count.nulls)}", f"give these a value, or {WAY_OUT}")
+    if count.unknown:
         raise DataError(
-            f"{what}: whether it is null in {_rows(found.unknown)} is not known, for there are no statistics of it",
+            f"{refusal}: whether it is null in {_rows(count.unknown)} is not known, for there are no statistics of it",
             f"files that are written anew have them, but for those of structs, lists and maps; or {WAY_OUT}",
         )
 

@@ -57,13 +57,13 @@ def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
                 yield WidenColumn(path, new)
 
 
-def replaced(struct: Struct, wanted: tuple[Field, ...]) -> Iterator[ColumnChange]:
+def replaced(struct: Struct, asked: tuple[Field, ...]) -> Iterator[ColumnChange]:
     """What makes the wanted columns those of the table, in their order. Raises as `reshaped` does."""
-    twins = paired(struct.fields, wanted, ())
+    twins = paired(struct.fields, asked, ())
     place = {f.name: i for i, f in enumerate(struct.fields)}
-    staying = longest_rising([place[twins[f.name].name] for f in wanted if f.name in twins])
+    staying = longest_rising([place[twins[f.name].name] for f in asked if f.name in twins])
     last: str | None = None
-    for f in wanted:
+    for f in asked:
         twin = twins.get(f.name)
         if twin is None:
             yield AddColumn((), held_field(f), to=Position(last))
@@ -73,21 +73,21 @@ def replaced(struct: Struct, wanted: tuple[Field, ...]) -> Iterator[ColumnChange
         if place[twin.name] not in staying:
             yield MoveColumn((twin.name,), Position(last))
         last = twin.name
-    kept = {twin.name for twin in twins.values()}
-    yield from (DropColumn((f.name,)) for f in struct.fields if f.name not in kept)
+    staying_names = {twin.name for twin in twins.values()}
+    yield from (DropColumn((f.name,)) for f in struct.fields if f.name not in staying_names)
 
 
-def paired(fields: tuple[Field, ...], wanted: tuple[Field, ...], within: Path) -> dict[str, Field]:
+def paired(fields: tuple[Field, ...], asked: tuple[Field, ...], within: Path) -> dict[str, Field]:
     """The field that is there for each of the wanted ones, by the wanted name: one of the same spelling, else
     of the same name in another letter case that no other wants.
     """
     free = {f.name: f for f in fields}
-    found = {f.name: free.pop(f.name) for f in wanted if f.name in free}
-    for f in wanted:
-        name = None if f.name in found else meant(f.name, free, within)
+    pairs = {f.name: free.pop(f.name) for f in asked if f.name in free}
+    for f in asked:
+        name = None if f.name in pairs else meant(f.name, free, within)
         if name is not None:
-            found[f.name] = free.pop(name)
-    return found
+            pairs[f.name] = free.pop(name)
+    return pairs
 
 
 def held_field(column: Field) -> Field:

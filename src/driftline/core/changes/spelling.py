@@ -45,11 +45,11 @@ def meant(name: str, known: Iterable[str], within: Path = ()) -> str | None:
     known = list(dict.fromkeys(known))
     if name in known:
         return name
-    found = [other for other in known if caseless(other) == caseless(name)]
-    if len(found) > 1:
-        names = " and ".join(dotted((*within, other)) for other in found)
+    alike = [other for other in known if caseless(other) == caseless(name)]
+    if len(alike) > 1:
+        names = " and ".join(dotted((*within, other)) for other in alike)
         raise UsageError(f"{dotted((*within, name))} could be {names}", "write it as the table has it")
-    return found[0] if found else None
+    return alike[0] if alike else None
 
 
 def spelled_path(draft: Draft, path: Path) -> Path:
@@ -96,8 +96,8 @@ def spelled(draft: Draft, change: TableChange) -> TableChange:
 
 
 def _spelled_layout(draft: Draft, change: TableChange) -> TableChange:
-    def term(of: Term) -> Term:
-        return replace(of, path=spelled_path(draft, of.path))
+    def term(asked: Term) -> Term:
+        return replace(asked, path=spelled_path(draft, asked.path))
 
     def old(field: str | Term) -> str | Term:
         return term(field) if isinstance(field, Term) else field

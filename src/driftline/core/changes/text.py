@@ -107,8 +107,8 @@ def _column_in_words(change: TableChange) -> str:
         case SetDoc(path, doc):
             key, comment = marked_key(doc), unmarked(doc)
             filled = [f"is filled from {key}"] if key is not None else []
-            said = [f"comment {_quoted(comment)}"] if comment or not filled else []
-            return f"{dotted(path)} {', '.join([*filled, *said])}"
+            comments = [f"comment {_quoted(comment)}"] if comment or not filled else []
+            return f"{dotted(path)} {', '.join([*filled, *comments])}"
         case _:
             return _layout_in_words(change)
 

@@ -49,37 +49,37 @@ class Site:
         ``rest``, which names columns that keep what does not convert.
         """
         doc = mark(self.family.key, prefix)
-        made = [Field(TEMPORARY, to, doc=doc)]
-        return made + [
+        columns = [Field(TEMPORARY, to, doc=doc)]
+        return columns + [
             Field(f"{TEMPORARY}_{i}", c.type, doc=doc) for i, c in enumerate(self.folded) if c.name in rest
         ]
 
     def settled(self, now: Struct, rest: Sequence[str], to: Type, prefix: str) -> Struct:
         """``now``, which has the columns of `new` too, with those in the place of the folded ones."""
         key, gone = self.family.key, {f.name for f in (*self.folded, *self.new(rest, to, prefix))}
-        made = {f.name: f for f in now.fields}
+        columns = {f.name: f for f in now.fields}
         staying = [f for f in now.fields if f.name not in gone]
         names = Names.of(Struct(tuple(staying)))
         own = safe(key)
         name = own if names.free(own) else names.take(own, suffix(to))
         names.taken.add(caseless(name))
-        kept = [(i, c) for i, c in enumerate(self.folded) if c.name in rest]
-        names.taken |= {caseless(c.name) for _, c in kept if c.name != name}
-        one = replace(made[TEMPORARY], name=name, doc=self._doc(name, self.folded[0], prefix))
+        staying_columns = [(i, c) for i, c in enumerate(self.folded) if c.name in rest]
+        names.taken |= {caseless(c.name) for _, c in staying_columns if c.name != name}
+        one = replace(columns[TEMPORARY], name=name, doc=self._doc(name, self.folded[0], prefix))
         placed: dict[str, list[Field]] = {self.folded[0].name: [one]}
-        for i, column in kept:
+        for i, column in staying_columns:
             other = column.name if column.name != name else names.take(own, suffix(column.type))
-            field_ = replace(made[f"{TEMPORARY}_{i}"], name=other, doc=self._doc(other, column, prefix))
+            field_ = replace(columns[f"{TEMPORARY}_{i}"], name=other, doc=self._doc(other, column, prefix))
             placed.setdefault(column.name, []).append(field_)
         fields: list[Field] = []
         for f in now.fields:
             fields += placed.get(f.name, [f] if f in staying else [])
         return Struct(tuple(fields))
 
-    def _doc(self, name: str, of: Field, prefix: str) -> str | None:
+    def _doc(self, name: str, column: Field, prefix: str) -> str | None:
         """The comment of the column that there was, behind the mark where the name is not the key's own."""
-        doc = of.doc or ""
-        text = doc.partition("\n")[2] if marked_key(of.doc, prefix) is not None else doc
+        doc = column.doc or ""
+        text = doc.partition("\n")[2] if marked_key(column.doc, prefix) is not None else doc
         lines = [mark(self.family.key, prefix)] * (name != self.family.key) + [text] * bool(text)
         return "\n".join(lines) or None
 
@@ -120,12 +120,14 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
     places = tuple(_places(schema.struct, path, (), settings.mark))
     types = [column.type for place in places for column in place.family.columns]
     one = replace(_one(to, types, settings.mark), unit=unit_at(settings.contract, keys))
-    found = [place.folding(one) for place in places]
-    if not found:
+    foldings = [place.folding(one) for place in places]
+    if not foldings:
         raise UsageError(f"there is no field {dotted(path)}", "driftline schema shows what there is")
-    sites = tuple(s for s in found if [spelled(c.type) for c in s.folded] != [spelled(one.type)] and s.folded)
+    sites = tuple(
+        s for s in foldings if [spelled(c.type) for c in s.folded] != [spelled(one.type)] and s.folded
+    )
     if not sites:
-        columns = ", ".join(f"{c.name} {c.type}" for s in found for c in (*s.folded, *s.beside))
+        columns = ", ".join(f"{c.name} {c.type}" for s in foldings for c in (*s.folded, *s.beside))
         raise UsageError(f"{dotted(path)}: nothing is to be folded into {to}: there is {columns}")
     return Resolution(keys, one, sites, settings.mark)
 

@@ -47,20 +47,20 @@ def families(structs: Sequence[Struct], mark: str = MARK) -> list[Family]:
     >>> [(f.key, len(f.columns)) for f in families([twins])]
     [('a', 2)]
     """
-    found: dict[tuple[bool, str], list[Field]] = {}
+    by_key: dict[tuple[bool, str], list[Field]] = {}
     for column in (f for struct in structs for f in struct.fields):
-        found.setdefault((is_metadata(column.doc), data_key(column, mark)), []).append(column)
-    return [Family(key, tuple(columns)) for (_, key), columns in found.items()]
+        by_key.setdefault((is_metadata(column.doc), data_key(column, mark)), []).append(column)
+    return [Family(key, tuple(columns)) for (_, key), columns in by_key.items()]
 
 
-def named(found: Sequence[Family]) -> list[str]:
+def named(families_: Sequence[Family]) -> list[str]:
     """The name of each field as one column: its own where that is free, else that of its first column."""
-    given = Names({caseless(c.name) for f in found for c in f.columns})
+    given = Names({caseless(c.name) for f in families_ for c in f.columns})
     out = []
-    for family in found:
+    for family in families_:
         own = safe(family.key)
-        mine = {caseless(c.name) for c in family.columns}
-        free = caseless(own) in mine or given.free(own)
+        names = {caseless(c.name) for c in family.columns}
+        free = caseless(own) in names or given.free(own)
         out.append(own if family.drifted and free else family.columns[0].name)
     taken = Names()
     return [taken.take(name) for name in out]
@@ -129,15 +129,15 @@ class Settling:
 
     def record(self, structs: Sequence[Struct], at: Path = (), keys: Path = ()) -> One:
         """A record, given by all its columns. ``at``: its path with steps into lists, ``keys``: without."""
-        found = [part for family in families(structs, self.mark) for part in self._parts(family, at, keys)]
+        parts = [part for family in families(structs, self.mark) for part in self._parts(family, at, keys)]
         members = []
-        for family, name in zip(found, named(found), strict=True):
-            here, there = (*at, family.key), (*keys, family.key)
+        for family, name in zip(parts, named(parts), strict=True):
+            path, key_path = (*at, family.key), (*keys, family.key)
             place = len(self.drifted)
-            one = self.of([c.type for c in family.columns], here, there)
+            one = self.of([c.type for c in family.columns], path, key_path)
             one = replace(one, no_structs=one.value is not None and family.apart)
             if len({spelled(c.type) for c in family.columns}) > 1:
-                self.drifted.insert(place, Drifted(there, family.columns, one.type))
+                self.drifted.insert(place, Drifted(key_path, family.columns, one.type))
             members.append(Member(family.key, name, one))
         return One(0, fields=tuple(members))
 

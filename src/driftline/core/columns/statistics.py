@@ -171,9 +171,9 @@ class Counts:
     def _trend(self, column: int) -> tuple[float | None, ...]:
         out: list[float | None] = []
         for slot, batch in enumerate(self.recent):
-            there = sum(c.slots.get(slot, 0) for c in self.files.values())
+            known = sum(c.slots.get(slot, 0) for c in self.files.values())
             values = sum(c.slots.get(slot, 0) for c in self._counts(column))
-            out.append(values / there if there and there == batch.records else None)
+            out.append(values / known if known and known == batch.records else None)
         return tuple(out)
 
     def _counts(self, column: int) -> list[Count]:

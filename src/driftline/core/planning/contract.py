@@ -57,8 +57,8 @@ class Contract:
         if not dim:
             return self
         element = self.fields.get("element")
-        here = self if element is None else replace(element, fields={**self.fields, **element.fields})
-        return here.inside(dim - 1)
+        inner = self if element is None else replace(element, fields={**self.fields, **element.fields})
+        return inner.inside(dim - 1)
 
     def taking_everything(self) -> Contract:
         """The same, but new fields get columns, excluded ones too."""
@@ -133,15 +133,15 @@ def contract(
 
 def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
     """The fields of the contract at each path, as far as they were said."""
-    said: dict[Path, dict[str, object]] = {}
+    by_path: dict[Path, dict[str, object]] = {}
     for path, own in sorted(paths.policies.items(), key=lambda p: p[0][-1:] == ("*",)):
         if path[-1:] == ("*",):
-            said.setdefault(path[:-1], {})["inner"] = own
+            by_path.setdefault(path[:-1], {})["inner"] = own
         else:
-            said.setdefault(path, {}).update(policy=own, inner=own)
+            by_path.setdefault(path, {}).update(policy=own, inner=own)
     for path, type_ in paths.hints.items():
         for step, declared in _declared(path, type_):
-            said.setdefault(step, {})["hint"] = declared
+            by_path.setdefault(step, {})["hint"] = declared
     excluded = dict.fromkeys(paths.exclude, True)
     plain: dict[str, Mapping[Path, object]] = {
         "excluded": excluded,
@@ -151,8 +151,8 @@ def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
     }
     for name, settings in plain.items():
         for path, setting in settings.items():
-            said.setdefault(path, {})[name] = setting
-    return said
+            by_path.setdefault(path, {})[name] = setting
+    return by_path
 
 
 def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
@@ -171,19 +171,19 @@ def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
             yield path, type_
 
 
-def _grown(here: Contract, path: Path, said: Mapping[Path, Mapping[str, object]]) -> Contract:
-    here = replace(here, **said.get(path, {}))  # type: ignore[arg-type]
-    keys = dict.fromkeys(p[len(path)] for p in said if len(p) > len(path) and p[: len(path)] == path)
-    below = here._below()
-    return replace(here, fields={key: _grown(below, (*path, key), said) for key in keys})
+def _grown(contract: Contract, path: Path, settings: Mapping[Path, Mapping[str, object]]) -> Contract:
+    contract = replace(contract, **settings.get(path, {}))  # type: ignore[arg-type]
+    keys = dict.fromkeys(p[len(path)] for p in settings if len(p) > len(path) and p[: len(path)] == path)
+    below = contract._below()
+    return replace(contract, fields={key: _grown(below, (*path, key), settings) for key in keys})
 
 
 def epoch_units(contract: Contract, at: Path = ()) -> Iterable[tuple[Path, str]]:
     """The epoch units that paths have of their own."""
-    for key, of in contract.fields.items():
-        if of.epoch_unit is not None and of.epoch_unit != contract.epoch_unit:
-            yield (*at, key), of.epoch_unit
-        yield from epoch_units(of, (*at, key))
+    for key, inner in contract.fields.items():
+        if inner.epoch_unit is not None and inner.epoch_unit != contract.epoch_unit:
+            yield (*at, key), inner.epoch_unit
+        yield from epoch_units(inner, (*at, key))
 
 
 def parse_path(text: str) -> Path:

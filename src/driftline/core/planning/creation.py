@@ -139,5 +139,5 @@ def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
         )
 
 
-def _specs(of: Definition) -> list[tuple[int, str]]:
-    return [(f.source, str(f.transform)) for f in of.partition]
+def _specs(definition: Definition) -> list[tuple[int, str]]:
+    return [(f.source, str(f.transform)) for f in definition.partition]

@@ -75,7 +75,7 @@ def _state(field: FieldDecision, target: Target, context: Context) -> tuple[Fiel
         unit=field.unit,
         rewrite=context.settings.allow_rewrite,
         # A list or map that is kept is kept with what is inside it.
-        kept=any(p[: len(kept)] == kept for p in target.paths for kept in context.not_rewritten),
+        kept=any(p[: len(fixed)] == fixed for p in target.paths for fixed in context.not_rewritten),
         reserved=path[-1].startswith("_") and bool(context.schema.struct.fields),
     )
     return state, no_room

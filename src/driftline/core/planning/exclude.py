@@ -12,23 +12,23 @@ from driftline.core.schema.types import Path
 
 def excluded_paths(contract: Contract, at: Path = ()) -> Iterator[Path]:
     """The paths that are left out, as they were written."""
-    for key, of in contract.fields.items():
-        if of.excluded:
+    for key, inner in contract.fields.items():
+        if inner.excluded:
             yield (*at, key)
         else:
-            yield from excluded_paths(of, (*at, key))
+            yield from excluded_paths(inner, (*at, key))
 
 
 def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
     """The shape of what is left."""
     if contract.empty:
         return shape
-    kept = {}
+    fields = {}
     for key, field in shape.fields.items():
-        of = contract.of(key)
-        if not of.excluded:
-            kept[key] = _field(field, of)
-    return RecordShape(kept)
+        inner = contract.of(key)
+        if not inner.excluded:
+            fields[key] = _field(field, inner)
+    return RecordShape(fields)
 
 
 def _field(field: FieldShape, contract: Contract) -> FieldShape:

@@ -67,20 +67,20 @@ def _short(key: str) -> str:
 
 def entries_of(records: Iterable[RecordShape]) -> dict[str, Entry]:
     """What objects of a batch hold, by key."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for record in records:
         for key, shape in record.fields.items():
-            found[key] = found.get(key, Entry()) | _of_shape(shape)
-    return found
+            entries[key] = entries.get(key, Entry()) | _of_shape(shape)
+    return entries
 
 
 def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, Entry]:
     """What a struct of the table holds, by key. ``key_of``: the key of each column."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for column in struct.fields:
         key = key_of[column.name]
-        found[key] = found.get(key, Entry()) | _of_column(column)
-    return found
+        entries[key] = entries.get(key, Entry()) | _of_column(column)
+    return entries
 
 
 def values_of(record: RecordShape, place: Place) -> FieldShape:

@@ -18,11 +18,11 @@ def settled(seen: FieldShape, columns: Sequence[Facet], policy: Policy) -> Field
     """
     facets = preserve.dates_settled(seen.facets, columns)
     out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing, seen.absent)
-    for facet, kept in facets.items():
+    for facet, shown in facets.items():
         if facet.base == NUMBER_TEXT:
-            facet, kept = Facet(facet.dim, STRING), replace(kept, digits=True)
-        if _holds_type(facet, kept) or any(policy.takes(c, facet, kept) for c in columns):
-            out.add(facet, kept)
+            facet, shown = Facet(facet.dim, STRING), replace(shown, digits=True)
+        if _holds_type(facet, shown) or any(policy.takes(c, facet, shown) for c in columns):
+            out.add(facet, shown)
         else:
             # An object of nothing but null is as good as {}: a struct without fields cannot be written.
             out.empty_record, out.empty_lists = True, max(out.empty_lists, facet.dim)

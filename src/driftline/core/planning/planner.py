@@ -287,8 +287,8 @@ def _route_column(
     findings = [NOTHING]
     many = shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)
     if many and not column.is_new:
-        type_, found = opened(type_, column.path, shape.place)
-        findings.append(found)
+        type_, findings_inside = opened(type_, column.path, shape.place)
+        findings.append(findings_inside)
     if facet_of(type_).base != RECORD or not (takes or shape.empty_record or hollow(type_)):
         return ColumnRoute(column.path[-1], type_, takes, unit=unit), gathered(findings)
     record = _plan_inside(decision, replace(column, type=type_), takes, data_path, context)

@@ -265,9 +265,9 @@ def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
     """
     lost: Counter[Path] = Counter()
     for path, count in names.items():
-        found = _without_keys(route, path)
-        if found is not None:
-            lost[found] += count
+        keys = _without_keys(route, path)
+        if keys is not None:
+            lost[keys] += count
     return lost
 
 

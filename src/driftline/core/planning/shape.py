@@ -137,7 +137,7 @@ class FieldShape:
             and self.missing >= other.missing
             and self.absent <= other.absent
             and all(
-                (mine := self.facets.get(facet)) is not None and mine.covers(seen)
+                (own := self.facets.get(facet)) is not None and own.covers(seen)
                 for facet, seen in other.facets.items()
             )
         )
@@ -177,7 +177,7 @@ class RecordShape:
     def covers(self, other: RecordShape) -> bool:
         """Whether the other one has nothing more, places and samples aside."""
         return all(
-            (mine := self.fields.get(key)) is not None and mine.covers(field)
+            (own := self.fields.get(key)) is not None and own.covers(field)
             for key, field in other.fields.items()
         )
 
@@ -200,8 +200,8 @@ def _both(a: _Shape | None, b: _Shape | None) -> _Shape | None:
     return a.merge(b)
 
 
-def _covers(mine: _Shape | None, other: _Shape | None) -> bool:
-    return other is None or (mine is not None and mine.covers(other))
+def _covers(shape: _Shape | None, other: _Shape | None) -> bool:
+    return other is None or (shape is not None and shape.covers(other))
 
 
 def merge_all(shapes: Iterable[RecordShape]) -> RecordShape:

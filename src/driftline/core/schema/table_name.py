@@ -31,10 +31,10 @@ def table_parts(name: str, *, two: bool = False) -> list[str]:
             f"{name!r} is not a DuckLake table's name", hint="write namespace.table, as in shop.orders"
         )
     table = ".".join(parts[:-1])
-    for what, pattern in _SELECTORS.items():
-        if len(parts) > 2 and (found := pattern.fullmatch(parts[-1])):
+    for selector, pattern in _SELECTORS.items():
+        if len(parts) > 2 and (match := pattern.fullmatch(parts[-1])):
             raise UsageError(
-                f"{name!r} is not a table's name: to Spark it is the {what} {found[1]!r} of {table}",
+                f"{name!r} is not a table's name: to Spark it is the {selector} {match[1]!r} of {table}",
                 hint=f"write {table}; driftline writes tables as they are now, not their branches",
             )
     return parts

@@ -79,13 +79,13 @@ def parse_type(text: str) -> Type:
     """
     try:
         reader = _HintReader(text)
-        made = reader.type()
+        type_ = reader.type()
         if not reader.done:
             reader.stop(f"nothing more expected {reader.here()}")
     except UsageError as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise ValueError(f"{text!r} is not a type: {error.message.splitlines()[0]}{hint}") from None
-    return made
+    return type_
 
 
 def held(type_: Type) -> Type:
@@ -113,12 +113,12 @@ class TypeReader(Words):
 
     def exact_type(self) -> Type:
         """A type by the name it has, though ours may have none so narrow."""
-        made = self._type()
+        type_ = self._type()
         while self.got("["):
             if not self.got("]"):
                 self.stop("a list has no fixed length here", "write []")
-            made = List(made)
-        return made
+            type_ = List(type_)
+        return type_
 
     def _type(self) -> Type:
         token = self.now
@@ -198,10 +198,10 @@ class TypeReader(Words):
         fields: list[Field] = []
         while True:
             token = self.now
-            made = self.field()
-            if made.name in {f.name for f in fields}:
-                self.stop(f"there is a field {made.name} already", token=token)
-            fields.append(made)
+            field = self.field()
+            if field.name in {f.name for f in fields}:
+                self.stop(f"there is a field {field.name} already", token=token)
+            fields.append(field)
             if not self.got(","):
                 self.need(close)
                 return Struct(tuple(fields))
@@ -220,9 +220,9 @@ class _HintReader(TypeReader):
         token = self.now
         if self.got("RECORD"):
             return Struct()
-        made = TypeReader._type(self)
-        if made == UNKNOWN:
+        type_ = TypeReader._type(self)
+        if type_ == UNKNOWN:
             self.stop("a column without a type cannot be declared", token=token)
-        if isinstance(made, Map) and not isinstance(made.key, Primitive):
+        if isinstance(type_, Map) and not isinstance(type_.key, Primitive):
             self.stop("a map's keys are of a primitive type", token=token)
-        return made
+        return type_

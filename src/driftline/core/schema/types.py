@@ -149,9 +149,9 @@ Path: TypeAlias = tuple[str, ...]
 
 def _walk(type_: Type, path: Path) -> Iterator[tuple[Path, Field]]:
     for child in children(type_):
-        here = (*path, child.name)
-        yield here, child
-        yield from _walk(child.type, here)
+        inner = (*path, child.name)
+        yield inner, child
+        yield from _walk(child.type, inner)
 
 
 def children(type_: Type) -> tuple[Field, ...]:

@@ -60,8 +60,8 @@ def tokens(sql: str) -> list[Token]:
     while at < len(sql):
         match = _TOKENS.match(sql, at)
         if match is None:
-            quotes, what = sql[at], "text" if sql[at] == "'" else "name"
-            message = f"a {what} that begins with {quotes} has no end; inside it, {quotes} is written twice"
+            quotes, thing = sql[at], "text" if sql[at] == "'" else "name"
+            message = f"a {thing} that begins with {quotes} has no end; inside it, {quotes} is written twice"
             raise UsageError(f"{message}\n{pointed(sql, at, at + 1)}")
         at = match.end()
         kind, value = match.lastgroup, match.group()
@@ -138,9 +138,9 @@ class Words:
 
     def got(self, *words: str) -> bool:
         """Reads these keywords or symbols, if they come next."""
-        found = self.sees(*words)
-        self.at += len(words) * found
-        return found
+        is_next = self.sees(*words)
+        self.at += len(words) * is_next
+        return is_next
 
     def need(self, *words: str) -> None:
         for word in words:
@@ -167,19 +167,19 @@ class Words:
         self.need(close)
         return out
 
-    def name(self, what: str = "a name") -> str:
+    def name(self, sought: str = "a name") -> str:
         token = self.now
         if token.kind is Kind.text:
-            self.stop(f"{what} stands in backticks or double quotes, or in none")
+            self.stop(f"{sought} stands in backticks or double quotes, or in none")
         if token.kind not in (Kind.word, Kind.quoted):
-            self.stop(f"{what} is missing {self.here()}")
+            self.stop(f"{sought} is missing {self.here()}")
         return self.next().value
 
-    def path(self, what: str = "a column") -> Path:
+    def path(self, sought: str = "a column") -> Path:
         """Names with dots between them."""
-        out = [self.name(what)]
+        out = [self.name(sought)]
         while self.got("."):
-            out.append(self.name(what))
+            out.append(self.name(sought))
         return tuple(out)
 
     def number(self) -> int:
@@ -187,7 +187,7 @@ class Words:
             self.stop(f"a whole number is missing {self.here()}")
         return int(self.next().value)
 
-    def text(self, what: str) -> str:
+    def text(self, sought: str) -> str:
         if self.now.kind is not Kind.text:
-            self.stop(f"{what} in single quotes is missing {self.here()}")
+            self.stop(f"{sought} in single quotes is missing {self.here()}")
         return self.next().value

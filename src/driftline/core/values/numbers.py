@@ -146,11 +146,11 @@ def _written(text: str) -> tuple[str, int]:
     mantissa, _, power = text.lstrip("-").lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction
-    kept = digits.rstrip("0")
+    significant = digits.rstrip("0")
     exponent = _FAR if len(power) > 4000 else int(power or 0)
     if power.startswith("-") and exponent == _FAR:
         exponent = -_FAR
-    return kept.lstrip("0"), exponent - len(fraction) + len(digits) - len(kept)
+    return significant.lstrip("0"), exponent - len(fraction) + len(digits) - len(significant)
 
 
 def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:

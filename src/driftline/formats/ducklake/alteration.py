@@ -16,7 +16,7 @@ from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, rename
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.nulls import nulls
-from driftline.formats.ducklake.rows import Message, Wanted
+from driftline.formats.ducklake.rows import Intent, Message
 from driftline.formats.ducklake.snapshot import LakeState, split
 from driftline.formats.ducklake.sorting import check
 from driftline.formats.ducklake.transaction import AUTHOR
@@ -32,11 +32,11 @@ FORMAT = 3  # what Iceberg's third version has, DuckLake has: defaults among it
 class DuckLakeAlteration:
     """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: DuckLakeTable, state: LakeState, found: Layout) -> None:
+    def __init__(self, table: DuckLakeTable, state: LakeState, layout_: Layout) -> None:
         self.table = table
         self.state = state
-        self.layout = found
-        self.before = definition(state, found)
+        self.layout = layout_
+        self.before = definition(state, layout_)
 
     def nulls(self, path: Path, column: Field) -> NullCount:
         """In how many rows of the table, as it was loaded, the column is null: the commit fails where others
@@ -91,15 +91,15 @@ class DuckLakeDraft:
         """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
         state, after = self._from.state, self.definition
         assert state.table is not None
-        wanted = Wanted(self.table.name, state, after.schema, state.table.folder)
-        wanted.properties = {**after.properties, **self._record}
-        wanted.layout = self._from.layout, self._layout
+        intent = Intent(self.table.name, state, after.schema, state.table.folder)
+        intent.properties = {**after.properties, **self._record}
+        intent.layout = self._from.layout, self._layout
         required = {f.id for f in state.schema.struct.fields if f.required}
         # What statistics have told holds for the rows that they knew.
-        wanted.pinned = any(f.required and f.id not in required for f in after.schema.struct.fields)
-        wanted.removed = tuple(state.properties.keys() - wanted.properties.keys())
-        said = Message(AUTHOR, "; ".join(self._record.values())[:10_000], json.dumps(dict(self._record)))
-        self.table.catalog.write(lambda connection: commit(connection, [wanted], said))
+        intent.pinned = any(f.required and f.id not in required for f in after.schema.struct.fields)
+        intent.removed = tuple(state.properties.keys() - intent.properties.keys())
+        message = Message(AUTHOR, "; ".join(self._record.values())[:10_000], json.dumps(dict(self._record)))
+        self.table.catalog.write(lambda connection: commit(connection, [intent], message))
         version = self.table.load().schema.id
         self.definition = replace(after, schema=replace(after.schema, id=version))
 
@@ -113,12 +113,12 @@ def new_layout(made_as: Definition, table: str) -> Layout:
     return Layout().changed(made_as, table)
 
 
-def definition(state: LakeState, found: Layout) -> Definition:
+def definition(state: LakeState, layout_: Layout) -> Definition:
     """What the table is defined as."""
     return Definition(
         state.schema,
-        found.partition,
-        found.sort,
+        layout_.partition,
+        layout_.sort,
         dict(state.properties),
         FORMAT,
         state.last_id,
@@ -150,5 +150,5 @@ def rename_table(table: DuckLakeTable, name: str) -> None:
             f"table {table.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
             hint="keep the namespace, and change the table's own name",
         )
-    said = Message(AUTHOR, f"renames {table.name} to {name}", "{}")
-    table.catalog.write(lambda connection: rename(connection, table.name, name, said))
+    message = Message(AUTHOR, f"renames {table.name} to {name}", "{}")
+    table.catalog.write(lambda connection: rename(connection, table.name, name, message))

@@ -249,10 +249,10 @@ def _checked(connection: Connection) -> None:
     import duckdb
 
     try:
-        found = dict(connection.rows("SELECT key, value FROM meta.ducklake_metadata WHERE scope IS NULL"))
+        metadata = dict(connection.rows("SELECT key, value FROM meta.ducklake_metadata WHERE scope IS NULL"))
     except duckdb.CatalogException as error:
         raise NoLakeError("the catalog database holds no DuckLake") from error
-    version = found.get("version", "")
+    version = metadata.get("version", "")
     if version != VERSION:
         newer = [int(n) for n in re.findall(r"\d+", version)] > [int(n) for n in VERSION.split(".")]
         raise SetupError(
@@ -261,7 +261,7 @@ def _checked(connection: Connection) -> None:
             if newer
             else "attach it once with DuckDB 1.5 and AUTOMATIC_MIGRATION",
         )
-    if found.get("encrypted") == "true":
+    if metadata.get("encrypted") == "true":
         raise SetupError(
             "this DuckLake is encrypted: Spark cannot read its files", hint="use one that is not"
         )

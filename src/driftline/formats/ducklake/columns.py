@@ -92,10 +92,10 @@ def rows_of(schema: Schema, before: Schema, known: Sequence[ColumnRow], table: s
         _unique(below, fields, path, table)
         orders = _orders([f.id for f in below], rows)
         for child, order in zip(below, orders, strict=True):
-            here = (*path, child.name)
-            where = f"{table}: {dotted(here)}"
+            inner = (*path, child.name)
+            where = f"{table}: {dotted(inner)}"
             out.append(_row(child, fields.get(child.id), rows.get(child.id), order, parent, where))
-            add(child.type, here, child.id)
+            add(child.type, inner, child.id)
 
     add(schema.struct, (), None)
     return out
@@ -165,8 +165,8 @@ def _unique(fields: Sequence[Field], known: Mapping[int, Field], path: Path, tab
     seen: dict[str, Field] = {}
     for field in fields:
         twin = seen.setdefault(caseless(field.name), field)
-        there = all(f.id in known and known[f.id].name == f.name for f in (field, twin))
-        if twin is not field and not there:
+        as_before = all(f.id in known and known[f.id].name == f.name for f in (field, twin))
+        if twin is not field and not as_before:
             raise DataError(
                 f"{table}: {dotted((*path, field.name))} and {dotted((*path, twin.name))} differ only in case",
                 hint="engines take them for one name: give one of them another",

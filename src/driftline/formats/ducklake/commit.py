@@ -19,8 +19,8 @@ from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.rows import (
     Head,
+    Intent,
     Message,
-    Wanted,
     add_files,
     set_columns,
     set_properties,
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def commit(connection: Connection, wanted: Sequence[Wanted], message: Message) -> int:
+def commit(connection: Connection, intents: Sequence[Intent], message: Message) -> int:
     """Writes the snapshot; returns its id. Raises CommitConflict where a
     table is no longer as it was planned for.
     """
     head = _next(connection)
-    states = [_checked(connection, w) for w in wanted]
+    states = [_checked(connection, w) for w in intents]
     changed = [
         w.base is None
         or w.schema.struct != w.base.schema.struct
         or (w.layout is not None and w.layout[0] != w.layout[1])
-        for w in wanted
+        for w in intents
     ]
     head.schema_version += any(changed)
-    for w, now, schema_changes in zip(wanted, states, changed, strict=True):
+    for w, now, schema_changes in zip(intents, states, changed, strict=True):
         _table(connection, head, w, now, schema_changes=schema_changes)
     _finish(connection, head, message)
     return head.snapshot
@@ -124,16 +124,16 @@ def _finish(connection: Connection, head: Head, message: Message) -> None:
     )
 
 
-def _checked(connection: Connection, wanted: Wanted) -> LakeState:
-    now = load(connection, wanted.name)
-    base = wanted.base
+def _checked(connection: Connection, intent: Intent) -> LakeState:
+    now = load(connection, intent.name)
+    base = intent.base
     if base is None:
         if now.exists:
-            raise CommitConflict(f"table {wanted.name} was made meanwhile")
+            raise CommitConflict(f"table {intent.name} was made meanwhile")
     elif not base.fits(now):
-        raise CommitConflict(f"table {wanted.name} was changed meanwhile")
-    elif wanted.pinned and _touched(connection, now, base):
-        raise CommitConflict(f"others have written to {wanted.name} meanwhile")
+        raise CommitConflict(f"table {intent.name} was changed meanwhile")
+    elif intent.pinned and _touched(connection, now, base):
+        raise CommitConflict(f"others have written to {intent.name} meanwhile")
     return now
 
 
@@ -144,36 +144,36 @@ def _touched(connection: Connection, now: LakeState, base: LakeState) -> bool:
     changes = connection.rows(
         "SELECT changes_made FROM meta.ducklake_snapshot_changes WHERE snapshot_id > ?", [base.snapshot]
     )
-    return any(ours.search(str(made)) for (made,) in changes)
+    return any(ours.search(str(change)) for (change,) in changes)
 
 
 def _table(
-    connection: Connection, head: Head, wanted: Wanted, now: LakeState, *, schema_changes: bool
+    connection: Connection, head: Head, intent: Intent, now: LakeState, *, schema_changes: bool
 ) -> None:
-    table = now.table or _made(connection, head, wanted)
+    table = now.table or _made(connection, head, intent)
     if schema_changes:
-        set_columns(connection, head, wanted, now, table)
-    if wanted.layout is not None:
-        change = LayoutUpdate(table.id, head.snapshot, *wanted.layout, wanted.schema, wanted.name)
+        set_columns(connection, head, intent, now, table)
+    if intent.layout is not None:
+        change = LayoutUpdate(table.id, head.snapshot, *intent.layout, intent.schema, intent.name)
         head.catalog_id = set_layout(connection, change, head.catalog_id)
-    if wanted.base is None:  # the partitioning has its id now
-        wanted.keys = layout(connection, table.id, head.snapshot, wanted.schema)
-    set_properties(connection, head.snapshot, table, now, wanted)
-    if wanted.dropped:
-        listed = ", ".join("?" * len(wanted.dropped))
+    if intent.base is None:  # the partitioning has its id now
+        intent.keys = layout(connection, table.id, head.snapshot, intent.schema)
+    set_properties(connection, head.snapshot, table, now, intent)
+    if intent.dropped:
+        listed = ", ".join("?" * len(intent.dropped))
         connection.execute(
             f"UPDATE meta.ducklake_data_file SET end_snapshot = {head.snapshot} "
             f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND path IN ({listed})",
-            wanted.dropped,
+            intent.dropped,
         )
         head.made.append(f"deleted_from_table:{table.id}")
-    if wanted.replaces:
+    if intent.replaces:
         _emptied(connection, head.snapshot, table.id)
         head.made.append(f"deleted_from_table:{table.id}")
-    if wanted.files:
-        add_files(connection, head, wanted, table)
+    if intent.files:
+        add_files(connection, head, intent, table)
         head.made.append(f"inserted_into_table:{table.id}")
-    if now.exists and (schema_changes or not (wanted.files or wanted.dropped)):
+    if now.exists and (schema_changes or not (intent.files or intent.dropped)):
         head.made.append(f"altered_table:{table.id}")
 
 
@@ -195,10 +195,10 @@ def _emptied(connection: Connection, snapshot: int, table: int) -> None:
     )
 
 
-def _made(connection: Connection, head: Head, wanted: Wanted) -> TableRow:
-    namespace, name = split(wanted.name)
+def _made(connection: Connection, head: Head, intent: Intent) -> TableRow:
+    namespace, name = split(intent.name)
     schema_id = _namespace(connection, head, namespace)
-    table = TableRow(head.catalog_id, schema_id, str(uuid.uuid4()), wanted.folder)
+    table = TableRow(head.catalog_id, schema_id, str(uuid.uuid4()), intent.folder)
     head.catalog_id += 1
     connection.execute(
         "INSERT INTO meta.ducklake_table (table_id, table_uuid, begin_snapshot, schema_id, table_name, path, path_is_relative) "
@@ -210,12 +210,12 @@ def _made(connection: Connection, head: Head, wanted: Wanted) -> TableRow:
 
 
 def _namespace(connection: Connection, head: Head, namespace: str) -> int:
-    found = connection.rows(
+    rows = connection.rows(
         f"SELECT schema_id, schema_name FROM meta.ducklake_schema WHERE lower(schema_name) = lower(?) AND {LIVE}",
         [namespace, head.snapshot, head.snapshot],
     )
-    if found:
-        known, name = found[0]
+    if rows:
+        known, name = rows[0]
         if name != namespace:
             raise DataError(f"there is a namespace {name}: DuckLake takes {namespace} for the same name")
         return int(known)
@@ -233,12 +233,12 @@ def _namespace(connection: Connection, head: Head, namespace: str) -> int:
 def folder_of(connection: Connection, name: str) -> str:
     """Where the files of a table that is yet to be made will be."""
     namespace, table = split(name)
-    found = connection.one(
+    row = connection.one(
         "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_schema "
         "WHERE schema_name = ? AND end_snapshot IS NULL",
         [namespace],
     )
-    path, relative = found or (table_path(namespace), True)
+    path, relative = row or (table_path(namespace), True)
     return f"{data_path(connection) if relative else ''}{path}{table_path(table)}"
 
 

@@ -55,8 +55,8 @@ def extension_path(name: str) -> str:
     """
     import duckdb
 
-    found = find_spec(f"duckdb_extension_{name}")
-    for folder in (found.submodule_search_locations or []) if found else []:
+    spec = find_spec(f"duckdb_extension_{name}")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder, "extensions", f"v{duckdb.__version__}", f"{name}.duckdb_extension")
         if path.is_file():
             return str(path)

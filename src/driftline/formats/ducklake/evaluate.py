@@ -43,11 +43,11 @@ def values_of(schema: Schema, zone: str) -> dict[int, Default]:
     with duckdb.connect(config=_ALONE) as connection:
         for field in asked:
             try:
-                found = _values(connection, field, zone)
+                values = _values(connection, field, zone)
             except (duckdb.Error, DataError):
                 continue
-            if len(found) == 1:
-                out[field.id] = found[0]
+            if len(values) == 1:
+                out[field.id] = values[0]
     return out
 
 
@@ -60,11 +60,11 @@ def _values(connection: duckdb.DuckDBPyConnection, field: Field, zone: str) -> l
     if expression.dialect != "duckdb" or not isinstance(type_, Primitive) or type_.name == "duckdb_variant":
         return []
     kind = duckdb_name(write_type(type_, field.name))
-    made = f"CREATE OR REPLACE TABLE made (i INTEGER, x {kind} DEFAULT {expression.sql})"
-    if len(connection.extract_statements(made)) != 1:
+    statement = f"CREATE OR REPLACE TABLE made (i INTEGER, x {kind} DEFAULT {expression.sql})"
+    if len(connection.extract_statements(statement)) != 1:
         return []
     connection.execute(f"SET TimeZone = {literal(zone)}")
-    connection.execute(made)
+    connection.execute(statement)
     connection.execute(f"INSERT INTO made (i) SELECT range FROM range({_ROWS})")
     connection.execute("SET TimeZone = 'UTC'")
     rows = connection.execute("SELECT DISTINCT CAST(x AS VARCHAR) FROM made").fetchall()

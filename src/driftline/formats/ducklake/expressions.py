@@ -91,10 +91,10 @@ class Columns:
         """
 
         def child(f: Field, x: str) -> str:
-            there = (
+            has_value = (
                 f.id in names if names is not None else (has is None or f.id in has) and f.id not in missing
             )
-            if not there:
+            if not has_value:
                 return self.missing(f)
             inner = name(names[f.id].name) if names is not None else f"__f{f.id}"
             return self.rebuilt(f.type, f"{x}.{inner}", missing, names, f"{where}.{f.name}", has)
@@ -103,8 +103,8 @@ class Columns:
             return f"raise_error({literal(why)})"
         match type_:
             case Struct(fields):
-                made = ", ".join(f"{child(f, x)} as {name(f.name)}" for f in fields)
-                return f"if({x} is null, null, struct({made}))"
+                children_sql = ", ".join(f"{child(f, x)} as {name(f.name)}" for f in fields)
+                return f"if({x} is null, null, struct({children_sql}))"
             case List(element):
                 return each(x, lambda e: self.rebuilt(element, e, missing, names, where, has))
             case Map(key, value):
@@ -132,13 +132,13 @@ class Columns:
         """The struct as it is asked of the files: names and metadata by id, without what is missing."""
         from pyspark.sql.types import StringType, StructField, StructType
 
-        there = [
+        fields_there = [
             StructField(f"__f{f.id}", self.asked(f, shelf), True, {FIELD_ID: f.id})
             for f in struct.fields
             if f.id not in shelf.missing and not self.refused(f.type, "")
         ]
         # A struct of which nothing can be read is still null or not.
-        return StructType(there or [StructField("__none", StringType())])
+        return StructType(fields_there or [StructField("__none", StringType())])
 
     def asked(self, f: Field, shelf: Shelf) -> DataType:
         """The type that a column is read as: that which the files have."""
@@ -170,9 +170,9 @@ class Columns:
             inside = children(f.type)
             match f.type:
                 case Struct(fields):
-                    there = [g for g in fields if g.id in names and not self.refused(g.type, "")]
+                    fields_there = [g for g in fields if g.id in names and not self.refused(g.type, "")]
                     none = [StructField("__none", StringType())]
-                    return StructType([self.by_name(g, names, shelf) for g in there] or none)
+                    return StructType([self.by_name(g, names, shelf) for g in fields_there] or none)
                 case List():
                     return ArrayType(of(inside[0]), True)
                 case Map():

@@ -106,11 +106,11 @@ def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
         return {}
     out = dict.fromkeys(paths, frozenset[int]())
     with instance() as duckdb:
-        found = duckdb.execute(
+        rows = duckdb.execute(
             "SELECT file_name, list(field_id) FROM parquet_schema(?) WHERE field_id IS NOT NULL GROUP BY ALL",
             [[plain(path) for path in paths]],
         ).fetchall()
-    return out | {name: frozenset(map(int, ids)) for name, ids in found}
+    return out | {name: frozenset(map(int, ids)) for name, ids in rows}
 
 
 def plain(path: str) -> str:
@@ -165,9 +165,9 @@ def listed(spark: SparkSession, folder: str) -> list[str]:
     if not fs.exists(path):
         return []
     base = fs.makeQualified(path).toUri().getPath().rstrip("/") + "/"
-    out, found = [], fs.listFiles(path, True)
-    while found.hasNext():
-        name = found.next().getPath().toUri().getPath()
+    out, walk = [], fs.listFiles(path, True)
+    while walk.hasNext():
+        name = walk.next().getPath().toUri().getPath()
         if name.endswith(".parquet") and "/_temporary/" not in name:
             out.append(str(name)[len(base) :])
     return sorted(out)
@@ -209,18 +209,18 @@ def unchanged(paths: Mapping[str, int], table: str) -> None:
     Raises DataError, which names the file.
     """
     for path, size in paths.items():
-        here = local(path)
-        if here is None:
+        file = local(path)
+        if file is None:
             continue
         try:
-            found = os.stat(here).st_size  # noqa: PTH116  thousands of files: no object for each
+            actual = os.stat(file).st_size  # noqa: PTH116  thousands of files: no object for each
         except OSError as error:
             raise DataError(
                 f"{table}: the file {path} cannot be read: {error.strerror}",
                 hint="it is registered in the catalog: restore it, or expire the snapshots that have it",
             ) from error
-        if found != size:
+        if actual != size:
             raise DataError(
-                f"{table}: the file {path} was replaced: it has {found} bytes, not {size}",
+                f"{table}: the file {path} was replaced: it has {actual} bytes, not {size}",
                 hint="restore the one that was registered",
             )

@@ -111,10 +111,10 @@ def for_spark(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], 
     e = f"e{depth}"
     match row.type.lower():
         case "struct":
-            made = ", ".join(
+            fields = ", ".join(
                 f"'__f{f.id}': {for_spark(f'{x}.{_quoted(f.name)}', f, below, depth + 1)}" for f in inner
             )
-            return f"CASE WHEN {x} IS NULL THEN NULL ELSE {{{made}}} END"
+            return f"CASE WHEN {x} IS NULL THEN NULL ELSE {{{fields}}} END"
         case "list":
             return f"list_transform({x}, lambda {e}: {for_spark(e, inner[0], below, depth + 1)})"
         case "map":

@@ -104,8 +104,8 @@ def _specs(
         f"WHERE i.table_id = ? {where} ORDER BY i.partition_id, c.partition_key_index",
         [table, *parameters],
     ):
-        made = _read(str(transform))
-        field = PartitionField(made.field_name(names.get(int(column), "")), int(column), made)
+        parsed = _read(str(transform))
+        field = PartitionField(parsed.field_name(names.get(int(column), "")), int(column), parsed)
         out[int(spec)] = (*out.get(int(spec), ()), field)
     return out
 

@@ -34,8 +34,8 @@ def mapping_of(
         "SELECT value FROM meta.ducklake_tag WHERE object_id = ? AND key = ? AND end_snapshot IS NULL",
         [table, MAPPING],
     ):
-        known, _, of = str(value).partition(":")
-        if of == print_:
+        known, _, fingerprint = str(value).partition(":")
+        if fingerprint == print_:
             return int(known), free
     connection.execute(
         f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "

@@ -28,10 +28,10 @@ def nulls(connection: Connection, table: int, at: int, column: Field) -> NullCou
         [table, at, at, table, column.id, column.id],
     )
     absent = int(older_rows)  # rows that are older than the column
-    found = NullCount(int(null_rows), int(unknown_rows))
+    count = NullCount(int(null_rows), int(unknown_rows))
     for rows in inlined_rows(connection, table, at):
         if column.id in {row.id for row in rows.columns}:
-            found += NullCount(rows.rows.column(f"__f{column.id}").null_count)
+            count += NullCount(rows.rows.column(f"__f{column.id}").null_count)
         else:
             absent += rows.rows.num_rows
-    return found + NullCount(absent if column.initial_default is None else 0)
+    return count + NullCount(absent if column.initial_default is None else 0)

@@ -29,16 +29,16 @@ def orphans(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Or
         return []
     # Listed first: what is registered after that is younger than any file of the list.
     folder = catalog.read(data_path)
-    found = [f for f in listed(spark, folder, time.time() - older_than) if _OURS.search(f.path)]
+    ours = [f for f in listed(spark, folder, time.time() - older_than) if _OURS.search(f.path)]
     known = {bare(path) for path in catalog.read(_registered)}
-    return [f for f in found if _of(bare(f.path)) not in known]
+    return [f for f in ours if _of(bare(f.path)) not in known]
 
 
 def clean(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Orphan]:
     """Deletes the orphans, and the folders that they leave empty; returns them."""
-    found = orphans(spark, catalog, older_than)
-    delete(spark, found)
-    return found
+    gone = orphans(spark, catalog, older_than)
+    delete(spark, gone)
+    return gone
 
 
 def _of(path: str) -> str:

@@ -40,19 +40,19 @@ def partitioned(
         _value(frame.sparkSession, top_column(schema, k.source, table), k.transform, table).alias(helper)
         for k, helper in zip(keys.partition, helpers, strict=True)
     ]
-    made = frame.select(*columns).select("*", *values)
+    rows = frame.select(*columns).select("*", *values)
     if helpers:
-        made = made.repartition(*helpers)
+        rows = rows.repartition(*helpers)
     order = []
     for s in keys.sort:
         if isinstance(s, SortExpression):  # Spark has not all of DuckDB's functions
             break
         column = F.col(quoted(top_column(schema, s.source, table).name))
-        way = ("desc" if s.descending else "asc") + ("_nulls_first" if s.nulls_first else "_nulls_last")
-        order.append(getattr(column, way)())
+        ordering = ("desc" if s.descending else "asc") + ("_nulls_first" if s.nulls_first else "_nulls_last")
+        order.append(getattr(column, ordering)())
     if order or helpers:
-        made = made.sortWithinPartitions(*helpers, *order)
-    return made, helpers
+        rows = rows.sortWithinPartitions(*helpers, *order)
+    return rows, helpers
 
 
 def _value(spark: SparkSession, field: Field, transform: Transform, table: str) -> Column:

@@ -41,11 +41,11 @@ def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
         case "ShowNamespacesCommand":
             return spark.createDataFrame([(n,) for n in namespaces(catalog)], "namespace string")
         case "ShowTables":
-            wanted = _strings(plan.namespace(), "multipartIdentifier")[-1:]
-            found = [pair for pair in tables(catalog) if not wanted or pair[0] == wanted[0]]
+            named = _strings(plan.namespace(), "multipartIdentifier")[-1:]
+            pairs = [pair for pair in tables(catalog) if not named or pair[0] == named[0]]
             if plan.pattern().isDefined():
-                found = [pair for pair in found if _like(pair[1], str(plan.pattern().get()))]
-            return spark.createDataFrame(found, "namespace string, tableName string")
+                pairs = [pair for pair in pairs if _like(pair[1], str(plan.pattern().get()))]
+            return spark.createDataFrame(pairs, "namespace string, tableName string")
     units = text.encode("utf-16-le")  # as Java counts
     # From the end, so that what stands before keeps its place. A subquery is met twice.
     for relation in sorted(set(_relations(plan)), key=lambda r: -r.start):
@@ -76,14 +76,14 @@ def _foreign(catalog: Catalog, name: tuple[str, ...], kind: str) -> None:
     if len(parts) != 2 or not catalog.exists():
         return
     at = catalog.read(latest)
-    found = catalog.read(
+    rows = catalog.read(
         lambda c: c.rows(
             f"SELECT 1 FROM meta.ducklake_{kind} v JOIN meta.ducklake_schema s ON s.schema_id = v.schema_id "
             f"WHERE lower(s.schema_name) = lower(?) AND lower(v.{kind}_name) = lower(?) AND {live('v')} AND {live('s')}",
             [*parts, at, at, at, at],
         )
     )
-    if found:
+    if rows:
         raise DataError(
             f"{'.'.join(parts)} is a {kind} in DuckDB's SQL, which Spark does not run",
             hint="ask DuckDB, or write out here what it stands for",
@@ -164,15 +164,15 @@ def _snapshot_at(spark: SparkSession, catalog: Catalog, time: str) -> int:
     """The newest snapshot of this time, an expression of Spark's. Raises DataError where there is none."""
     row = spark.sql(f"SELECT unix_micros(cast({time} AS timestamp))").head()
     assert row is not None
-    found = catalog.read(
+    snapshot = catalog.read(
         lambda c: c.one(
             "SELECT max(snapshot_id) FROM meta.ducklake_snapshot WHERE epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) <= ?",
             [row[0]],
         )
     )
-    if found is None or found[0] is None:
+    if snapshot is None or snapshot[0] is None:
         raise DataError(f"there is no snapshot as of {time}", hint="those of the past may have been expired")
-    return int(found[0])
+    return int(snapshot[0])
 
 
 def _relations(node: Any) -> Iterator[_Relation]:

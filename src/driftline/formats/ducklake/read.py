@@ -77,7 +77,7 @@ def _of_mapped(
     frame = _live(spark, _loaded(spark, schema, paths), scan, shelf, paths)
     if hive:
         frame = _with_hive(spark, frame, scan, hive, paths, columns.table)
-    made = []
+    columns_sql = []
     for f in struct.fields:
         if f.id in hive:
             x = f"__h{f.id}"
@@ -85,8 +85,8 @@ def _of_mapped(
             x = columns.rebuilt(f.type, name(names[f.id].name), shelf.missing, names, f.name)
         else:
             x = columns.missing(f)
-        made.append(F.expr(x).cast(columns.spark(f.type, f.name)).alias(f.name))
-    return frame.select(*made)
+        columns_sql.append(F.expr(x).cast(columns.spark(f.type, f.name)).alias(f.name))
+    return frame.select(*columns_sql)
 
 
 def _with_hive(
@@ -97,10 +97,10 @@ def _with_hive(
     """
     from pyspark.sql import functions as F
 
-    said = _as_spark_says(spark)
+    as_spark = _as_spark_says(spark)
     rows = {keys[row.id]: row for row in scan.state.columns if row.id in keys}
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    values = spark.createDataFrame(hive_values({path: said(path) for path in paths}, rows, zone, table))
+    values = spark.createDataFrame(hive_values({path: as_spark(path) for path in paths}, rows, zone, table))
     return frame.withColumn(_PATH, _bare_path()).join(
         F.broadcast(values.withColumnRenamed("path", _PATH)), _PATH, "left"
     )
@@ -115,15 +115,15 @@ def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns:
     # which are asked for: also one that fails.
     frame = spark.createDataFrame(rows.rows).coalesce(1)
     missing = frozenset(i for i in columns.defaults if i not in has)
-    made = []
+    selected = []
     for f in struct.fields:
         x = (
             columns.rebuilt(f.type, f"__f{f.id}", missing, None, f.name, has)
             if f.id in has
             else columns.missing(f)
         )
-        made.append(F.expr(x).cast(columns.spark(f.type, f.name)).alias(f.name))
-    return frame.select(*made)
+        selected.append(F.expr(x).cast(columns.spark(f.type, f.name)).alias(f.name))
+    return frame.select(*selected)
 
 
 def _loaded(spark: SparkSession, schema: StructType, paths: list[str]) -> DataFrame:
@@ -139,26 +139,26 @@ def _live(spark: SparkSession, frame: DataFrame, scan: Scan, shelf: Shelf, paths
     if not shelf.deletes:
         return frame
     gone = _deleted(spark, scan, paths)
-    kept = frame.columns
+    names = frame.columns
     numbered = frame.select("*", _bare_path().alias(_PATH), F.col("_metadata.row_index").alias(_ROW))
     # The columns that follow from the path are still asked for, behind the join.
-    return numbered.join(F.broadcast(gone), [_PATH, _ROW], "left_anti").select(*(F.col(c) for c in kept))
+    return numbered.join(F.broadcast(gone), [_PATH, _ROW], "left_anti").select(*(F.col(c) for c in names))
 
 
 def _deleted(spark: SparkSession, scan: Scan, paths: list[str]) -> DataFrame:
     """Path and number of each deleted row; the path as Spark says it."""
     from pyspark.sql import functions as F
 
-    said = _as_spark_says(spark)
+    as_spark = _as_spark_says(spark)
     schema = f"{_PATH} string, {_ROW} bigint"
     parts = []
-    inlined = [(said(path), row) for path in paths for row in scan.deleted.get(path, ())]
+    inlined = [(as_spark(path), row) for path in paths for row in scan.deleted.get(path, ())]
     if inlined:
         parts.append(spark.createDataFrame(inlined, schema))
-    of = {said(scan.deletes[path]): said(path) for path in paths if path in scan.deletes}
-    if of:
+    data_of = {as_spark(scan.deletes[path]): as_spark(path) for path in paths if path in scan.deletes}
+    if data_of:
         files = _delete_files(spark, sorted({scan.deletes[path] for path in paths if path in scan.deletes}))
-        which = spark.createDataFrame(list(of.items()), "delete_path string, data_path string")
+        which = spark.createDataFrame(list(data_of.items()), "delete_path string, data_path string")
         rows = files.select("pos", SNAPSHOT, _bare_path().alias("delete_path")).join(
             F.broadcast(which), "delete_path"
         )

@@ -71,9 +71,9 @@ def earlier_types(
     footers = _footers([path for path, _, _ in files.values()], changed)
     out = {}
     for id_, (path, _, begin) in files.items():
-        told = footers.get(path, {})
+        types_of = footers.get(path, {})
         # Spark writes no ids for elements, keys and values: they have the type that the table had then.
-        has = {i: told.get(i) or _at(span, begin) or now[i] for i, span in changed.items()}
+        has = {i: types_of.get(i) or _at(span, begin) or now[i] for i, span in changed.items()}
         out[id_] = frozenset((i, kind) for i, kind in has.items() if kind != now[i] and _readable(kind))
     return out
 
@@ -108,9 +108,9 @@ def _footers(paths: list[str], columns: Collection[int]) -> dict[str, dict[int, 
             [[plain(path) for path in paths]],
         ).fetchall()
     for file, column, *kind in rows:
-        found = _kind(*kind) if column in columns else None
-        if found is not None:
-            out.setdefault(file, {})[int(column)] = found
+        type_ = _kind(*kind) if column in columns else None
+        if type_ is not None:
+            out.setdefault(file, {})[int(column)] = type_
     return out
 
 

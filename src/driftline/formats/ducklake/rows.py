@@ -31,7 +31,7 @@ class Message:
 
 
 @dataclass(slots=True)
-class Wanted:
+class Intent:
     """What one transaction wants of its table. ``base`` None: it is to be made, with its files in ``folder``.
 
     ``pinned``: only if nobody has changed the table since. ``keys``: what the files are laid out by.
@@ -72,9 +72,9 @@ def set_version(connection: Connection, head: Head, table: int) -> None:
     )
 
 
-def set_columns(connection: Connection, head: Head, wanted: Wanted, now: LakeState, table: TableRow) -> None:
+def set_columns(connection: Connection, head: Head, intent: Intent, now: LakeState, table: TableRow) -> None:
     before = {row.id: row for row in now.columns}
-    rows = rows_of(wanted.schema, now.schema, now.columns, wanted.name)
+    rows = rows_of(intent.schema, now.schema, now.columns, intent.name)
     changed = [row for row in rows if row.id not in before or row != before[row.id]]
     ended = [row.id for row in changed if row.id in before] + sorted(set(before) - {row.id for row in rows})
     if ended:
@@ -86,7 +86,7 @@ def set_columns(connection: Connection, head: Head, wanted: Wanted, now: LakeSta
         "ducklake_column",
         [_column(row, table.id, head.snapshot) for row in changed],
     )
-    _docs(connection, head, wanted, now, table)
+    _docs(connection, head, intent, now, table)
     set_version(connection, head, table.id)
     renew_inlined_table(connection, table.id, table.schema_id, head.schema_version, rows)
 
@@ -108,9 +108,9 @@ def _column(row: ColumnRow, table: int, snapshot: int) -> dict[str, object]:
     }
 
 
-def _docs(connection: Connection, head: Head, wanted: Wanted, now: LakeState, table: TableRow) -> None:
+def _docs(connection: Connection, head: Head, intent: Intent, now: LakeState, table: TableRow) -> None:
     before = {f.id: f.doc for _, f in now.schema.walk() if f.doc}
-    after = {f.id: f.doc for _, f in wanted.schema.walk() if f.doc}
+    after = {f.id: f.doc for _, f in intent.schema.walk() if f.doc}
     ended = [i for i, doc in before.items() if after.get(i) != doc]
     if ended:
         connection.execute(
@@ -134,10 +134,10 @@ def _docs(connection: Connection, head: Head, wanted: Wanted, now: LakeState, ta
 
 
 def set_properties(
-    connection: Connection, snapshot: int, table: TableRow, now: LakeState, wanted: Wanted
+    connection: Connection, snapshot: int, table: TableRow, now: LakeState, intent: Intent
 ) -> None:
-    changed = {key: value for key, value in wanted.properties.items() if now.properties.get(key) != value}
-    for key in (changed.keys() | set(wanted.removed)) & now.properties.keys():
+    changed = {key: value for key, value in intent.properties.items() if now.properties.get(key) != value}
+    for key in (changed.keys() | set(intent.removed)) & now.properties.keys():
         connection.execute(
             f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
             f"WHERE object_id = {table.id} AND key = ? AND end_snapshot IS NULL",
@@ -152,18 +152,18 @@ def set_properties(
     )
 
 
-def add_files(connection: Connection, head: Head, wanted: Wanted, table: TableRow) -> None:
+def add_files(connection: Connection, head: Head, intent: Intent, table: TableRow) -> None:
     """Registers the files that the transaction has written. Raises DataError for one that the catalog has,
     CommitConflict where the table is partitioned otherwise by now.
     """
-    _must_be_new(connection, wanted, table)
-    first_row = add_statistics(connection, table.id, wanted.files, leaves(wanted.schema))
-    partition_id = wanted.keys.partition_id
-    if layout(connection, table.id, head.snapshot, wanted.schema).partition_id != partition_id:
-        raise CommitConflict(f"{wanted.name} was partitioned otherwise meanwhile")
-    names = wanted.written or wanted.schema
+    _must_be_new(connection, intent, table)
+    first_row = add_statistics(connection, table.id, intent.files, leaves(intent.schema))
+    partition_id = intent.keys.partition_id
+    if layout(connection, table.id, head.snapshot, intent.schema).partition_id != partition_id:
+        raise CommitConflict(f"{intent.name} was partitioned otherwise meanwhile")
+    names = intent.written or intent.schema
     mapping, first_id = mapping_of(connection, table.id, names, head.snapshot, head.file_id)
-    head.file_id = first_id + len(wanted.files)
+    head.file_id = first_id + len(intent.files)
     of_table: dict[str, object] = {
         "table_id": table.id,
         "begin_snapshot": head.snapshot,
@@ -171,7 +171,7 @@ def add_files(connection: Connection, head: Head, wanted: Wanted, table: TableRo
         "partition_id": partition_id,
     }
     files, statistics, values = [], [], []
-    for id_, file in enumerate(wanted.files, first_id):
+    for id_, file in enumerate(intent.files, first_id):
         files.append({**of_table, **_file(file), "data_file_id": id_, "row_id_start": first_row})
         first_row += file.rows
         of_file = {"data_file_id": id_, "table_id": table.id}
@@ -185,14 +185,14 @@ def add_files(connection: Connection, head: Head, wanted: Wanted, table: TableRo
     connection.insert("ducklake_file_column_stats", statistics)
 
 
-def _must_be_new(connection: Connection, wanted: Wanted, table: TableRow) -> None:
+def _must_be_new(connection: Connection, intent: Intent, table: TableRow) -> None:
     """Raises DataError where the catalog has one of the files."""
-    paths = [file.path for file in wanted.files]
+    paths = [file.path for file in intent.files]
     places = ", ".join("?" * len(paths))
     if registered := connection.rows(
         f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table.id} AND path IN ({places})", paths
     ):
-        raise DataError(f"{wanted.name}: the file {registered[0][0]} is registered already")
+        raise DataError(f"{intent.name}: the file {registered[0][0]} is registered already")
 
 
 def _file(file: DataFile) -> dict[str, object]:

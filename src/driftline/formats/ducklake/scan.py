@@ -168,10 +168,10 @@ def _lacking(
     """
     assert state.table is not None
     table = state.table.id
-    wanted = {row.id for row in state.columns if row.initial_default is not None}
-    if not wanted:
+    defaulted = {row.id for row in state.columns if row.initial_default is not None}
+    if not defaulted:
         return {}
-    listed = ", ".join(map(str, sorted(wanted)))
+    listed = ", ".join(map(str, sorted(defaulted)))
     has: dict[int, set[int]] = {}
     for file, column in connection.rows(
         "SELECT data_file_id, column_id FROM meta.ducklake_file_column_stats "
@@ -187,17 +187,14 @@ def _lacking(
     ):
         mapped.setdefault(int(mapping), set()).add(int(column))
     # Statistics of a column say that the file has it; whoever wrote none is asked.
-    asked = [i for i in files if mappings[i] is None and not wanted <= has.get(i, set())]
+    asked = [i for i in files if mappings[i] is None and not defaulted <= has.get(i, set())]
     unchanged({path: size for path, size, _ in map(files.__getitem__, asked)}, f"table {table}")
     footers = ids_in([files[i][0] for i in asked])
     out = {}
     for i, (path, *_) in files.items():
         mapping = mappings[i]
-        if mapping is not None:
-            columns = mapped.get(mapping, set())
-        else:
-            columns = footers[path] if path in footers else has[i]
-        if missing := wanted - columns:
+        of_file: AbstractSet[int] = footers[path] if path in footers else has.get(i, set())
+        if missing := defaulted - (of_file if mapping is None else mapped.get(mapping, set())):
             out[i] = frozenset(missing)
     return out
 

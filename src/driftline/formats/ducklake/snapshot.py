@@ -107,7 +107,7 @@ def state_of(connection: Connection, table: TableRow, at: int) -> LakeState:
 def find(connection: Connection, name: str, at: int) -> TableRow | None:
     """The table of this name, None where there is none."""
     namespace, table = split(name)
-    found = connection.rows(
+    rows = connection.rows(
         f"""SELECT t.table_id, s.schema_id, CAST(t.table_uuid AS VARCHAR), s.schema_name, t.table_name,
             s.path, CAST(s.path_is_relative AS BOOLEAN), t.path, CAST(t.path_is_relative AS BOOLEAN)
             FROM meta.ducklake_table t JOIN meta.ducklake_schema s ON t.schema_id = s.schema_id
@@ -116,9 +116,9 @@ def find(connection: Connection, name: str, at: int) -> TableRow | None:
             AND {live("s")}""",
         [namespace, table, at, at, at, at],
     )
-    if not found:
+    if not rows:
         return None
-    table_id, schema_id, uuid, schema_name, table_name, schema_path, schema_rel, path, rel = found[0]
+    table_id, schema_id, uuid, schema_name, table_name, schema_path, schema_rel, path, rel = rows[0]
     if (schema_name, table_name) != (namespace, table):
         raise DataError(
             f"there is a table {schema_name}.{table_name}: DuckLake takes {name} for the same name",

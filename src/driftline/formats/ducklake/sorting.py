@@ -59,11 +59,11 @@ def parts_of(text: str, schema: Schema) -> tuple[str | int, ...]:
     nodes = list(_nodes(selected))
     aggregates = _aggregates()
     for node in nodes:
-        what = _REFUSED.get(node.get("class", ""))
+        refused = _REFUSED.get(node.get("class", ""))
         if node.get("function_name") in aggregates:
-            what = what or f"the aggregate function {node['function_name']}"
-        if what is not None:
-            raise UsageError(f"{text} has {what} in it, and a row is sorted by its own columns alone")
+            refused = refused or f"the aggregate function {node['function_name']}"
+        if refused is not None:
+            raise UsageError(f"{text} has {refused} in it, and a row is sorted by its own columns alone")
     names = [node["column_names"] for node in nodes if node.get("class") == "COLUMN_REF"]
     for path in names:
         if column_of(schema, path[0]) is None:
@@ -98,8 +98,8 @@ def check(key: SortExpression, schema: Schema, rows: Sequence[ColumnRow], table:
 
 def column_of(schema: Schema, name: str) -> Field | None:
     """The column that DuckDB takes the name for."""
-    found = [f for f in schema.struct.fields if f.name.lower() == name.lower()]
-    return next((f for f in found if f.name == name), found[0] if found else None)
+    alike = [f for f in schema.struct.fields if f.name.lower() == name.lower()]
+    return next((f for f in alike if f.name == name), alike[0] if alike else None)
 
 
 def top_column(schema: Schema, column: int, table: str) -> Field:
@@ -160,8 +160,8 @@ def _aggregates() -> set[str]:
 def _selected(tree: Any) -> list[Any]:
     """The expressions of the SELECT; none where DuckDB cannot read it."""
     statements = tree.get("statements") or [{}]
-    found: list[Any] = statements[0].get("node", {}).get("select_list", [])
-    return found
+    selected: list[Any] = statements[0].get("node", {}).get("select_list", [])
+    return selected
 
 
 def _around(tree: Any) -> list[Any]:

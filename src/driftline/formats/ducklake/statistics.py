@@ -39,8 +39,8 @@ def add_statistics(
             "ducklake_table_stats",
             [{"table_id": table, "record_count": rows, "next_row_id": rows, "file_size_bytes": size}],
         )
-        found = {i: of_files(files, i, type_) for i, type_ in types.items()}
-        _insert(connection, table, {i: k for i, k in found.items() if k is not None})
+        known_of = {i: of_files(files, i, type_) for i, type_ in types.items()}
+        _insert(connection, table, {i: k for i, k in known_of.items() if k is not None})
         return 0
     connection.execute(
         f"UPDATE meta.ducklake_table_stats SET record_count = record_count + {rows}, "

@@ -204,11 +204,11 @@ class DuckLakeTable:
             return not paths
         listed = ", ".join("?" * len(paths))
         table = state.table.id
-        found = self.catalog.read(
+        rows = self.catalog.read(
             lambda connection: connection.rows(
                 f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table} AND end_snapshot IS NULL "
                 f"AND path IN ({listed})",
                 paths,
             )
         )
-        return len(found) == len(paths)
+        return len(rows) == len(paths)

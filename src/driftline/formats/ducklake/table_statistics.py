@@ -52,10 +52,10 @@ def _read(connection: Connection, name: str, schema: Schema) -> TableStatistics:
         raise no_table(name)
     table, at = state.table.id, state.snapshot
     snapshots = tuple(_snapshots(connection, table))
-    of = _counts(connection, table, at, snapshots)
-    kept = sum(rows.rows.num_rows for rows in inlined_rows(connection, table, at))
-    if kept:
-        of[RECORDS][None] = Count(values=kept, files=1, foreign=kept)
+    counts_of = _counts(connection, table, at, snapshots)
+    inlined = sum(rows.rows.num_rows for rows in inlined_rows(connection, table, at))
+    if inlined:
+        counts_of[RECORDS][None] = Count(values=inlined, files=1, foreign=inlined)
     files, size = connection.rows(f"SELECT count(*), sum(file_size_bytes) FROM {_FILES}", [table, at, at])[0]
     plain = {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
     defaulted = frozenset(f.id for _, f in schema.walk() if f.initial_default is not None)
@@ -63,7 +63,7 @@ def _read(connection: Connection, name: str, schema: Schema) -> TableStatistics:
         "SELECT epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot WHERE snapshot_id = ?",
         [at],
     )
-    counts = Counts(snapshots, of, _ids(connection, table), defaulted)
+    counts = Counts(snapshots, counts_of, _ids(connection, table), defaulted)
     return TableStatistics(
         int(newest[0][0]),
         int(files),
@@ -77,8 +77,8 @@ def _read(connection: Connection, name: str, schema: Schema) -> TableStatistics:
 
 def _snapshots(connection: Connection, table: int) -> Iterator[Snapshot]:
     """Those that brought files, oldest first."""
-    found = []
-    for id_, at, made, extra, added, version in connection.rows(
+    snapshots = []
+    for id_, at, changes_made, extra, added, version in connection.rows(
         "SELECT s.snapshot_id, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)), c.changes_made, c.commit_extra_info, f.n, "
         "(SELECT max(v.schema_version) FROM meta.ducklake_schema_versions v "
         "WHERE v.table_id = ? AND v.begin_snapshot <= s.snapshot_id) "
@@ -87,23 +87,23 @@ def _snapshots(connection: Connection, table: int) -> Iterator[Snapshot]:
         "LEFT JOIN meta.ducklake_snapshot_changes c ON c.snapshot_id = s.snapshot_id ORDER BY s.snapshot_id",
         [table, table],
     ):
-        changes = str(made).split(",")
+        changes = str(changes_made).split(",")
         born = f"inserted_into_table:{table}" in changes and f"deleted_from_table:{table}" not in changes
         batch = Batch(int(at), _batch(extra), int(added))
-        found.append(Snapshot(int(id_), None if version is None else int(version), batch, born))
-    last = [i for i, s in enumerate(found) if s.born][-TREND:]
-    for i, s in enumerate(found):
+        snapshots.append(Snapshot(int(id_), None if version is None else int(version), batch, born))
+    last = [i for i, s in enumerate(snapshots) if s.born][-TREND:]
+    for i, s in enumerate(snapshots):
         yield replace(s, slot=last.index(i)) if i in last else s
 
 
 def _batch(extra: str | None) -> str | None:
     """The batch that the message tells of; others write there what they like."""
     try:
-        told = json.loads(extra or "{}")
+        metadata = json.loads(extra or "{}")
     except ValueError:
         return None
-    found = told.get(BATCH) if isinstance(told, dict) else None
-    return None if found is None else str(found)
+    batch = metadata.get(BATCH) if isinstance(metadata, dict) else None
+    return None if batch is None else str(batch)
 
 
 def _counts(
@@ -153,15 +153,15 @@ def _add(count: Count, values: int, files: int, place: int | None, snapshots: tu
 
 def _ids(connection: Connection, table: int) -> dict[int, frozenset[int]]:
     """The columns of each version of the schema."""
-    found: dict[int, set[int]] = defaultdict(set)
+    ids_of: dict[int, set[int]] = defaultdict(set)
     for version, column in connection.rows(
         "SELECT v.schema_version, c.column_id FROM meta.ducklake_schema_versions v JOIN meta.ducklake_column c "
         "ON c.table_id = v.table_id AND c.begin_snapshot <= v.begin_snapshot "
         "AND (c.end_snapshot IS NULL OR c.end_snapshot > v.begin_snapshot) WHERE v.table_id = ?",
         [table],
     ):
-        found[int(version)].add(int(column))
-    return {version: frozenset(ids) for version, ids in found.items()}
+        ids_of[int(version)].add(int(column))
+    return {version: frozenset(ids) for version, ids in ids_of.items()}
 
 
 def _deleted(connection: Connection, table: int, at: int) -> int:
@@ -184,29 +184,29 @@ def _bounds(
     """Of whole columns: those that the catalog keeps, rows of its own among them; of columns that came
     later it keeps none, and all files tell.
     """
-    kept = connection.rows(
+    stored = connection.rows(
         "SELECT column_id, min_value, max_value FROM meta.ducklake_table_column_stats WHERE table_id = ? "
         "AND min_value IS NOT NULL AND max_value IS NOT NULL",
         [table],
     )
-    known = {int(column) for column, _, _ in kept}
-    found: dict[int, list[tuple[str | None, str | None]]] = defaultdict(list)
+    known = {int(column) for column, _, _ in stored}
+    ranges: dict[int, list[tuple[str | None, str | None]]] = defaultdict(list)
     for column, low, high in connection.rows(
         "SELECT DISTINCT s.column_id, s.min_value, s.max_value FROM meta.ducklake_file_column_stats s "
         f"JOIN {_FILES} f ON f.data_file_id = s.data_file_id WHERE s.value_count > 0 AND s.column_id NOT IN "
         "(SELECT column_id FROM meta.ducklake_table_column_stats WHERE table_id = ? AND min_value IS NOT NULL)",
         [table, at, at, table],
     ):
-        found[int(column)].append((low, high))
-    for column, pairs in found.items():
+        ranges[int(column)].append((low, high))
+    for column, pairs in ranges.items():
         type_ = plain.get(column)
-        told = type_ is not None and type_.name in BOUNDED and column not in known | counts.defaulted
-        if type_ is not None and told and counts.numbers(column).values is not None:
+        is_told = type_ is not None and type_.name in BOUNDED and column not in known | counts.defaulted
+        if type_ is not None and is_told and counts.numbers(column).values is not None:
             lows, highs = ([b for b in bounds if b is not None] for bounds in zip(*pairs, strict=True))
             if len(lows) == len(highs) == len(pairs):
                 order = order_of(type_)
-                kept.append((column, min(lows, key=order), max(highs, key=order)))
-    return _numbers(kept, plain)
+                stored.append((column, min(lows, key=order), max(highs, key=order)))
+    return _numbers(stored, plain)
 
 
 def _firsts(

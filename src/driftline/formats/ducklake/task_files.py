@@ -26,7 +26,7 @@ from driftline.core.schema.types import (
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.partition import duckdb_folder
-from driftline.formats.ducklake.rows import Wanted
+from driftline.formats.ducklake.rows import Intent
 from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.write import check_required
 from driftline.write import (
@@ -51,7 +51,7 @@ _TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 
 
 def write_tasks(
-    spark: SparkSession, tasks: RowTasks, wanted: Wanted, folder: BatchFolder
+    spark: SparkSession, tasks: RowTasks, intent: Intent, folder: BatchFolder
 ) -> list[DataFile] | None:
     """Has the tasks write files into the table's folder, by way of the batch's ``folder``; returns what lies
     there.
@@ -59,8 +59,8 @@ def write_tasks(
     None where Spark's own writer has to, and nothing was written: for types and keys that tasks do not know,
     and folders that are not on this machine. Raises DataError where a required column has no value.
     """
-    schema, keys = wanted.schema, wanted.keys
-    root, dealing = local(wanted.folder), _dealing(schema, keys, wanted.name)
+    schema, keys = intent.schema, intent.keys
+    root, dealing = local(intent.folder), _dealing(schema, keys, intent.name)
     if root is None or not convertible(schema.struct) or not _known(dealing):
         return None
     # The footers tell all that the catalog is told.
@@ -76,11 +76,11 @@ def write_tasks(
 
     write_in_tasks(spark.sparkContext, tasks, plan, folder, InFolder(folder, place))
     try:
-        files = describe(wanted.folder, list(partitions), schema)
-        check_required(files, schema, wanted.name)
+        files = describe(intent.folder, list(partitions), schema)
+        check_required(files, schema, intent.name)
     except BaseException:
         for path in partitions:
-            removed(spark, wanted.folder + path)
+            removed(spark, intent.folder + path)
         raise
     return [replace(file, partition=partitions[file.path]) for file in files]
 

@@ -26,7 +26,7 @@ from driftline.formats.ducklake.commit import commit
 from driftline.formats.ducklake.evaluate import values_of, with_values
 from driftline.formats.ducklake.files import DataFile, removed
 from driftline.formats.ducklake.layout import Layout
-from driftline.formats.ducklake.rows import Message, Wanted
+from driftline.formats.ducklake.rows import Intent, Message
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.task_files import write_tasks
 from driftline.formats.ducklake.write import write
@@ -60,9 +60,9 @@ class DuckLakeTransaction:
         self.base = base
         self.committed = False
         self.snapshot: int | None = None
-        self._wanted = Wanted(table.name, base, schema, folder, pinned, keys)
+        self._intent = Intent(table.name, base, schema, folder, pinned, keys)
         if base is None:
-            self._wanted.layout = Layout(), keys
+            self._intent.layout = Layout(), keys
         self._summary: Mapping[str, str] = {}
         self._changes: list[Change] = []
         self._after = 0
@@ -76,8 +76,8 @@ class DuckLakeTransaction:
         """The schema inside the transaction. Defaults that are expressions have their value of this batch."""
         if self._values is None:
             zone = self.table.spark.conf.get("spark.sql.session.timeZone") or "UTC"
-            self._values = values_of(self._wanted.schema, zone)
-        return with_values(self._wanted.schema, self._values)
+            self._values = values_of(self._intent.schema, zone)
+        return with_values(self._intent.schema, self._values)
 
     @property
     def row(self) -> Struct:
@@ -93,29 +93,29 @@ class DuckLakeTransaction:
         """Applies the changes; new columns get ids beyond ``after``. Raises
         DataError where DuckLake has no such column.
         """
-        base, now = self.base, self._wanted.schema
+        base, now = self.base, self._intent.schema
         self._after = after
         draft = Draft(now, max(after, base.last_id if base is not None else now.highest_id()))
         for change in changes:
             draft.make(change)
             self._changes.append(change)
             self._said.append(f"{change.action} {'.'.join(change.path)}")
-        self._wanted.schema = draft.schema
+        self._intent.schema = draft.schema
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows, which must have the table's columns; returns how many were written."""
         folder = f"{uuid.uuid4().hex}/"
-        self._folders.append(self._wanted.folder + folder)
+        self._folders.append(self._intent.folder + folder)
         with self._naming_defaults():
             files = write(
-                frame, self._wanted.schema, self._wanted.keys, self._wanted.folder, folder, self.table.name
+                frame, self._intent.schema, self._intent.keys, self._intent.folder, folder, self.table.name
             )
         return self._wrote(files, summary)
 
     def _wrote(self, files: Sequence[DataFile], summary: Mapping[str, str]) -> int:
         self._summary = {**self._summary, **summary}
-        self._wanted.files += files
-        self._wanted.written = self._wanted.schema
+        self._intent.files += files
+        self._intent.written = self._intent.schema
         return sum(file.rows for file in files)
 
     @contextmanager
@@ -136,12 +136,12 @@ class DuckLakeTransaction:
     @property
     def home(self) -> str:
         """The table's own folder."""
-        return self._wanted.folder
+        return self._intent.folder
 
     @property
     def location(self) -> str:
         """Where the table's data files lie."""
-        return self._wanted.folder
+        return self._intent.folder
 
     def reached_with(self) -> Mapping[str, str] | None:
         """A DuckLake is in no store."""
@@ -155,7 +155,7 @@ class DuckLakeTransaction:
         with self._naming_defaults():
             files = None
             if folder is not None:
-                files = write_tasks(spark, tasks, replace(self._wanted, schema=self.schema), folder)
+                files = write_tasks(spark, tasks, replace(self._intent, schema=self.schema), folder)
             if files is not None:
                 return self._wrote(files, summary)
             rows = staged(spark, tasks, self.row, folder)
@@ -163,12 +163,12 @@ class DuckLakeTransaction:
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Writes the frame's rows in place of all that are there; returns how many."""
-        self._wanted.replaces = self._wanted.pinned = True
+        self._intent.replaces = self._intent.pinned = True
         return self.append(frame, summary)
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Sets properties: tags of the table, which outlive its snapshots."""
-        self._wanted.properties |= properties
+        self._intent.properties |= properties
 
     def include(self, other: DuckLakeTransaction) -> bool:
         """Has the other transaction, of the same lake, commit with this one. True: it does, and is not to be
@@ -179,10 +179,10 @@ class DuckLakeTransaction:
     def commit(self) -> None:
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
         parts = [self, *self._with]
-        wanted = [part._wanted for part in parts]
+        intents = [part._intent for part in parts]
         try:
             snapshot: int | None = self.table.catalog.write(
-                lambda connection: commit(connection, wanted, self._message())
+                lambda connection: commit(connection, intents, self._message())
             )
         except UnknownError as error:
             snapshot = self._landed(error)
@@ -195,14 +195,14 @@ class DuckLakeTransaction:
         """
         try:
             now = self.table.load()
-            paths = tuple(file.path for file in self._wanted.files)
-            there = now.exists and self._wanted.properties.items() <= now.properties.items()
-            if there and self.table.holds(paths):
+            paths = tuple(file.path for file in self._intent.files)
+            has_properties = now.exists and self._intent.properties.items() <= now.properties.items()
+            if has_properties and self.table.holds(paths):
                 return now.snapshot
         except SetupError:
             # The files may be the table's: they stay.
             for part in [self, *self._with]:
-                part._folders, part._wanted.files = [], []
+                part._folders, part._intent.files = [], []
             raise SetupError(
                 f"whether {self.table.name} has the batch is not known: {error}",
                 hint="look at the table once its catalog answers; a capture finds out by itself: start it again",
@@ -217,33 +217,33 @@ class DuckLakeTransaction:
 
         Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
         """
-        wanted = self._wanted
-        if self.base is None or wanted.replaces or not now.exists:
+        intent = self._intent
+        if self.base is None or intent.replaces or not now.exists:
             raise Moved(f"{self.table.name} has changed since the batch was planned")
         other = self.table.transaction(now)
         other.evolve(self._changes, self._after)
-        if other._wanted.keys.partition_id != wanted.keys.partition_id:
+        if other._intent.keys.partition_id != intent.keys.partition_id:
             raise Moved(f"{self.table.name} was partitioned otherwise since the batch was written")
-        written, fresh = wanted.schema, other._wanted.schema
+        written, fresh = intent.schema, other._intent.schema
         # The files' mapping has the names of the columns.
         if not (refits(written, fresh) and extends(written, fresh)):
             raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
         for part in self._with:
             part.again(part.table.load())
-        self.base = wanted.base = other.base
-        wanted.schema = fresh
+        self.base = intent.base = other.base
+        intent.schema = fresh
 
     def abandon(self) -> None:
         """Deletes the files that were written; the table was never touched. Nothing once it is committed."""
         if not self.committed:
-            for path in [*self._folders, *(self._wanted.folder + file.path for file in self._wanted.files)]:
+            for path in [*self._folders, *(self._intent.folder + file.path for file in self._intent.files)]:
                 removed(self.table.spark, path)
 
     def read_written(self) -> DataFrame | None:
         """The rows that it has written, once it is committed."""
         if self.snapshot is None:
             return None
-        return self.table.read_files([file.path for file in self._wanted.files], self.snapshot)
+        return self.table.read_files([file.path for file in self._intent.files], self.snapshot)
 
     def upkeep(self) -> None:
         """Nothing: a batch of long past is a few rows of the catalog."""
@@ -255,16 +255,16 @@ class DuckLakeTransaction:
         now = self.table.load()
         if not now.exists:
             return True
-        paths = tuple(file.path for file in self._wanted.files)
+        paths = tuple(file.path for file in self._intent.files)
         if not self.table.holds(paths):
             return False
-        wanted = Wanted(self.table.name, now, now.schema, self._wanted.folder, dropped=paths)
-        said = Message(AUTHOR, "takes a failed batch out again", json.dumps(dict(self._summary)))
-        self.table.catalog.write(lambda connection: commit(connection, [wanted], said))
+        intent = Intent(self.table.name, now, now.schema, self._intent.folder, dropped=paths)
+        message = Message(AUTHOR, "takes a failed batch out again", json.dumps(dict(self._summary)))
+        self.table.catalog.write(lambda connection: commit(connection, [intent], message))
         return True
 
     def _message(self) -> Message:
-        rows = sum(file.rows for file in self._wanted.files)
+        rows = sum(file.rows for file in self._intent.files)
         batch = self._summary.get("driftline.batch", "")
         text = "; ".join([f"batch {batch}: {rows} rows" if batch else f"{rows} rows", *self._said])
         extra = {**self._summary, "changes": self._said}

@@ -175,8 +175,8 @@ def readable(schema: Schema) -> Schema:
     def of(type_: Type) -> Type | None:
         match type_:
             case Struct(fields):
-                made = tuple(replace(f, type=inner) for f in fields if (inner := of(f.type)) is not None)
-                return Struct(made) if made or not fields else None
+                inside = tuple(replace(f, type=inner) for f in fields if (inner := of(f.type)) is not None)
+                return Struct(inside) if inside or not fields else None
             case List(element):
                 inner = of(element)
                 return None if inner is None else replace(type_, element=inner)

@@ -30,24 +30,24 @@ def _versions(connection: Connection, name: str) -> Versions:
     table = find(connection, name, newest)
     if table is None:
         raise no_table(name)
-    found = connection.rows(
+    rows = connection.rows(
         "SELECT v.begin_snapshot, v.schema_version, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)) "
         "FROM meta.ducklake_schema_versions v LEFT JOIN meta.ducklake_snapshot s ON s.snapshot_id = v.begin_snapshot "
         "WHERE v.table_id = ? ORDER BY v.begin_snapshot",
         [table.id],
     )
-    kept = [(int(begin), int(version), int(at)) for begin, version, at in found if at is not None]
+    dated = [(int(begin), int(version), int(at)) for begin, version, at in rows if at is not None]
     out: list[Version] = []
-    for i, (begin, version, at) in enumerate(kept):
+    for i, (begin, version, at) in enumerate(dated):
         state = state_of(connection, table, begin)
-        made = definition(state, layout(connection, table.id, begin, state.schema))
+        definition_ = definition(state, layout(connection, table.id, begin, state.schema))
         before = dict(state_of(connection, table, begin - 1).properties) if begin else {}
-        end = kept[i + 1][0] - 1 if i + 1 < len(kept) else newest
+        end = dated[i + 1][0] - 1 if i + 1 < len(dated) else newest
         properties = dict(state_of(connection, table, end).properties)
-        made = replace(made, schema=replace(state.schema, id=version), properties=properties)
-        out.append(Version(at, made, begin, record.read(dict(state.properties), before)))
+        definition_ = replace(definition_, schema=replace(state.schema, id=version), properties=properties)
+        out.append(Version(at, definition_, begin, record.read(dict(state.properties), before)))
     schemas = {v.definition.schema.id: v.definition.schema for v in out}
-    return Versions(tuple(out), schemas, len(kept) == len(found))
+    return Versions(tuple(out), schemas, len(dated) == len(rows))
 
 
 def snapshots(table: DuckLakeTable, upto: int | None) -> Iterator[Snapshot]:
@@ -56,13 +56,13 @@ def snapshots(table: DuckLakeTable, upto: int | None) -> Iterator[Snapshot]:
         return
     state = table.load()
     assert state.table is not None
-    of = state.table.id
+    id_ = state.table.id
     rows = table.catalog.read(
         lambda connection: connection.rows(
             "SELECT s.snapshot_id, (SELECT max(v.schema_version) FROM meta.ducklake_schema_versions v "
             "WHERE v.table_id = ? AND v.begin_snapshot <= s.snapshot_id) "
             "FROM meta.ducklake_snapshot s WHERE s.snapshot_id <= ? ORDER BY s.snapshot_id DESC",
-            [of, upto],
+            [id_, upto],
         )
     )
     for snapshot, version in rows:

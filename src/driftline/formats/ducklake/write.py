@@ -43,9 +43,9 @@ def write(
         parted, helpers = partitioned(frame, columns, schema, keys, name)
         writer = _identified(parted, target, helpers).write.options(**_OPTIONS)
         (writer.partitionBy(*helpers) if helpers else writer).parquet(path)
-    found = describe(table, [folder + file for file in listed(spark, path)], schema)
-    files = [with_partition(file, keys) for file in found if file.rows]
-    if len(files) < len(found) and not files:
+    written = describe(table, [folder + file for file in listed(spark, path)], schema)
+    files = [with_partition(file, keys) for file in written if file.rows]
+    if len(files) < len(written) and not files:
         removed(spark, path)
     check_required(files, schema, name)
     return [_placed(spark, file, schema, keys, table) for file in files] if helpers else files
@@ -152,7 +152,7 @@ def parsed(ddl: str) -> DataType:
     if ddl.startswith("decimal"):
         precision, scale = ddl[8:-1].split(",")
         return T.DecimalType(int(precision), int(scale))
-    made: dict[str, Any] = {
+    types: dict[str, Any] = {
         "boolean": T.BooleanType,
         "tinyint": T.ByteType,
         "smallint": T.ShortType,
@@ -166,5 +166,5 @@ def parsed(ddl: str) -> DataType:
         "string": T.StringType,
         "binary": T.BinaryType,
     }
-    type_: DataType = made[ddl]()
+    type_: DataType = types[ddl]()
     return type_

@@ -77,9 +77,11 @@ class Alteration:
                 transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
             now = update_layout(self._jvm, transaction, self.before, after)
             set_schema(transaction, after)
-            made = self._now(transaction)
-            update_layout(self._jvm, transaction, replace(now, schema=made.schema), _by_ids_of(made, after))
-            self._show_variants(transaction, made.schema)
+            drafted = self._now(transaction)
+            update_layout(
+                self._jvm, transaction, replace(now, schema=drafted.schema), _by_ids_of(drafted, after)
+            )
+            self._show_variants(transaction, drafted.schema)
             self._set_properties(transaction, after.properties, record)
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
@@ -118,9 +120,9 @@ class Alteration:
     ) -> None:
         # Iceberg keeps some by itself, such as metrics of columns by name: only what differs is touched.
         before = self.before.properties
-        made = step(self._java.operations().current(), transaction.table().operations().current())
+        step_ = step(self._java.operations().current(), transaction.table().operations().current())
         update = transaction.updateProperties()
-        for key, value in {**properties, **last_changes.noted(record, made, before, properties)}.items():
+        for key, value in {**properties, **last_changes.noted(record, step_, before, properties)}.items():
             if before.get(key) != value:
                 update.set(key, value)
         for key in before.keys() - properties.keys():
@@ -165,10 +167,10 @@ class Draft:
         upkeep(self.table, self._base.current())
 
 
-def _by_ids_of(made: Definition, after: Definition) -> Definition:
+def _by_ids_of(drafted: Definition, after: Definition) -> Definition:
     """The layout of ``after`` by the ids that the table gave: new columns have ids of its own."""
-    found = {f.id: made.schema.find(path) for path, f in after.schema.walk()}
-    ids = {old: new.id for old, new in found.items() if new is not None}
+    columns = {f.id: drafted.schema.find(path) for path, f in after.schema.walk()}
+    ids = {old: new.id for old, new in columns.items() if new is not None}
     return replace(
         after,
         partition=tuple(replace(f, source=ids.get(f.source, f.source)) for f in after.partition),
@@ -181,8 +183,8 @@ def _by_ids_of(made: Definition, after: Definition) -> Definition:
 def _with_identifiers(changes: tuple[ColumnChange, ...], after: Schema) -> list[ColumnChange]:
     """The identifier fields named anew with every update: Iceberg loses a nested one when it is renamed."""
     paths = tuple(path for path, f in after.walk() if f.id in after.identifiers)
-    told = any(isinstance(c, SetIdentifiers) for c in changes)
-    return [*changes, SetIdentifiers(paths)] if changes and paths and not told else list(changes)
+    has_own = any(isinstance(c, SetIdentifiers) for c in changes)
+    return [*changes, SetIdentifiers(paths)] if changes and paths and not has_own else list(changes)
 
 
 def rename_table(table: IcebergTable, name: str) -> None:

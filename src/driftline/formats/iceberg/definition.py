@@ -57,8 +57,8 @@ def of_json(metadata: Mapping[str, Any]) -> Definition:
     )
 
 
-def _of_id(found: list[dict[str, Any]], key: str, wanted: int) -> dict[str, Any]:
-    return next(one for one in found if one[key] == wanted)
+def _of_id(parts: list[dict[str, Any]], key: str, id_: int) -> dict[str, Any]:
+    return next(one for one in parts if one[key] == id_)
 
 
 def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ...]:
@@ -71,16 +71,16 @@ def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ..
     return tuple(f for f in fields if format_version > 1 or f.transform != VOID)
 
 
-def spec_json(of: Definition) -> dict[str, Any]:
+def spec_json(definition: Definition) -> dict[str, Any]:
     """A table's first partition spec in Iceberg's JSON form."""
     fields = [
         {"name": f.name, "transform": str(f.transform), "source-id": f.source, "field-id": _FIRST_FIELD + i}
-        for i, f in enumerate(of.partition)
+        for i, f in enumerate(definition.partition)
     ]
     return {"spec-id": 0, "fields": fields}
 
 
-def order_json(of: Definition) -> dict[str, Any]:
+def order_json(definition: Definition) -> dict[str, Any]:
     """A table's first sort order in Iceberg's JSON form."""
     fields = [
         {
@@ -89,7 +89,7 @@ def order_json(of: Definition) -> dict[str, Any]:
             "direction": "desc" if key.descending else "asc",
             "null-order": "nulls-first" if key.nulls_first else "nulls-last",
         }
-        for key in of.sort
+        for key in definition.sort
         if isinstance(key, SortField)
     ]
     return {"order-id": 1 if fields else 0, "fields": fields}

@@ -28,10 +28,10 @@ _CONFLICTS = (
 @lru_cache(maxsize=64)
 def java_type(jvm: Any, name: str) -> Any:
     """A Java class by its full name. Kept, since py4j asks Java about each part of the name each time."""
-    found = jvm
+    type_ = jvm
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        type_ = getattr(type_, part)
+    return type_
 
 
 def schema_of(jvm: Any, table: Any) -> Schema:

@@ -13,24 +13,24 @@ def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition
     """Makes the layout of ``after`` inside a Java transaction whose table is as ``now`` says, as far as the
     columns are there; returns what the table is then. The rest waits until they are.
     """
-    there = {f.id for _, f in now.schema.walk()}
-    spec = _update_spec(jvm, transaction, now, after, there)
+    ids = {f.id for _, f in now.schema.walk()}
+    spec = _update_spec(jvm, transaction, now, after, ids)
     sort = now.sort
     if now.sort != after.sort:
-        possible = all(there.issuperset(f.columns) for f in after.sort)
+        possible = all(ids.issuperset(f.columns) for f in after.sort)
         sort = after.sort if possible else ()
         _replace_sort_order(jvm, transaction, now, sort)
     return Definition(now.schema, spec, sort, now.properties, now.format_version, now.last_column)
 
 
 def _update_spec(
-    jvm: Any, transaction: Any, now: Definition, after: Definition, there: set[int]
+    jvm: Any, transaction: Any, now: Definition, after: Definition, ids: set[int]
 ) -> tuple[PartitionField, ...]:
-    wanted = {(f.source, f.transform): f for f in after.partition}
+    asked = {(f.source, f.transform): f for f in after.partition}
     have = {(f.source, f.transform): f for f in now.partition}
-    gone = [f for key, f in have.items() if key not in wanted]
-    new = [f for key, f in wanted.items() if key not in have and f.source in there]
-    renamed = [(have[key], f) for key, f in wanted.items() if key in have and have[key].name != f.name]
+    gone = [f for key, f in have.items() if key not in asked]
+    new = [f for key, f in asked.items() if key not in have and f.source in ids]
+    renamed = [(have[key], f) for key, f in asked.items() if key in have and have[key].name != f.name]
     first, *more = _one_time_each(new)
     if gone or first or renamed:
         update = transaction.updateSpec()
@@ -44,8 +44,8 @@ def _update_spec(
         update = transaction.updateSpec()
         _add(jvm, update, now, fields)
         update.commit()
-    kept = tuple(wanted[key] for key in have if key in wanted)
-    return (*kept, *new)
+    staying = tuple(asked[key] for key in have if key in asked)
+    return (*staying, *new)
 
 
 def _one_time_each(fields: list[PartitionField]) -> list[list[PartitionField]]:

@@ -35,7 +35,7 @@ def changes_in_log(current: Metadata, read: Callable[[str], Metadata | None]) ->
         except _Gone as gone:
             first = _first(at, gone.place + 1, last)
         else:
-            return [found for place in places if (found := at(place)) is not None]
+            return [metadata for place in places if (metadata := at(place)) is not None]
 
 
 class _Gone(Exception):

@@ -23,7 +23,7 @@ def nulls(table: IcebergTable, java: Any, column: Field) -> NullCount:
     metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
     heads = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values() if ref["type"] == "branch"}
     written_with = _Schemas(metadata)
-    found = NullCount()
+    count = NullCount()
     for head in sorted(heads):
         rows = table.spark.sql(
             f"""select snapshot_id, file_sequence_number, sum(data_file.record_count) as records,
@@ -33,12 +33,12 @@ def nulls(table: IcebergTable, java: Any, column: Field) -> NullCount:
             where status <> 2 and data_file.content = 0 group by all"""
         ).collect()
         for row in rows:
-            found += NullCount(row.nulls or 0)
+            count += NullCount(row.nulls or 0)
             if written_with.lacks(column.id, row):
-                found += NullCount(row.unknown if column.initial_default is None else 0)
+                count += NullCount(row.unknown if column.initial_default is None else 0)
             else:
-                found += NullCount(unknown=row.unknown)
-    return found
+                count += NullCount(unknown=row.unknown)
+    return count
 
 
 class _Schemas:

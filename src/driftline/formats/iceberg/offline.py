@@ -90,9 +90,9 @@ class OfflineTable:
         manifests are too many, or not to be read.
         """
         current = self._metadata.get("current-snapshot-id")
-        found = next((s for s in self._metadata.get("snapshots", ()) if s["snapshot-id"] == current), None)
+        snapshot = next((s for s in self._metadata.get("snapshots", ()) if s["snapshot-id"] == current), None)
         try:
-            return [] if found is None else list(_entries(found["manifest-list"]))
+            return [] if snapshot is None else list(_entries(snapshot["manifest-list"]))
         except Exception:  # whatever is wrong with a file: Spark tells
             return None
 
@@ -105,8 +105,8 @@ class OfflineTable:
                 return True
         except sqlite3.Error:
             return False
-        found = OfflineTable.of(*self._lake, name)
-        return found is not None and found.entries() == []
+        table = OfflineTable.of(*self._lake, name)
+        return table is not None and table.entries() == []
 
 
 def _entries(manifests: str) -> Iterator[Entry]:
@@ -137,8 +137,8 @@ def _located(lake: Path, catalog: str, name: str) -> str | None:
     namespace, _, table = name.rpartition(".")
     uri = f"file:{quote(str(lake.resolve() / 'catalog.db'))}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY)) as database:
-        found = database.execute(_TABLE, (catalog, namespace, table)).fetchone()
-    return found[0] if found else None
+        row = database.execute(_TABLE, (catalog, namespace, table)).fetchone()
+    return row[0] if row else None
 
 
 def _path(location: str) -> Path:
@@ -157,7 +157,11 @@ def _read(location: str) -> Any:
     try:
         path = _path(location)
         text = path.read_bytes()
-        found = json.loads(gzip.decompress(text) if ".gz" in path.suffixes else text)
+        metadata = json.loads(gzip.decompress(text) if ".gz" in path.suffixes else text)
     except (OSError, ValueError, EOFError):
         return None
-    return found if "schemas" in found and "partition-specs" in found and "sort-orders" in found else None
+    return (
+        metadata
+        if "schemas" in metadata and "partition-specs" in metadata and "sort-orders" in metadata
+        else None
+    )

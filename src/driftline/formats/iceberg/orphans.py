@@ -38,11 +38,11 @@ def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[
         table = catalog.table(name).java()
         for folder in () if table is None else _folders(table):
             owners.setdefault(folder, {})[name] = table
-    found: dict[str, Orphan] = {}
+    by_path: dict[str, Orphan] = {}
     stores: dict[str, Any] = {}  # the FileIO of what lies in one
     if catalog.folder is not None and not is_stored(catalog.folder):
         # A table that was never made would be there, too.
-        found |= {bare(f.path): f for f in listed(spark, catalog.folder, before) if STAGED.search(f.path)}
+        by_path |= {bare(f.path): f for f in listed(spark, catalog.folder, before) if STAGED.search(f.path)}
     for folder, tables in owners.items():
         table = next(iter(tables.values()))
         remote = store.in_store(table, folder)
@@ -54,13 +54,13 @@ def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[
         except (PySparkException, Py4JError):  # a table that cannot be read may have any of them
             continue
         orphans = {bare(f.path): f for f in written if bare(f.path) not in known}
-        found |= orphans
+        by_path |= orphans
         stores |= dict.fromkeys(orphans, table.io()) if remote else {}
     if not dry_run:
-        delete(spark, [file for path, file in found.items() if path not in stores])
+        delete(spark, [file for path, file in by_path.items() if path not in stores])
         for path, io in stores.items():
-            io.deleteFile(found[path].path)
-    return [found[path] for path in sorted(found)]
+            io.deleteFile(by_path[path].path)
+    return [by_path[path] for path in sorted(by_path)]
 
 
 def _folders(table: Any) -> Iterator[str]:

@@ -101,8 +101,8 @@ def _update(jvm: Any, update: Any, change: ColumnChange, types: Mapping[Path, Ty
         case SetDoc(path, doc):
             update.updateColumnDoc(dotted(path), doc)
         case SetDefault(path, value):
-            made = default_json(types[path], value)
-            field = _field(jvm, Field("x", types[path], write_default=made))
+            new_default = default_json(types[path], value)
+            field = _field(jvm, Field("x", types[path], write_default=new_default))
             update.updateColumnDefault(dotted(path), field.writeDefaultLiteral())
         case SetIdentifiers(paths):
             update.setIdentifierFields([dotted(path) for path in paths])

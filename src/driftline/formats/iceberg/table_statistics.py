@@ -51,10 +51,10 @@ def table_statistics(table: IcebergTable, schema: Schema) -> TableStatistics:
     if java is None:
         raise no_table(table.name)
     jvm: Any = table.spark._jvm
-    told = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
+    metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
     with configured(table.spark, SMALL):
-        rows = _rows(table, tuple(snapshots(told)), plain(schema), forgotten(told))
-    return summed(told, schema, rows)
+        rows = _rows(table, tuple(snapshots(metadata)), plain(schema), forgotten(metadata))
+    return summed(metadata, schema, rows)
 
 
 def plain(schema: Schema) -> dict[int, Primitive]:
@@ -62,20 +62,20 @@ def plain(schema: Schema) -> dict[int, Primitive]:
     return {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
 
 
-def summed(told: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> TableStatistics:
+def summed(metadata: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> TableStatistics:
     """What a table's metadata file and its files' metrics, added up by
     column, schema, slot and width, tell.
     """
     counts = Counts(
-        tuple(snapshots(told)),
+        tuple(snapshots(metadata)),
         _counts(rows),
-        {int(s["schema-id"]): frozenset(f.id for _, f in from_json(s).walk()) for s in told["schemas"]},
+        {int(s["schema-id"]): frozenset(f.id for _, f in from_json(s).walk()) for s in metadata["schemas"]},
         frozenset(f.id for _, f in schema.walk() if f.initial_default is not None),
-        int(told.get("properties", {}).get(EXPIRED, 0)),
+        int(metadata.get("properties", {}).get(EXPIRED, 0)),
     )
-    summary = _summary(told)
+    summary = _summary(metadata)
     return TableStatistics(
-        int(told["last-updated-ms"]),
+        int(metadata["last-updated-ms"]),
         int(summary.get("total-data-files", 0)),
         int(summary.get("total-files-size", 0)),
         int(summary.get("total-position-deletes", 0)) + int(summary.get("total-equality-deletes", 0)),
@@ -84,38 +84,38 @@ def summed(told: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> T
     )
 
 
-def _summary(told: Mapping[str, Any]) -> Mapping[str, str]:
-    current = told.get("current-snapshot-id")
-    return next((s["summary"] for s in told.get("snapshots", ()) if s["snapshot-id"] == current), {})
+def _summary(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    current = metadata.get("current-snapshot-id")
+    return next((s["summary"] for s in metadata.get("snapshots", ()) if s["snapshot-id"] == current), {})
 
 
-def snapshots(told: Mapping[str, Any]) -> Iterator[Snapshot]:
+def snapshots(metadata: Mapping[str, Any]) -> Iterator[Snapshot]:
     """The commits that lead to the current one, oldest first."""
-    by_id = {s["snapshot-id"]: s for s in told.get("snapshots", ())}
+    by_id = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     chain = []
-    at = told.get("current-snapshot-id")
+    at = metadata.get("current-snapshot-id")
     while at in by_id:
         chain.append(by_id[at])
         at = chain[-1].get("parent-snapshot-id")
     chain.reverse()
-    found = []
+    snapshots_ = []
     for s in chain:
         summary = s.get("summary", {})
         added = int(summary.get("added-records", 0))
         born = summary.get("operation") == "append" and added > 0
         batch = Batch(int(s["timestamp-ms"]), summary.get(BATCH), added)
-        found.append(Snapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born))
-    last = [i for i, s in enumerate(found) if s.born][-TREND:]
-    for i, s in enumerate(found):
+        snapshots_.append(Snapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born))
+    last = [i for i, s in enumerate(snapshots_) if s.born][-TREND:]
+    for i, s in enumerate(snapshots_):
         yield replace(s, slot=last.index(i)) if i in last else s
 
 
-def forgotten(told: Mapping[str, Any]) -> list[tuple[int, int | None]]:
+def forgotten(metadata: Mapping[str, Any]) -> list[tuple[int, int | None]]:
     """The schemas of files whose commit is no longer known, by the changes that the table remembers: from
     which sequence number on, the latest first.
     """
-    changes = last_changes.read(told.get("properties", {}))
-    return list(reversed(last_changes.written_with(changes, told["current-schema-id"])))
+    changes = last_changes.read(metadata.get("properties", {}))
+    return list(reversed(last_changes.written_with(changes, metadata["current-schema-id"])))
 
 
 def _rows(
@@ -131,7 +131,7 @@ def _rows(
     schema = f"cast(case {' '.join(cases or ['when false then 0'])} end as int)"
 
     spark = table.spark
-    found = (
+    collected = (
         table.metadata_table("entries")
         .where(_NEW)
         .selectExpr(*_METRICS)
@@ -158,7 +158,7 @@ def _rows(
         )
         .collect()
     )  # fmt: skip
-    return [row.asDict() for row in found]
+    return [row.asDict() for row in collected]
 
 
 def _counts(rows: Iterable[Summed]) -> dict[int, dict[int | None, Count]]:
@@ -180,12 +180,12 @@ def _bounds(
     rows: Iterable[Summed], plain: Mapping[int, Primitive]
 ) -> tuple[dict[int, Numbers], dict[int, Numbers]]:
     """By column id: the bounds over all files, and in one of the first that have a value."""
-    found: dict[int, list[Summed]] = defaultdict(list)
+    by_id: dict[int, list[Summed]] = defaultdict(list)
     for row in rows:
         if row["id"] in plain and row["v"]:
-            found[row["id"]].append(row)
+            by_id[row["id"]].append(row)
     bounds, firsts = {}, {}
-    for i, some in found.items():
+    for i, some in by_id.items():
         whole = not any(row["missing"] for row in some)
         bounds[i] = numbers([(row["low"], row["high"]) for row in some], plain[i]) if whole else Numbers()
         seen = [row for row in some if row["first"] is not None]

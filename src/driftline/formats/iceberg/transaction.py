@@ -223,11 +223,11 @@ class Transaction:
         """Sets table properties; the record of a change joins the others that the table remembers."""
         if properties:
             self._told |= properties
-            made = {key: value for key, value in properties.items() if key != record.PROPERTY}
-            made |= self._noted(properties)
-            self._properties |= made
+            properties_ = {key: value for key, value in properties.items() if key != record.PROPERTY}
+            properties_ |= self._noted(properties)
+            self._properties |= properties_
             update = self._java.updateProperties()
-            for key, value in made.items():
+            for key, value in properties_.items():
                 update.set(key, value)
             update.commit()
 
@@ -235,8 +235,8 @@ class Transaction:
         if record.PROPERTY not in properties:
             return {}
         before = {} if self.base is None else self.base.properties
-        made = step(self._java.startMetadata(), self._java.table().operations().current())
-        return last_changes.noted(properties, made, before, {**before, **properties})
+        step_ = step(self._java.startMetadata(), self._java.table().operations().current())
+        return last_changes.noted(properties, step_, before, {**before, **properties})
 
     def include(self, _: Transaction) -> bool:
         """Whether the other one becomes visible with this one: Iceberg has no commit over two tables."""

@@ -33,9 +33,9 @@ def fillable(schema: Schema) -> Schema:
 
 
 def _without(schema: Schema, gone: tuple[str, ...]) -> Schema:
-    kept = _kept(schema.struct, gone)
-    assert kept is None or isinstance(kept, Struct)
-    return replace(schema, struct=kept or Struct())
+    readable = _kept(schema.struct, gone)
+    assert readable is None or isinstance(readable, Struct)
+    return replace(schema, struct=readable or Struct())
 
 
 def _kept(type_: Type, gone: tuple[str, ...]) -> Type | None:
@@ -43,8 +43,8 @@ def _kept(type_: Type, gone: tuple[str, ...]) -> Type | None:
         case Primitive(name):
             return None if name.partition("(")[0] in gone else type_
         case Struct(fields):
-            kept = ((f, _kept(f.type, gone)) for f in fields)
-            inside = tuple(replace(f, type=made) for f, made in kept if made is not None)
+            pairs = ((f, _kept(f.type, gone)) for f in fields)
+            inside = tuple(replace(f, type=kept_type) for f, kept_type in pairs if kept_type is not None)
             return Struct(inside) if inside else None
         case List(element):
             inner = _kept(element, gone)
@@ -93,12 +93,12 @@ def warnings(before: Schema, after: Schema) -> list[str]:
 
 def check_left_out(table: str, schema: Schema) -> None:
     """That rows without these columns are whole: null there, or the default. Raises DataError."""
-    kept = {f.id for _, f in fillable(schema).walk()}
+    ids = {f.id for _, f in fillable(schema).walk()}
     for path, f in schema.walk():
-        if f.id not in kept and (f.required or f.initial_default != f.write_default):
-            what = "is required" if f.required else "has a default of its own for new rows"
+        if f.id not in ids and (f.required or f.initial_default != f.write_default):
+            refusal = "is required" if f.required else "has a default of its own for new rows"
             raise DataError(
-                f"{table}: {dotted(path)}, a {type_name(f.type)}, {what}, and Spark cannot write it",
+                f"{table}: {dotted(path)}, a {type_name(f.type)}, {refusal}, and Spark cannot write it",
                 f"ALTER TABLE {table} ALTER COLUMN {dotted(path)} DROP {'NOT NULL' if f.required else 'DEFAULT'}",
             )
 
@@ -110,9 +110,9 @@ def with_schema(jvm: Any, java: Any, schema: Schema) -> Any:
     transaction = java.newTransaction()
     operations = transaction.table().operations()
     base = operations.current()
-    made = jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
+    java_schema = jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
     last = max(base.lastColumnId(), schema.highest_id())
-    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base).setCurrentSchema(made, last)
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base).setCurrentSchema(java_schema, last)
     operations.commit(base, builder.build())
     return transaction
 

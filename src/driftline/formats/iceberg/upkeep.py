@@ -80,8 +80,8 @@ def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ..
     if sum(s["schema-id"] not in needed for s in metadata["schemas"]) < worth:
         return ()
     columns = {s["schema-id"]: {f.id for _, f in from_json(s).walk()} for s in metadata["schemas"]}
-    found = tuple(columns.keys() - _with_widest(needed, columns))
-    return found if len(found) >= worth else ()
+    spare = tuple(columns.keys() - _with_widest(needed, columns))
+    return spare if len(spare) >= worth else ()
 
 
 def _with_widest(needed: Iterable[int | None], columns: Mapping[int, set[int]]) -> set[int]:
@@ -89,19 +89,20 @@ def _with_widest(needed: Iterable[int | None], columns: Mapping[int, set[int]]) 
     an undo goes by the widest type there was.
     """
     last = {column: schema for schema in sorted(columns) for column in columns[schema]}
-    kept: set[int] = set()
+    staying: set[int] = set()
     more = columns.keys() & needed
     while more:
-        kept |= more
-        more = {last[column] for schema in more for column in columns[schema]} - kept
-    return kept
+        staying |= more
+        more = {last[column] for schema in more for column in columns[schema]} - staying
+    return staying
 
 
 def _may_be_due(metadata: Any) -> bool:
     """A first look, which costs next to nothing."""
-    main, said = metadata.ref("main"), metadata.property(MIN_SNAPSHOTS, None)
+    main, setting = metadata.ref("main"), metadata.property(MIN_SNAPSHOTS, None)
     least = retention.least_of_main(
-        None if main is None else main.minSnapshotsToKeep(), {} if said is None else {MIN_SNAPSHOTS: said}
+        None if main is None else main.minSnapshotsToKeep(),
+        {} if setting is None else {MIN_SNAPSHOTS: setting},
     )
     thinned = metadata.property(BEHIND, "").count(" ")
     many = int(metadata.snapshots().size()) >= least + thinned + retention.worth(least)
@@ -113,19 +114,19 @@ def _let_go(table: IcebergTable) -> None:
     operations = table.java().operations()
     base = operations.current()
     metadata = json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(base))
-    found = dispensable(metadata, time.time_ns() // 1_000_000)
-    if found == Dispensable():
+    spare = dispensable(metadata, time.time_ns() // 1_000_000)
+    if spare == Dispensable():
         return
     builder = java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(base)
-    gone = [base.snapshot(id_) for id_ in found.snapshots]
+    gone = [base.snapshot(id_) for id_ in spare.snapshots]
     if gone:
-        builder.removeSnapshots(_list(jvm, gone)).setProperties(_properties(metadata, found.snapshots))
-    if found.schemas:
-        ids = java_type(jvm, "java.util.HashSet")(_list(jvm, found.schemas))
+        builder.removeSnapshots(_list(jvm, gone)).setProperties(_properties(metadata, spare.snapshots))
+    if spare.schemas:
+        ids = java_type(jvm, "java.util.HashSet")(_list(jvm, spare.schemas))
         java_type(jvm, "org.apache.iceberg.MetadataUpdate$RemoveSchemas")(ids).applyTo(builder)
     operations.commit(base, builder.build())
     if gone:
-        _delete_manifests(jvm, operations, gone, _far(metadata, found.snapshots))
+        _delete_manifests(jvm, operations, gone, _far(metadata, spare.snapshots))
 
 
 def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:

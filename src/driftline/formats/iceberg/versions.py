@@ -48,33 +48,33 @@ def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
 
     ``read`` gives that of a metadata file, None where it is gone.
     """
-    found = changes_in_log(current, read)
-    whole = not found[0].get("metadata-log")
-    parts = _Parts(found)
+    changes = changes_in_log(current, read)
+    whole = not changes[0].get("metadata-log")
+    parts = _Parts(changes)
     out: list[Version] = []
-    told: Mapping[str, str] = {}
+    properties: Mapping[str, str] = {}
     if not whole:
-        out, whole = _remembered(found[0], parts)
-        told = _properties(found[0])
+        out, whole = _remembered(changes[0], parts)
+        properties = _properties(changes[0])
     last: Ids | None = None
-    for before, metadata in zip([None, *found], found, strict=False):
+    for before, metadata in zip([None, *changes], changes, strict=False):
         ids = ids_of_json(metadata)
         if ids != last or metadata is current:
             if out and before is not None:
                 out[-1] = _until(out[-1], before)
-            out.append(_version(metadata, told))
-        last, told = ids, _properties(metadata)
+            out.append(_version(metadata, properties))
+        last, properties = ids, _properties(metadata)
     return Versions(tuple(out), parts.schemas, whole)
 
 
 class _Parts:
     """What definitions are made of, by id, out of several versions of a table's metadata."""
 
-    def __init__(self, found: Iterable[Metadata]) -> None:
+    def __init__(self, changes: Iterable[Metadata]) -> None:
         self.schemas: dict[int, Schema] = {}
         self._specs: dict[int, Any] = {}
         self._orders: dict[int, Any] = {}
-        for metadata in found:
+        for metadata in changes:
             for schema in metadata["schemas"]:
                 if schema["schema-id"] not in self.schemas:  # a wide one takes its time
                     self.schemas[schema["schema-id"]] = from_json(schema)
@@ -105,8 +105,10 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
 
     def add(ids: Ids, change: last_changes.Change | None = None) -> None:
         definition = parts.definition(ids, oldest, properties)
-        made = (change.at, definition, change.step.snapshot, change.record) if change else (None, definition)
-        out.append(Version(*made))
+        arguments = (
+            (change.at, definition, change.step.snapshot, change.record) if change else (None, definition)
+        )
+        out.append(Version(*arguments))
 
     for change in reversed(last_changes.read(properties)):
         step = change.step
@@ -146,8 +148,8 @@ def _until(version: Version, last: Metadata) -> Version:
 
 
 def _properties(metadata: Metadata) -> Mapping[str, str]:
-    found: Mapping[str, str] = metadata.get("properties", {})
-    return found
+    properties: Mapping[str, str] = metadata.get("properties", {})
+    return properties
 
 
 def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:

@@ -90,15 +90,15 @@ def _renamed(table: Table, request: Request, name: str, catalog: str) -> Altered
     to = local_name(name, catalog) if "." in name else f"{namespace}.{name}"
     if to == table.name:
         raise UsageError(f"{to} is its name already")
-    kept = quarantine.of(table)
+    quarantined = quarantine.of(table)
     beside = quarantine.of(table.sibling(to))
-    moved = kept.load().exists
+    moved = quarantined.load().exists
     if moved:  # first: without the table's name, nobody would look for it there
-        kept.rename(beside.name)
+        quarantined.rename(beside.name)
     try:
         table.rename(to)
     except BaseException:
         if moved:
-            beside.rename(kept.name)
+            beside.rename(quarantined.name)
         raise
     return Altered(to, tuple(request.changes))

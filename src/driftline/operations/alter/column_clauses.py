@@ -147,11 +147,11 @@ class ColumnReader(Reader):
         while True:
             start = self.now
             path = self.path()
-            found = False
+            has_change = False
             while (change := self.column_change(path)) is not None:
-                found = True
+                has_change = True
                 yield change, start.start
-            if not found:
+            if not has_change:
                 self.stop(
                     f"what about {dotted(path)}?",
                     "TYPE, FIRST, AFTER, SET DEFAULT, DROP DEFAULT, DROP NOT NULL, COMMENT",

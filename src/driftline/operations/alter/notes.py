@@ -42,13 +42,13 @@ def _dropped(before: Schema, after: Schema, path: Path, column: Field, settings:
         return f"{value} will be refused: {error.message}"
     if planned.conflicts:
         return f"{value} will be refused: {planned.conflicts[0].why}"
-    made = [
+    products = [
         f"{dotted(c.path)} {type_name(c.type)}"
         for c in planned.changes
         if isinstance(c, AddColumn) and not c.within
     ]
-    if made:
-        return f"{value} makes {' and '.join(made)}, empty in the rows before"
+    if products:
+        return f"{value} makes {' and '.join(products)}, empty in the rows before"
     return f"{value} goes to the columns that remain"
 
 
@@ -61,8 +61,8 @@ def _value(column: Field, path: Path, mark: str) -> FieldShape:
     seen = Seen(Place(), typed=True)
     match inner:
         case Struct(fields):
-            way = [f for f in fields if not path or f.name == path[0]]
-            seen.record = RecordShape({data_key(f, mark): _value(f, path[1:], mark) for f in way})
+            onward = [f for f in fields if not path or f.name == path[0]]
+            seen.record = RecordShape({data_key(f, mark): _value(f, path[1:], mark) for f in onward})
         case Map(Primitive() as key, value):
             base, seen.value = MapOf(key), _value(Field("value", value), path[1:], mark)
         case _:

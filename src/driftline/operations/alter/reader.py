@@ -15,14 +15,14 @@ class Reader(TypeReader):
     """A cursor over a statement. Errors are UsageErrors that point at the word they stumble over."""
 
     def field(self) -> Field:
-        made = TypeReader.field(self)
+        field = TypeReader.field(self)
         while True:
             if self.got("NOT", "NULL"):
-                made = replace(made, required=True)
+                field = replace(field, required=True)
             elif self.got("COMMENT"):
-                made = replace(made, doc=self.text("a comment"))
+                field = replace(field, doc=self.text("a comment"))
             else:
-                return made
+                return field
 
     def literal(self) -> Literal:
         for word, value in (("NULL", None), ("TRUE", True), ("FALSE", False)):

@@ -29,22 +29,22 @@ _LONG = 150  # characters
 _PLAIN = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")
 
 
-def page(of: Stats, index: str | None = None) -> str:
+def page(stats: Stats, index: str | None = None) -> str:
     """The page, as the text of an HTML file. ``index``: the name of that with all tables."""
-    fields = [rows.card(one) for one in of.drifted]
+    fields = [rows.card(one) for one in stats.drifted]
     return _rendered(
-        "page", stats=of, fields=fields, columns=_inert(rows.packed(rows.columns(of))), index=index
+        "page", stats=stats, fields=fields, columns=_inert(rows.packed(rows.columns(stats))), index=index
     )
 
 
-def pages(of: LakeStats) -> Iterator[tuple[str, str]]:
+def pages(lake: LakeStats) -> Iterator[tuple[str, str]]:
     """The pages of a whole lake, each with the name of its file: that with all tables comes last, so that it
     is not there before what it leads to.
     """
-    names = {one.table: _file_name(one.table) for one in of.tables}
-    for one in of.tables:
+    names = {one.table: _file_name(one.table) for one in lake.tables}
+    for one in lake.tables:
         yield names[one.table], page(one, INDEX)
-    yield INDEX, _rendered("index", lake=of, names=names, days=DAYS)
+    yield INDEX, _rendered("index", lake=lake, names=names, days=DAYS)
 
 
 def _rendered(name: str, **values: Any) -> str:

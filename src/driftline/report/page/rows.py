@@ -31,19 +31,19 @@ _RULES = {
 _BY = {"outside": "another writer", "unknown": "its metadata were cleaned away"}
 
 
-def card(of: Drifted) -> dict[str, Any]:
+def card(field: Drifted) -> dict[str, Any]:
     """One drifted field: its types, most frequent first, and a bar."""
-    known = [part for part in of.parts if part.share]
-    shades = _shades(of.parts)
+    known = [part for part in field.parts if part.share]
+    shades = _shades(field.parts)
     spoken = ", ".join(f"{percent(part.share)} {part.name}" for part in known) or "shares are not known"
     return {
-        "path": clean(dotted(of.path)),
+        "path": clean(dotted(field.path)),
         "spoken": spoken,
         "bar": [
             {"shade": shades[id(part)], "width": round((part.share or 0) * 100, 3), "name": part.name}
             for part in known
         ],
-        "parts": [_part(part, shades[id(part)]) for part in of.parts],
+        "parts": [_part(part, shades[id(part)]) for part in field.parts],
     }  # fmt: skip
 
 
@@ -58,28 +58,28 @@ def _shades(parts: Sequence[Part]) -> dict[int, str]:
     return out
 
 
-def _part(of: Part, shade: str) -> dict[str, Any]:
+def _part(part: Part, shade: str) -> dict[str, Any]:
     return {
         "shade": shade,
-        "name": of.name,
-        "share": percent(of.share) if of.share else "",
-        "records": ("≥ " if of.at_least else "~ " if of.about else "") + number(of.records),
-        "none": of.records == 0,
-        "columns": [clean(dotted(path)) for path in of.columns],
-        "sample": None if of.sample is None else clean(of.sample),
-        "since": seen(of.first),
-        "why": _RULES.get(of.rule or "", ""),
-        "seen_in": clean(of.seen_in or ""),
-        "place": place(of.seen_in),
+        "name": part.name,
+        "share": percent(part.share) if part.share else "",
+        "records": ("≥ " if part.at_least else "~ " if part.about else "") + number(part.records),
+        "none": part.records == 0,
+        "columns": [clean(dotted(path)) for path in part.columns],
+        "sample": None if part.sample is None else clean(part.sample),
+        "since": seen(part.first),
+        "why": _RULES.get(part.rule or "", ""),
+        "seen_in": clean(part.seen_in or ""),
+        "place": place(part.seen_in),
     }
 
 
-def columns(of: Stats) -> list[dict[str, Any]]:
+def columns(stats: Stats) -> list[dict[str, Any]]:
     """The columns for the script, parents before what is inside them; what is not known is left out."""
-    drifted = {path for one in of.drifted for part in one.parts for path in part.columns}
+    drifted = {path for one in stats.drifted for part in one.parts for path in part.columns}
     place: dict[Path, int] = {}
     out = []
-    for i, column in enumerate(of.columns):
+    for i, column in enumerate(stats.columns):
         place[column.path] = i
         out.append(_column(column, place.get(column.path[:-1], -1), column.path in drifted))
     return out
@@ -91,16 +91,16 @@ _OWN = (
 )  # fmt: skip
 
 
-def packed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def packed(columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The columns on little room: values in the order of ``keys``, texts of the first of these by their
     places in ``texts``; a path only where it is not that of the column above and the name.
     """
     texts: dict[str, int] = {}
     rows = []
-    for column in found:
+    for column in columns:
         shared = [texts.setdefault(column[key], len(texts)) if key in column else None for key in _SHARED]
         row = [*shared, *(column.get(key) for key in _OWN)]
-        above = f"{found[column['up']]['path']}." if column["up"] >= 0 else ""
+        above = f"{columns[column['up']]['path']}." if column["up"] >= 0 else ""
         if column["path"] == above + column["name"]:
             row[len(_SHARED) + _OWN.index("path")] = None
         while row[-1] is None:
@@ -109,16 +109,16 @@ def packed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"keys": [*_SHARED, *_OWN], "shared": len(_SHARED), "texts": list(texts), "rows": rows}
 
 
-def _column(of: Column, parent: int, drifted: bool) -> dict[str, Any]:
-    n = of.numbers
-    made: dict[str, Any] = {
-        "name": clean(of.path[-1]),
-        "path": clean(dotted(of.path)),
+def _column(column: Column, parent: int, drifted: bool) -> dict[str, Any]:
+    n = column.numbers
+    row: dict[str, Any] = {
+        "name": clean(column.path[-1]),
+        "path": clean(dotted(column.path)),
         "up": parent,
-        "type": outline(of.type),
-        "kind": kind(of.type),
-        "key": None if of.key is None else clean(of.key),
-        "from": None if (source := origin(of)) is None else clean(source),
+        "type": outline(column.type),
+        "kind": kind(column.type),
+        "key": None if column.key is None else clean(column.key),
+        "from": None if (source := origin(column)) is None else clean(source),
         "drifted": drifted or None,
         "density": None if n.density is None else round(n.density, 4),
         "percent": None if n.density is None else ("≥ " if n.at_least else "") + percent(n.density),
@@ -132,7 +132,7 @@ def _column(of: Column, parent: int, drifted: bool) -> dict[str, Any]:
         "last": seen(n.last) or None,
         "trend": [None if v is None else round(v, 3) for v in n.trend] or None,
     }
-    return {key: v for key, v in made.items() if v is not None}
+    return {key: v for key, v in row.items() if v is not None}
 
 
 def kind(type_: Type) -> str:
@@ -143,15 +143,15 @@ def kind(type_: Type) -> str:
     return _KINDS.get(inner.name, "other") if isinstance(inner, Primitive) else "record"
 
 
-def value(of: Value | None, cut: bool) -> str | None:
-    if of is None:
+def value(bound: Value | None, cut: bool) -> str | None:
+    if bound is None:
         return None
-    text = str(of).lower() if isinstance(of, bool) else str(of)
+    text = str(bound).lower() if isinstance(bound, bool) else str(bound)
     return clean(text) + "…" * cut
 
 
-def seen(of: Seen | None) -> str:
-    return "" if of is None else when(of.at) + (f" · {short(of.batch)}" if of.batch else "")
+def seen(moment: Seen | None) -> str:
+    return "" if moment is None else when(moment.at) + (f" · {short(moment.batch)}" if moment.batch else "")
 
 
 def when(at: int | None) -> str:

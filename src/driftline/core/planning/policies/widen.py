@@ -92,7 +92,7 @@ def _widened(field: FieldState) -> tuple[list[Facet], list[Retyped | None], list
             continue
         i, wider = _target(now, field.pinned, facet, seen)
         if wider is None or not ((field.rewrite and not field.kept) or _in_place(now[i], wider)):
-            why = _why(facet, seen, now, wider, kept=field.rewrite and field.kept)
+            why = _why(facet, seen, now, wider, is_fixed=field.rewrite and field.kept)
             refused[facet] = Refusal(facet, why)
         else:
             before = changed[i]
@@ -163,13 +163,13 @@ def _exact(column: Facet, facet: Facet, seen: Seen) -> bool:
             return True
 
 
-def _why(facet: Facet, seen: Seen, columns: Sequence[Facet], wider: Facet | None, *, kept: bool) -> str:
+def _why(facet: Facet, seen: Seen, columns: Sequence[Facet], wider: Facet | None, *, is_fixed: bool) -> str:
     if seen.ragged:
         return f"{facet.spelled()} of mixed depth changes the structure"
-    told = ", ".join(c.spelled() for c in columns)
+    types = ", ".join(c.spelled() for c in columns)
     if wider is not None:
-        way = "set allow_rewrite = true"
-        if kept:
-            way = "values that are there would change, or the table is laid out by the column"
-        return f"{facet.spelled()} makes {told} a {wider.spelled()}, which takes a rewrite: {way}"
-    return f"{facet.spelled()} is incompatible with {told}"
+        remedy = "set allow_rewrite = true"
+        if is_fixed:
+            remedy = "values that are there would change, or the table is laid out by the column"
+        return f"{facet.spelled()} makes {types} a {wider.spelled()}, which takes a rewrite: {remedy}"
+    return f"{facet.spelled()} is incompatible with {types}"
