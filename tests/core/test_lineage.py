@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,9 @@ def test_events_are_as_openlineage_wants_them(
 def test_records_of_several_inputs_are_counted_for_none_of_them() -> None:
     inputs = [FOLDER, DatasetName("file", "/more")]
     drifted = of("a: long", data="a: long")
-    several = lineage_events.event("COMPLETE", MOMENT, BatchRun(RUN, "shop.orders", None, inputs), result=drifted)
+    several = lineage_events.event(
+        "COMPLETE", MOMENT, BatchRun(RUN, "shop.orders", None, inputs), result=drifted
+    )
     assert [one.inputFacets for one in several.inputs] == [{}, {}]
 
 
