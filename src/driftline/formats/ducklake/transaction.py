@@ -87,7 +87,7 @@ class DuckLakeTransaction:
     @property
     def added(self) -> Added:
         """The data files that it has written."""
-        return Added(len(self._intent.files), sum(file.size for file in self._wanted.files))
+        return Added(len(self._intent.files), sum(file.size for file in self._intent.files))
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
         """Applies the changes; new columns get ids beyond ``after``. Raises
