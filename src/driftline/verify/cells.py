@@ -123,7 +123,7 @@ def _whole_rows(
         cells: list[Cell] | None
         if quote and quote in text[at:stop]:
             try:
-                cells, stop = _cells(text, at, stops, line, delimiter, quote, is_all=is_all)
+                cells, stop = _cells(text, at, stops, line, (delimiter, quote), is_all=is_all)
             except _GoesOn:
                 break
         else:
@@ -143,11 +143,13 @@ def cells(raw: bytes) -> list[Cell]:
 
 
 def _cells(
-    text: str, at: int, stops: list[int], line: int, delimiter: str, quote: str, *, is_all: bool
+    text: str, at: int, stops: list[int], line: int, marks: tuple[str, str], *, is_all: bool
 ) -> tuple[list[Cell] | None, int]:
     """The cells of the record that begins ``at`` a place, and where it ends; None where a
-    quote is never closed: its line is the last. Raises _GoesOn where the record may, behind the text.
+    quote is never closed: its line is the last. ``marks``: as `marks_of` gives them. Raises _GoesOn where the
+    record may, behind the text.
     """
+    delimiter, quote = marks
     out: list[Cell] = []
     while True:
         stop = stops[line]
