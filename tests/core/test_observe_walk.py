@@ -173,6 +173,7 @@ REASONS = [
     (b"", "invalid JSON: Expecting value at character 0"),
     (b'{"a": 1', "invalid JSON: Expecting ',' delimiter at character 7"),
     (b'{"a": 1} {"a": 2}', "invalid JSON: Extra data at character 9"),
+    (b'{"a": "x', "invalid JSON: Unterminated string at character 6"),
     (b'{"a": [NaN]}', "invalid JSON: NaN is no number"),
     (b'{"a": -Infinity}', "invalid JSON: -Infinity is no number"),
     (b'{"a": "\xff"}', "invalid UTF-8: invalid start byte at byte 7"),

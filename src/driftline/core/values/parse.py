@@ -95,7 +95,8 @@ def parse(line: bytes) -> dict[str, object]:
     except RecursionError:
         raise Malformed(_TOO_DEEP) from None
     except json.JSONDecodeError as error:
-        raise Malformed(f"invalid JSON: {error.msg} at character {error.pos}") from None
+        cause = error.msg.removesuffix(" starting at")
+        raise Malformed(f"invalid JSON: {cause} at character {error.pos}") from None
     if not isinstance(record, dict):
         raise Malformed(f"not an object but a {_NAMES[type(record)]}")
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _deeper(record, MAX_DEPTH):
