@@ -88,16 +88,16 @@ def load(
     lake: str | None = None,
     file: Path | None = None,
     env: Mapping[str, str] = os.environ,
-    here: Path | None = None,
+    folder: Path | None = None,
 ) -> Config:
     """What flags, the environment and the file say, in this order of precedence.
 
-    ``lake`` and ``file`` are flags; without ``file``, the `driftline.toml` in ``here``, the working
+    ``lake`` and ``file`` are flags; without ``file``, the `driftline.toml` in ``folder``, the working
     directory, counts if it is there. A lake that flag or environment name by a path is a folder, whatever
     catalog the file names; a DuckLake if there is one in it, or if the file says so. The files of one that
     they name by a URI are there, and the file names its catalog. Raises UsageError.
     """
-    path = file or (here or Path()) / FILE
+    path = file or (folder or Path()) / FILE
     read = _read(path, env) if file or path.is_file() else Config()
     given = lake or env.get("DRIFTLINE_LAKE")
     if not given:
@@ -214,10 +214,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
-    found = data.get(key, {})
-    if not isinstance(found, dict):
+    section = data.get(key, {})
+    if not isinstance(section, dict):
         raise UsageError(f"{path}: {key} is not a table", hint=f"write [{key}]")
-    return found
+    return section
 
 
 def _flat(table: Mapping[str, Any], prefix: str, path: Path, place: str) -> Iterable[tuple[str, str]]:

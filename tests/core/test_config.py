@@ -17,7 +17,7 @@ def write(tmp_path):
 
 
 def at(folder: Path, **more) -> Config:
-    return load(here=folder, env={}, **more)
+    return load(folder=folder, env={}, **more)
 
 
 def test_without_a_file_the_lake_is_a_folder_named_lake(tmp_path):
@@ -31,9 +31,9 @@ def test_the_file_in_the_working_directory_counts(write, tmp_path):
 
 def test_flag_before_environment_before_file_before_default(write, tmp_path):
     write('lake = "c"')
-    assert load("a", here=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("a")
-    assert load(here=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("b")
-    assert load(here=tmp_path, env={}).lake == tmp_path / "c"
+    assert load("a", folder=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("a")
+    assert load(folder=tmp_path, env={"DRIFTLINE_LAKE": "b"}).lake == Path("b")
+    assert load(folder=tmp_path, env={}).lake == tmp_path / "c"
 
 
 def test_another_file_can_be_named_and_must_be_there(write, tmp_path):
@@ -151,7 +151,7 @@ def test_values_come_from_the_environment_at_any_depth(write, tmp_path):
         spark.a.token = "Bearer ${TOKEN}"
         [tables."shop.orders"]
         mark = "$${TOKEN} ${TOKEN}"''')
-    config = load(env={"ROOT": "/data", "TOKEN": "s3cret"}, here=tmp_path)
+    config = load(env={"ROOT": "/data", "TOKEN": "s3cret"}, folder=tmp_path)
     assert config.lake == Path("/data/lake")
     assert config.catalog == {"spark.a.token": "Bearer s3cret"}
     assert config.tables["shop.orders"] == {"mark": "${TOKEN} s3cret"}
@@ -161,12 +161,12 @@ def test_values_come_from_the_environment_at_any_depth(write, tmp_path):
 def test_a_variable_that_is_not_there_is_named(write, tmp_path):
     write('lake = "${ROOT}/lake"')
     with pytest.raises(UsageError, match="there is no ROOT in the environment"):
-        load(env={}, here=tmp_path)
+        load(env={}, folder=tmp_path)
 
 
 def test_stores_have_options_from_the_environment_and_no_secret_is_told(write, tmp_path):
     write('[store.s3]\nendpoint = "http://x"\nsecret_key = "${KEY}"\npath_style = true')
-    found = load(here=tmp_path, env={"KEY": "hush"}, lake="l")
+    found = load(folder=tmp_path, env={"KEY": "hush"}, lake="l")
 
     assert found.stores == {"s3": {"endpoint": "http://x", "secret_key": "hush", "path_style": "true"}}
     assert found.redact("403 for hush") == "403 for ***"
@@ -176,7 +176,7 @@ def test_clients_of_kafka_and_of_a_registry(write, tmp_path):
     write(
         '[kafka]\nsasl.username = "alice"\nsasl.password = "${PW}"\n[registry]\nurl = "http://r"\nbasic.auth.user.info = "me:${PW}"'
     )
-    read = load("l", here=tmp_path, env={"PW": "s3cret"})
+    read = load("l", folder=tmp_path, env={"PW": "s3cret"})
     assert read.kafka == {"sasl.username": "alice", "sasl.password": "s3cret"}
     assert read.registry == {"url": "http://r", "basic.auth.user.info": "me:s3cret"}
     assert read.redact("alice: s3cret, me:s3cret") == "alice: ***, ***"

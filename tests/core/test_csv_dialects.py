@@ -26,7 +26,7 @@ from driftline.source import csv as csv_source
 from driftline.source.csv import CsvFiles, csv_readers
 from driftline.source.csv_files import ANY
 from driftline.verify import files as check
-from driftline.verify.cells import Said
+from driftline.verify.cells import CsvDialect
 from driftline.verify.files import parts
 from driftline.verify.values import Cell, Reading, holds
 
@@ -241,7 +241,7 @@ def test_settings_of_csv_are_checked() -> None:
 @given(written())
 def test_the_reader_of_the_check_finds_the_same_cells(given: tuple[bytes, Dialect, list[list[str]]]) -> None:
     data, dialect, (names, *rows) = given
-    said = Said(dialect.delimiter, dialect.quote, dialect.encoding)
+    said = CsvDialect(dialect.delimiter, dialect.quote, dialect.encoding)
     with TemporaryDirectory() as folder:
         (part,) = parts([str(put(Path(folder), data))], "csv", said=said)
         assert [one.record for one in check.read(part)] == [

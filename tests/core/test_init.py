@@ -9,7 +9,7 @@ from driftline.settings import PATH_SETTINGS, SETTINGS
 
 def test_what_is_written_changes_nothing(tmp_path):
     (tmp_path / "driftline.toml").write_text(text())
-    assert load(env={}, here=tmp_path) == Config()
+    assert load(env={}, folder=tmp_path) == Config()
 
 
 def test_without_its_comments_it_is_a_settings_file_with_every_setting(tmp_path):
@@ -17,7 +17,7 @@ def test_without_its_comments_it_is_a_settings_file_with_every_setting(tmp_path)
     lines = [line.removeprefix("# ") for line in text().splitlines()]
     settings = "\n".join(line for line in lines if line.startswith(keys) and "catalog" not in line)
     (tmp_path / "driftline.toml").write_text(settings)
-    table = load(env={}, here=tmp_path).tables["shop.orders"]
+    table = load(env={}, folder=tmp_path).tables["shop.orders"]
     assert {key.partition(".")[0] for key in table} == {*SETTINGS, *PATH_SETTINGS}
     assert "catalog" in tomllib.loads(
         "\n".join(line for line in lines if line.startswith(("[catalog]", "token")))

@@ -53,9 +53,9 @@ class FileLog:
         self.folder.mkdir(parents=True, exist_ok=True)
         if (packed := self.folder / _TAKEN).exists():
             with gzip.open(packed, "rt") as file:
-                kept = json.load(file)
-            self.next = kept["next"]
-            self._take(map(Entry._make, kept["files"]))
+                checkpoint = json.load(file)
+            self.next = checkpoint["next"]
+            self._take(map(Entry._make, checkpoint["files"]))
         for path in sorted(self.folder.glob("[0-9]*.json")):
             number = int(path.stem)
             os.utime(path, (number + 1, number + 1))
@@ -181,8 +181,8 @@ class FileLog:
 
 
 def _changed(before: Entry, now: Entry) -> DataError:
-    what = f"had {before.size} bytes when it was taken, and now {now.size}"
+    lengths = f"had {before.size} bytes when it was taken, and now {now.size}"
     return DataError(
-        f"{now.path} {what if before.size != now.size else 'was written again after it was taken'}",
+        f"{now.path} {lengths if before.size != now.size else 'was written again after it was taken'}",
         hint="a file is taken once: move this one out of the folder, and put what is new there under another name",
     )

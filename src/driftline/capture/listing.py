@@ -36,12 +36,12 @@ def listed(source: str, fmt: str | None) -> Iterator[Entry]:
         if Path(source).is_dir():
             yield from _below(str(Path(source).absolute()), fmt)
             return
-        found = [path for name in glob(source, recursive=True) if (path := Path(name)).is_file()]
+        paths = [path for name in glob(source, recursive=True) if (path := Path(name)).is_file()]
     except OSError as error:
         raise SetupError(f"{source}: cannot be listed: {error.strerror}") from error
-    if not (found or has_magic(source)):
+    if not (paths or has_magic(source)):
         raise SetupError(f"{source}: there is no such folder", _AWAY)
-    yield from (entry_of(str(path.absolute())) for path in found)
+    yield from (entry_of(str(path.absolute())) for path in paths)
 
 
 def listed_behind(source: str, fmt: str | None, path: str) -> Iterator[Entry]:

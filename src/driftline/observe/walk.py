@@ -165,11 +165,11 @@ class Walker:
             text = str(leaf)
             base = declared_base(text, known.types) if known.types else base_of(text)
             wide = base is LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
-        mine = self._facet(base, dim, value, seen, position)
-        if wide > mine.wide or digits > mine.fraction or beyond > mine.far or ragged > mine.ragged:
+        facet = self._facet(base, dim, value, seen, position)
+        if wide > facet.wide or digits > facet.fraction or beyond > facet.far or ragged > facet.ragged:
             self._learn()
-            mine.wide, mine.fraction = mine.wide or wide, max(mine.fraction, digits)
-            mine.far, mine.ragged = mine.far or beyond, mine.ragged or ragged
+            facet.wide, facet.fraction = facet.wide or wide, max(facet.fraction, digits)
+            facet.far, facet.ragged = facet.far or beyond, facet.ragged or ragged
 
     def _object(
         self,
@@ -190,61 +190,61 @@ class Walker:
             beside = _FOLDED
         if not is_map or beside is not None:
             fields = leaf if beside is None else {k: v for k, v in leaf.items() if beside.in_struct(k)}
-            mine = self._facet(RECORD, dim, value, seen, position)
-            self._mix(mine, ragged)
-            if mine.record is None:
-                mine.record = RecordShape()
-            self._record(fields, mine.record, known)
+            facet = self._facet(RECORD, dim, value, seen, position)
+            self._mix(facet, ragged)
+            if facet.record is None:
+                facet.record = RecordShape()
+            self._record(fields, facet.record, known)
             if self._folds and not is_map and not known.fields:
-                self._fold(mine, mine.record, dim, seen)
+                self._fold(facet, facet.record, dim, seen)
         if is_map:
-            mine = self._facet(_MAP, dim, value, seen, position)
-            self._mix(mine, ragged)
-            if mine.value is None:
-                mine.value = FieldShape(mine.place)
+            facet = self._facet(_MAP, dim, value, seen, position)
+            self._mix(facet, ragged)
+            if facet.value is None:
+                facet.value = FieldShape(facet.place)
             self._path.append("value")
             for key, item in leaf.items():
                 if item is not None and (beside is None or beside.in_map(key)):
-                    self._value(item, mine.value, known.value or UNKNOWN, position)
+                    self._value(item, facet.value, known.value or UNKNOWN, position)
             self._path.pop()
 
-    def _mix(self, mine: Seen, ragged: bool) -> None:
-        if ragged > mine.ragged:
+    def _mix(self, facet: Seen, ragged: bool) -> None:
+        if ragged > facet.ragged:
             self._learn()
-            mine.ragged = True
+            facet.ragged = True
 
-    def _fold(self, mine: Seen, record: RecordShape, dim: int, seen: FieldShape) -> None:
+    def _fold(self, facet: Seen, record: RecordShape, dim: int, seen: FieldShape) -> None:
         """Forgets the keys of an object that has many, and is a map:
         memory follows the schema, not the keys.
         """
-        if len(record.fields) < self._next_look.get(id(mine), MANY_KEYS):
+        if len(record.fields) < self._next_look.get(id(facet), MANY_KEYS):
             return
         verdict = as_map(entries_of([record]))
         if verdict is None:
-            self._next_look[id(mine)] = 2 * len(record.fields)
+            self._next_look[id(facet)] = 2 * len(record.fields)
             return
         self._learn()
         del seen.facets[Facet(dim, RECORD)]
         if verdict.apart:
-            seen.add(Facet(dim, RECORD), replace(mine, record=record.having(_FOLDED.in_struct)))
+            seen.add(Facet(dim, RECORD), replace(facet, record=record.having(_FOLDED.in_struct)))
             record = record.having(_FOLDED.in_map)
-        value = values_of(record, mine.place)
-        seen.add(Facet(dim, _MAP), replace(mine, record=None, value=value))
+        value = values_of(record, facet.place)
+        seen.add(Facet(dim, _MAP), replace(facet, record=None, value=value))
         self._quick.clear()  # by identity: of shapes that are gone, too
         self._next_look.clear()
         self.folded += 1
 
     def _facet(self, base: Base, dim: int, value: object, seen: FieldShape, position: int) -> Seen:
         quick = id(seen), dim, id(base)
-        mine = self._quick.get(quick)
-        if mine is None:
+        known = self._quick.get(quick)
+        if known is None:
             facet = Facet(dim, base)
-            mine = seen.facets.get(facet)
-            if mine is None:
+            known = seen.facets.get(facet)
+            if known is None:
                 self._learn()
-                mine = seen.facets[facet] = Seen(Place(self._source, self._line, position), sample(value))
-            self._quick[quick] = mine
-        return mine
+                known = seen.facets[facet] = Seen(Place(self._source, self._line, position), sample(value))
+            self._quick[quick] = known
+        return known
 
     def _string(self, text: str, dim: int, seen: FieldShape, known: Expect) -> Primitive:
         if not known.plain_strings:

@@ -22,7 +22,7 @@ from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
 from driftline.operations.resolve import CHANGED
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.pending import Kept
+from driftline.quarantine.pending import Pending
 from driftline.quarantine.table import REPLAY
 from driftline.runtime.shown import Shown
 from driftline.source.quarantined import quarantined
@@ -121,13 +121,13 @@ class Replay(Shown):
 
 def waiting(table: Table) -> DataFrame | None:
     """The rows of the quarantine that are not in the table since; None where there is no quarantine."""
-    pending = Kept.of(table)
+    pending = Pending.of(table)
     return None if pending is None else pending.rows().where(pending.waits)
 
 
-def _there(table: Table) -> Kept | None:
+def _there(table: Table) -> Pending | None:
     """The quarantine, if the table has one. Raises UsageError where there is no such table."""
-    pending = Kept.of(table)
+    pending = Pending.of(table)
     if pending is None and not table.load().exists:
         raise no_table(table.name)
     return pending
@@ -227,13 +227,13 @@ def replay(
     return Replay(table.name, tuple(results), stay, held)
 
 
-def _marked(table: Table, progress: Callable[[str], None]) -> Kept | None:
+def _marked(table: Table, progress: Callable[[str], None]) -> Pending | None:
     """Gives the records that wait, and are in no replay yet, the number of the
     next one. Nothing is in the table by that.
     """
 
-    def attempt() -> Kept | None:
-        pending = Kept.of(table)
+    def attempt() -> Pending | None:
+        pending = Pending.of(table)
         if pending is None:
             return None
         try:
@@ -242,12 +242,12 @@ def _marked(table: Table, progress: Callable[[str], None]) -> Kept | None:
             if CHANGED not in str(error):
                 raise
             raise CommitConflict("it has changed meanwhile") from error
-        return Kept.of(table)
+        return Pending.of(table)
 
     return Retry(quarantine.of(table).name, progress).run(attempt)
 
 
-def _mark(pending: Kept) -> None:
+def _mark(pending: Pending) -> None:
     from pyspark.sql import functions as F
 
     transaction = pending.table.transaction(pending.state, pinned=True)

@@ -22,7 +22,7 @@ RECORDS = f"(path is not null or reason = {_NO_COLUMNS})"
 
 
 @dataclass(slots=True)
-class Kept:
+class Pending:
     """A quarantine as it was loaded. ``reached``: the last replay that the table has; ``open``: batches of
     captures that are in quarantine, and not in the table yet.
     """
@@ -33,7 +33,7 @@ class Kept:
     open: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, table: Table) -> Kept | None:
+    def of(cls, table: Table) -> Pending | None:
         quarantined = quarantine.of(table)
         state = quarantined.load()
         if not state.exists:

@@ -72,9 +72,9 @@ def behind(source: str, path: str) -> Iterator[Listed]:
     last = path.partition("://")[2].partition("/")[2]
     with explaining_aws(source, options):
         for page in pages.paginate(Bucket=bucket, Prefix=prefix and f"{prefix}/", StartAfter=last):
-            for found in page.get("Contents", ()):
-                modified = calendar.timegm(found["LastModified"].utctimetuple()) * _SECOND
-                yield Listed(Uri(f"{scheme}://{bucket}/{found['Key']}"), found["Size"], modified)
+            for entry in page.get("Contents", ()):
+                modified = calendar.timegm(entry["LastModified"].utctimetuple()) * _SECOND
+                yield Listed(Uri(f"{scheme}://{bucket}/{entry['Key']}"), entry["Size"], modified)
 
 
 def may_hold(source: str) -> Callable[[str], bool]:

@@ -112,8 +112,10 @@ class JsonFrame:
 
     def _observed(self, frame: DataFrame) -> list[_Seen]:
         """What the texts of a frame are, by task."""
-        found = frame.mapInArrow(partial(_observed, self.texts, self._observer()), "seen binary").collect()
-        return [pickle.loads(row.seen) for row in found]  # noqa: S301  our own bytes
+        collected = frame.mapInArrow(
+            partial(_observed, self.texts, self._observer()), "seen binary"
+        ).collect()
+        return [pickle.loads(row.seen) for row in collected]  # noqa: S301  our own bytes
 
     def _observer(self) -> Callable[[], JsonObserver]:
         return partial(JsonObserver, self.known, self.settings, self.judge)

@@ -33,7 +33,7 @@ class Row:
     cells: list[Cell] | None
 
 
-class Said(NamedTuple):
+class CsvDialect(NamedTuple):
     """What the table's settings say of CSV; empty: nothing."""
 
     delimiter: str = ""
@@ -59,11 +59,12 @@ def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def marks_of(text: str, dialect: Said) -> tuple[str, str]:
+def marks_of(text: str, dialect: CsvDialect) -> tuple[str, str]:
     """The delimiter that gives the header most cells, and half of the first rows as many, a comma by default;
     and the quote: a single one, where it alone gives all of them as many.
 
-    >>> marks_of("a;b;c\\n1;2,5;3", Said()), marks_of("a;b\\n1", Said()), marks_of("a,b\\n'1,2',3", Said())
+    >>> texts = "a;b;c\\n1;2,5;3", "a;b\\n1", "a,b\\n'1,2',3"
+    >>> tuple(marks_of(text, CsvDialect()) for text in texts)
     ((';', '"'), (',', '"'), (',', "'"))
     """
     delimiters = dialect.delimiter or _DELIMITERS

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import IO, Any
 
 from driftline.runtime.stores import is_stored, native
-from driftline.verify.cells import Row, Said, decoded, marks_of, rows
+from driftline.verify.cells import CsvDialect, Row, decoded, marks_of, rows
 from driftline.verify.json_texts import Malformed, lines, of_file, of_lines, parse
 from driftline.verify.packed import is_packed, unpacked
 
@@ -18,7 +18,7 @@ _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
 LONGEST = 128 * 2**20  # bytes of a record, where the table does not say
 _SHOWN = 4 * 2**10  # bytes of a longer one that the quarantine has
-_NOTHING = Said()
+_NOTHING = CsvDialect()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,7 +56,7 @@ class Read:
 class Part:
     """A file, or the lines of it that begin within these bytes (``end`` None: the whole file).
 
-    ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have; ``said``: of CSV.
+    ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV.
     """
 
     file: str
@@ -65,16 +65,18 @@ class Part:
     end: int | None = None
     size: int = 0
     longest: int = LONGEST
-    said: Said = _NOTHING
+    dialect: CsvDialect = _NOTHING
 
 
-def parts(files: Sequence[str], fmt: str, longest: int = LONGEST, said: Said = _NOTHING) -> list[Part]:
+def parts(
+    files: Sequence[str], fmt: str, longest: int = LONGEST, dialect: CsvDialect = _NOTHING
+) -> list[Part]:
     """The files in pieces of at most a size for one task; only plain files of lines are cut."""
     out = []
     for file in files:
         size = _size(file)
         if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file, longest):
-            out.append(Part(file, fmt, size=size, longest=longest, said=said))
+            out.append(Part(file, fmt, size=size, longest=longest, dialect=dialect))
         else:
             ends = [(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
             out += [Part(file, fmt, at, end, end - at, longest) for at, end in ends]
@@ -103,7 +105,7 @@ def grouped(pieces: Sequence[Part], cores: int) -> list[list[Part]]:
 def read(part: Part) -> Iterator[Read]:
     """The part's records, and what is none, in order."""
     if part.fmt == "csv":
-        yield from _csv(part.file, part.said)
+        yield from _csv(part.file, part.dialect)
     elif part.end is not None:
         yield from _cut(part)
     else:
@@ -175,12 +177,12 @@ def _begins_with_a_record(file: str, longest: int) -> bool:
 # CSV ----------------------------------------------------------------------------------------------------
 
 
-def _csv(file: str, said: Said) -> Iterator[Read]:
+def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
     """Records by the first row's names: a cell is text, an empty one null. A row of another width is
     malformed; a blank line is a row only of a single column.
     """
     header: Sequence[str] | None = None
-    for row in _csv_rows(file, said):
+    for row in _csv_rows(file, dialect):
         if header is None:
             header = row.cells if row.raw else None
             continue
@@ -201,14 +203,14 @@ def _csv(file: str, said: Said) -> Iterator[Read]:
             yield Read(place, dict(zip(header, row.cells, strict=True)))
 
 
-def _csv_rows(file: str, said: Said) -> Iterator[Row]:
+def _csv_rows(file: str, dialect: CsvDialect) -> Iterator[Row]:
     """A byte order mark goes before the encoding that was said."""
     with opened(file) as packed:
         marked = packed.read(4).startswith((BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE))
         packed.seek(0)
-        texts = decoded(unpacked(packed, file), "utf-8" if marked else said.encoding)
+        texts = decoded(unpacked(packed, file), "utf-8" if marked else dialect.encoding)
         first = next(texts)
-        yield from rows(chain([first], texts), *marks_of(first, said))
+        yield from rows(chain([first], texts), *marks_of(first, dialect))
 
 
 def _is_text(raw: bytes) -> bool:

@@ -22,7 +22,7 @@ from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Schema
 from driftline.runtime.spark_conf import CASE, configured
-from driftline.verify.cells import Said, cells
+from driftline.verify.cells import CsvDialect, cells
 from driftline.verify.columns import floats_in, read_columns, readable
 from driftline.verify.emptied import Listless, lost_lists
 from driftline.verify.files import LONGEST, Part, Place, Read, grouped, parts, read
@@ -96,7 +96,7 @@ def verify(
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
-        dialect = Said(*(properties.get(f"driftline.{name}", "") for name in Said._fields))
+        dialect = CsvDialect(*(properties.get(f"driftline.{name}", "") for name in CsvDialect._fields))
         reads, floats = _reads(spark, sources, fmt, longest, dialect)
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
         terms = _Terms(schema, mark, floats, how, fmt, tuple(table.ignore), table.defaults, exactly)
@@ -127,7 +127,7 @@ def _job(terms: _Terms) -> _Job:
 
 
 def _reads(
-    spark: SparkSession, sources: Sequence[str], fmt: str, longest: int, dialect: Said
+    spark: SparkSession, sources: Sequence[str], fmt: str, longest: int, dialect: CsvDialect
 ) -> tuple[RDD[Read], int]:
     context = spark.sparkContext
     if fmt == PICKLED:
