@@ -243,7 +243,7 @@ def test_the_reader_of_the_check_finds_the_same_cells(given: tuple[bytes, Dialec
     data, dialect, (names, *rows) = given
     said = CsvDialect(dialect.delimiter, dialect.quote, dialect.encoding)
     with TemporaryDirectory() as folder:
-        (part,) = parts([str(put(Path(folder), data))], "csv", said=said)
+        (part,) = parts([str(put(Path(folder), data))], "csv", dialect=said)
         assert [one.record for one in check.read(part)] == [
             dict(zip(names, row, strict=True)) for row in rows
         ]
