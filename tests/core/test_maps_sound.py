@@ -17,11 +17,13 @@ from driftline.core.columns.folding import resolution
 from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.types import STRING, Map, Schema, Struct, Type, peel
 from driftline.core.values.parse import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
+from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.source.json_rows import JsonRows, LineRows, Run
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import Record, differences
@@ -280,3 +282,12 @@ def test_parts_of_a_batch_with_few_keys_of_a_map_are_as_expected(words: dict[str
         assert sum(batch.num_rows for batch, _ in made) == len(lines)
         again = plan(Schema(), in_task.observed().shape, AUTO).schema.struct
         assert again == planned.schema.struct
+
+
+def test_a_guess_asks_sooner_whether_keys_are_data() -> None:
+    """Each key that is kept apart is a record that is walked: most of the time of many looks into large files."""
+    lines = [json.dumps({"m": {f"{n}/x": n}}).encode() for n in range(60)]
+    for many, base in ((MANY_KEYS, RECORD), (FEWER_KEYS, MapOf(STRING))):
+        observer = JsonObserver(expect(Schema(), AUTO), AUTO, many=many)
+        observer.feed(lines, "batch", 1)
+        assert set(observer.result().shape.fields["m"].facets) == {Facet(0, base)}

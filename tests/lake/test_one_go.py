@@ -272,9 +272,9 @@ def test_the_first_texts_of_a_frame_are_looked_at_and_read_once(
     whole: list[bool] = []
     observed = JsonFrame._observed
 
-    def counted(self: JsonFrame, frame: DataFrame) -> Any:
+    def counted(self: JsonFrame, frame: DataFrame, *many: int) -> Any:
         whole.append(frame is self.frame)
-        return observed(self, frame)
+        return observed(self, frame, *many)
 
     monkeypatch.setattr(JsonFrame, "_observed", counted)
     frame = either.spark.createDataFrame([('{"a": 1}',), ('{"a": "x"}',), ("{",)], "text string")

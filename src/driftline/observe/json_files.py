@@ -14,6 +14,7 @@ from driftline.observe.json_documents import is_document, records_in
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.ranges import BLOCK, BOM, is_unpacked, lines_between, opened
+from driftline.observe.walk import MANY_KEYS
 
 _SPLIT = 32 * 2**20  # bytes of a split
 _HEAD = 2**20  # bytes that tell a document from lines
@@ -71,9 +72,13 @@ def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
     return Split(path, 0, length, document, packed=is_packed).cut(size)
 
 
-def observe_split(known: Expect, settings: Settings, judge: Judge | None, split: Split) -> Observation:
-    """Every type of every path of every record of a split, against what a table has; lines count from 1."""
-    observer = JsonObserver(known, settings, judge)
+def observe_split(
+    known: Expect, settings: Settings, judge: Judge | None, split: Split, *, many: int = MANY_KEYS
+) -> Observation:
+    """Every type of every path of every record of a split, against what a table has; lines count from 1.
+    ``many``: as for `JsonObserver`.
+    """
+    observer = JsonObserver(known, settings, judge, many=many)
     line = 1
     for lines in blocks(split, settings.max_record_bytes):
         observer.feed(lines, split.path, line)

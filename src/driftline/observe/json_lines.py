@@ -23,7 +23,7 @@ from driftline.observe.observation import REASONS, Bad, Observation, Tally, merg
 from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.screen import doubtful
 from driftline.observe.single_records import Court
-from driftline.observe.walk import Walker
+from driftline.observe.walk import MANY_KEYS, Walker
 
 __all__ = ["JsonObserver", "reason"]
 
@@ -49,12 +49,14 @@ class JsonObserver:
         settings: Settings,
         judge: Judge | None = None,
         usual: Callable[[RecordShape], RecordShape] | None = None,
+        many: int = MANY_KEYS,
     ) -> None:
         """``judge``: records that it does not accept are not observed, but counted as malformed. ``usual``:
-        the part of a shape that the decoder takes; what has more is looked at.
+        the part of a shape that the decoder takes; what has more is looked at. ``many``: keys of an object
+        that are kept apart before it is asked whether they are data.
         """
         self._known, self._dates = known, settings.dates
-        self._folds = settings.contract.folds
+        self._folds_at = many if settings.contract.folds else None
         self._usual = usual
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
         self._court = None if judge is None else Court(judge, known, settings.dates)
@@ -64,7 +66,7 @@ class JsonObserver:
     def _begin(self) -> None:
         # What the table has, costs no look; but each record before the judge is looked at.
         known = steady(self._known) if self._court is None else None
-        self._walker = Walker(self._known, self._dates, known, folds=self._folds)
+        self._walker = Walker(self._known, self._dates, known, folds_at=self._folds_at)
         self._fast = _Adaptive(self._walker, exact=False, cost=0.0, part=self._usual)
         self._exact = _Adaptive(self._walker, exact=True, cost=0.01)
         self._lines = self._blank = self._malformed = 0

@@ -26,6 +26,7 @@ from driftline.observe.sample import sample
 
 _MAP = MapOf(STRING)
 MANY_KEYS = 1_000  # of one object, that are kept apart before it is asked whether they are data
+FEWER_KEYS = 20  # the same where a guess will do: each key costs as much as a record
 _FOLDED = Beside()  # an object whose many keys were folded but for its words
 
 
@@ -55,11 +56,11 @@ class Walker:
     """
 
     def __init__(
-        self, known: Expect, dates: str, shape: RecordShape | None = None, *, folds: bool = False
+        self, known: Expect, dates: str, shape: RecordShape | None = None, *, folds_at: int | None = None
     ) -> None:
-        """``folds``: an object of many keys that are data is known by the values of all its keys together."""
+        """``folds_at``: an object of so many keys, if these are data, is known by all its values together."""
         self.known, self.dates = known, dates
-        self._folds = folds
+        self._folds_at = folds_at
         self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
         self.shape = RecordShape() if shape is None else shape
         self.root = FieldShape(Place(), {Facet(0, RECORD): Seen(Place(), record=self.shape)})
@@ -195,8 +196,8 @@ class Walker:
             if facet.record is None:
                 facet.record = RecordShape()
             self._record(fields, facet.record, known)
-            if self._folds and not is_map and not known.fields:
-                self._fold(facet, facet.record, dim, seen)
+            if self._folds_at is not None and not is_map and not known.fields:
+                self._fold(facet, facet.record, dim, seen, self._folds_at)
         if is_map:
             facet = self._facet(_MAP, dim, value, seen, position)
             self._mix(facet, ragged)
@@ -213,11 +214,11 @@ class Walker:
             self._learn()
             facet.ragged = True
 
-    def _fold(self, facet: Seen, record: RecordShape, dim: int, seen: FieldShape) -> None:
+    def _fold(self, facet: Seen, record: RecordShape, dim: int, seen: FieldShape, many: int) -> None:
         """Forgets the keys of an object that has many, and is a map:
         memory follows the schema, not the keys.
         """
-        if len(record.fields) < self._next_look.get(id(facet), MANY_KEYS):
+        if len(record.fields) < self._next_look.get(id(facet), many):
             return
         verdict = as_map(entries_of([record]))
         if verdict is None:

@@ -16,6 +16,7 @@ from driftline.observe.expect import Expect, expect
 from driftline.observe.json_files import Split, blocks, observe_split, splits_of
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.runtime.spark_conf import FILES
 from driftline.runtime.stores import mapped
 from driftline.source.base import REJECTED
@@ -70,7 +71,7 @@ class JsonFiles:
             heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(some)]
             # Which line of its file a split begins with is not known yet, but
             # none is before its first byte's number.
-            parts = zip(self._observed(heads, settings), heads, strict=True)
+            parts = zip(self._observed(heads, settings, FEWER_KEYS), heads, strict=True)
             seen = merge_observations(part.shifted(head.start) for part, head in parts)
         self.seen = seen
         return seen if seen.tally.records else None
@@ -129,8 +130,10 @@ class JsonFiles:
         )
         return _shared(self.splits, tasks)
 
-    def _observed(self, splits: Sequence[Split], settings: Settings) -> list[Observation]:
-        observe = partial(observe_split, self.known, settings, self.judge)
+    def _observed(
+        self, splits: Sequence[Split], settings: Settings, many: int = MANY_KEYS
+    ) -> list[Observation]:
+        observe = partial(observe_split, self.known, settings, self.judge, many=many)
         if is_small(self.spark.sparkContext, sum(split.length for split in splits)):
             return [observe(split) for split in splits]
         # One task a core, because starting a Python task costs as much as ten megabytes.

@@ -16,6 +16,7 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.observe.expect import Expect, expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
 from driftline.source.json_rows import JsonRows, LineRows, Run, reject_batches, rejected_of
@@ -76,7 +77,9 @@ class JsonFrame:
         self._ask(schema, settings)
         seen = likely(schema, settings)
         if seen is None:
-            seen = merge_observations(part for part, _ in self._observed(self.frame.limit(_HEADS)))
+            seen = merge_observations(
+                part for part, _ in self._observed(self.frame.limit(_HEADS), FEWER_KEYS)
+            )
         self.seen = seen
         return seen if seen.tally.records else None
 
@@ -110,15 +113,14 @@ class JsonFrame:
         self.known, self.settings = expect(schema, settings), settings
         self.asked, self.begun = (schema, settings), None
 
-    def _observed(self, frame: DataFrame) -> list[_Seen]:
+    def _observed(self, frame: DataFrame, many: int = MANY_KEYS) -> list[_Seen]:
         """What the texts of a frame are, by task."""
-        collected = frame.mapInArrow(
-            partial(_observed, self.texts, self._observer()), "seen binary"
-        ).collect()
+        observed = partial(_observed, self.texts, self._observer(many))
+        collected = frame.mapInArrow(observed, "seen binary").collect()
         return [pickle.loads(row.seen) for row in collected]  # noqa: S301  our own bytes
 
-    def _observer(self) -> Callable[[], JsonObserver]:
-        return partial(JsonObserver, self.known, self.settings, self.judge)
+    def _observer(self, many: int = MANY_KEYS) -> Callable[[], JsonObserver]:
+        return partial(JsonObserver, self.known, self.settings, self.judge, many=many)
 
 
 @dataclass(frozen=True, slots=True)
