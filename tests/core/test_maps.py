@@ -73,7 +73,7 @@ def test_a_plan_tells_why_and_how_to_say_no() -> None:
 
     assert drift(text, settings=MAPS["auto"]).hints == (
         (
-            'maps.p.by_day = "off"  # keeps a struct: p.by_day is a map, '
+            'maps.p.by_day = "off"  # keeps a struct: it is a map, '
             "its keys look like data: 2024-01-01, 2024-01-02, 2024-01-03"
         ),
     )
@@ -91,7 +91,7 @@ def test_of_very_many_keys_a_shape_keeps_none() -> None:
     assert facet.record is None
     planned = plan(Schema(), shape, settings)
     assert [str(f.type) for f in planned.schema.struct.fields] == ["map<string, struct<n: long, s: string>>"]
-    assert planned.hints == ('maps.id = "off"  # keeps a struct: id is a map, its many keys are data',)
+    assert planned.hints == ('maps.id = "off"  # keeps a struct: it is a map, its many keys are data',)
 
     # Another task has met a few, as they are.
     few = JsonObserver(expect(Schema(), settings), settings)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from driftline.convert import Converter, arrow_schema
 from driftline.convert.promote import Promoter, Selection, parts_of
+from driftline.core.changelog.rest_since import MOST, PREFIX, first_seen, since
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
 from driftline.core.planning.contract import contract
@@ -19,7 +20,8 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, rest_column
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.types import LONG, Field, Schema, Struct, leaves, peel
+from driftline.core.schema.types import LONG, STRING, Field, Map, Schema, Struct, leaves, peel
+from driftline.core.values.parse import Number
 from driftline.core.values.parse import parse as parse_record
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -171,3 +173,30 @@ def test_defaults_do_not_come_with_what_is_promoted() -> None:
     after = apply(planned.schema, [AddColumn((), replace(REST, name="new"))]).struct
     made = Promoter.of(planned, after, limits, Selection(), "_rest", "new").rows(rows)
     assert made.to_pylist()[0]["p"] == {"x": None, "y": 1, "z": True}
+
+
+def test_since_when_a_path_waits_is_noted_once() -> None:
+    first = first_seen({}, ["new", "items.element.`a.b`"], "b1", begins=True)
+    later = first | first_seen(first, ["new", "m.value.v"], "b2", begins=False)
+    assert [getattr(since(later, path), "batch", None) for path in ("new", "m.value.v", "nowhere")] == [
+        "b1", "b2", None,
+    ]  # fmt: skip
+    assert since(later, "items.`a.b`") == since(later, "items.element.`a.b`") is not None
+    assert first_seen({}, ["new"], "b1", begins=False) == {}, "what waits was brought by nobody knows whom"
+    assert len(first_seen({}, [f"p{n}" for n in range(10_000)], "b1", begins=True)) == MOST
+    assert since({PREFIX + "new": "yesterday"}, "new") is None
+
+
+def test_keys_of_a_map_are_one_field_to_promote() -> None:
+    values = Struct((Field("u", LONG, 4),))
+    struct = Struct((Field("m", Map(STRING, values, 2, 3), 1), replace(REST, id=5)))
+    rest = [("m.`2024.01`.v", "1"), ("m.x.v", "2"), ("m.x.w", "3")]
+    rows = pa.RecordBatch.from_pylist([{"m": None, "_rest": rest}], arrow_schema(struct))
+    for paths, counts in [
+        ((("m", "value", "v"),), {("m", "value", "v"): 2}),
+        ((("m", "x"),), {("m", "value", "v"): 1, ("m", "value", "w"): 1}),
+    ]:
+        (part,) = parts_of(rows, struct, "_rest", Selection(paths), Settings().mark)
+        assert (part.counts, part.met) == (counts, set(paths))
+    (part,) = parts_of(rows, struct, "_rest", Selection(excluded=(("m", "value", "v"),)), Settings().mark)
+    assert (part.record, dict(part.left)) == ({"m": {"x": {"w": Number("3")}}}, dict(rest[:2]))

@@ -1,15 +1,18 @@
 """What people read of statistics: in a terminal, and on the page."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
+from driftline.core.columns.statistics import Seen
 from driftline.report.page import page
 from driftline.report.stats_text import bar, percent, spark, stats
-from stats_models import HOSTILE, hostile, small, wide
+from driftline.sql.rest import Waiting
+from stats_models import AT, HOSTILE, hostile, small, wide
 
 
 def text(of, width=120, **more) -> list[str]:
@@ -71,6 +74,20 @@ def test_a_wide_table_shows_what_drifted_and_counts_the_rest():
     assert sum("group_00.field_" in x for x in lines) == 10
     assert lines[-1] == "5,000 columns: --all lists them, driftline stats TABLE PATH some of them"
     assert len(text(wide(), all_columns=True)) > 5000
+
+
+def test_what_waits_is_told_with_since_when_and_how_to_promote_it():
+    waits = (Waiting("`a b`.value.x", 7, "1.50", Seen(AT, "b1")), Waiting("c", 1, HOSTILE))
+    of = replace(small(), rest=waits)
+    lines = text(of)
+    assert line(lines, "rest  7") == "  rest  7 × `a b`.value.x  since 2026-03-02 08:00  1.50"
+    assert line(lines, "rest  1") == f"  rest  1 × c  {HOSTILE}"
+    assert line(lines, "driftline promote").startswith(
+        "  driftline promote shop.orders '`a b`.value.x' makes"
+    )
+    html = page(of)
+    assert "<code>`a b`.value.x</code> since 2026-03-02 08:00" in html and HOSTILE not in html
+    assert of.to_dict()["rest"][0]["first_seen"] == {"at": "2026-03-02T08:00:00Z", "batch": "b1"}
 
 
 @pytest.mark.parametrize(("share", "shown"), [(0, "0 %"), (0.004, "<1 %"), (0.999, ">99 %"), (1.0, "100 %")])

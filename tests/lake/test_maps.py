@@ -155,7 +155,9 @@ def test_words_and_data_together(either: Lake, table_name: str, tmp_path: Path) 
     table, first, second = either.table(table_name), tmp_path / "1.jsonl", tmp_path / "2.jsonl"
     days = [f"2026-01-{day:02}" for day in range(1, 21)]
     (hint,) = put(table, first, {"id": 1, "m": {"name": "x", **dict.fromkeys(days, 1)}})
-    told = "keeps a struct: m is a struct of words and a map of its other keys, 20 of its keys look like data"
+    told = (
+        "keeps a struct: it is a struct of words and a map of its other keys, 20 of its keys look like data"
+    )
     assert hint.startswith(f'maps.m = "off"  # {told}: ')
     put(table, second, {"id": 2, "m": {"name": "y", "2026-02-01": 2}}, {"id": 3, "m": {"new": True}})
 

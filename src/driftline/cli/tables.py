@@ -36,5 +36,6 @@ def _summary(stats: Stats) -> dict[str, object]:
         "leaf_columns": stats.leaves,
         "drifted_fields": len(stats.drifted),
         "quarantined": stats.quarantined,
+        "rest": stats.waiting_values,
         "at": stats.to_dict()["at"],
     }

@@ -17,8 +17,9 @@ from driftline.convert.converter import Converter
 from driftline.convert.defaults import without_defaults
 from driftline.convert.typed_text import typed_value
 from driftline.convert.types import arrow_schema, arrow_type
+from driftline.core.columns.rest_fields import Fields
 from driftline.core.columns.siblings import families
-from driftline.core.planning.rest import REST, is_type_key, steps, type_key
+from driftline.core.planning.rest import REST, is_type_key, keys_of, steps, type_key
 from driftline.core.planning.routes import Plan, Settings, by_name, lean
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import Field, List, Map, Path, Struct, Type, dotted
@@ -31,46 +32,51 @@ Steps = tuple["str | int", ...]
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which values of the rest are meant: those at or below some ``paths`` of keys, all where there is none;
-    never what is ``excluded``. Steps into lists are left out of paths.
+    never what is ``excluded``. Steps into lists are left out of paths; of all keys of a map, the step is
+    ``value``.
     """
 
     paths: tuple[Path, ...] = ()
     excluded: tuple[Path, ...] = ()
 
-    def takes(self, at: Steps) -> bool:
-        keys = keys_of(at)
-        if any(keys[: len(path)] == path for path in self.excluded):
-            return False
-        return not self.paths or any(keys[: len(path)] == path for path in self.paths)
+    def above(self, *fields: Iterable[str | int]) -> list[Path] | None:
+        """Which of the paths lead to a value, or above it; None where it is not meant. ``fields``: its own
+        path, and that of its field, which are one but for keys of maps.
+        """
+        keys = [keys_of(field) for field in fields]
 
+        def among(paths: Sequence[Path]) -> list[Path]:
+            return [path for path in paths if any(own[: len(path)] == path for own in keys)]
 
-def keys_of(at: Iterable[str | int]) -> Path:
-    """A path without its steps into lists."""
-    return tuple(step for step in at if isinstance(step, str) and step != "element")
+        asked = among(self.paths)
+        return None if among(self.excluded) or (self.paths and not asked) else asked
 
 
 @dataclass(slots=True)
 class Chosen:
     """Of one row's rest, what is selected: JSON values as one ``record``, typed ones each with its
-    ``type``, nested as the record has them; ``left`` stays. ``counts``: of values, by path;
-    ``in_lists``: some are elements of lists.
+    ``type``, nested as the record has them; ``left`` stays. ``counts``: of values, by the path of their
+    field; ``met``: paths that were asked for; ``in_lists``: some are elements of lists.
     """
 
     record: dict[str, Any] = field(default_factory=dict)
     typed: list[tuple[Struct, Any]] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
     counts: Counter[Path] = field(default_factory=Counter)
+    met: set[Path] = field(default_factory=set)
     in_lists: bool = False
 
 
-def chosen(rest: Sequence[tuple[str, str]], selection: Selection) -> Chosen:
+def chosen(rest: Sequence[tuple[str, str]], selection: Selection, fields: Fields) -> Chosen:
     """Takes a row's rest apart. A typed value that cannot be read stays."""
     out, texts = Chosen(), dict(rest)
     for path, text in rest:
         if is_type_key(path):
             continue
         at, spelled = steps(path), texts.get(type_key(path))
-        taken = selection.takes(at)
+        field = fields.path(at)
+        above = selection.above(at, field)
+        taken = above is not None
         if taken:
             value = parse(b'{"v":%b}' % text.encode())["v"]
             if spelled is None:
@@ -79,7 +85,8 @@ def chosen(rest: Sequence[tuple[str, str]], selection: Selection) -> Chosen:
                 taken = _add_typed(out, at, value, type_of(spelled))
         if taken:
             out.in_lists = out.in_lists or any(isinstance(step, int) for step in at)
-            out.counts[tuple("element" if isinstance(step, int) else step for step in at)] += 1
+            out.counts[field] += 1
+            out.met.update(above or ())
         else:
             out.left += [(path, text)] + [(type_key(path), spelled)] * (spelled is not None)  # type: ignore[list-item]
     return out
@@ -149,8 +156,10 @@ def parts_of(
 
     Lists of which the table holds a part have the length that they have there.
     """
-    names = [f.name for f in struct.fields]
-    parts = [chosen(entries or [], selection) for entries in batch.column(names.index(rest)).to_pylist()]
+    names, fields = [f.name for f in struct.fields], Fields([struct], mark)
+    parts = [
+        chosen(entries or [], selection, fields) for entries in batch.column(names.index(rest)).to_pylist()
+    ]
     for number, part in enumerate(parts):
         if part.in_lists:
             columns = zip(names, batch.slice(number, 1).columns, strict=True)

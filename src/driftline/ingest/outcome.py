@@ -43,7 +43,8 @@ def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | No
     with suppress(DriftlineError, PySparkException, Py4JError):
         rows = transaction.read_written()
         if rows is not None:
-            return {one.path: one.values for one in waiting(rows, planned.plan.schema)}
+            values = waiting(rows, planned.plan.schema, planned.settings.mark)
+            return {one.path: one.values for one in values}
     return paths_of_rest(planned.plan)
 
 

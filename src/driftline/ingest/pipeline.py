@@ -13,8 +13,10 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import LOST, Lost
 from driftline.core.changelog.record import of_batch
+from driftline.core.changelog.rest_since import first_seen
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changes import AddColumn
+from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import Plan
 from driftline.core.schema.types import Path
 from driftline.errors import DataError
@@ -183,7 +185,9 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
         batch.progress("committing")
         return planned.state
 
-    transaction.set({**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes)})
+    transaction.set(
+        {**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes), **_since(planned)}
+    )
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):
         batch.progress("quarantining")
@@ -191,6 +195,13 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
     batch.progress("committing")
     commit(transaction, now, batch.retry)
     return planned
+
+
+def _since(planned: Planned) -> dict[str, str]:
+    """The properties that tell since when values of the batch wait in the rest."""
+    begins = rest_column(planned.state.schema.struct) is None
+    paths = paths_of_rest(planned.plan)
+    return first_seen(planned.state.properties, paths, planned.batch.id, begins=begins)
 
 
 def _data(

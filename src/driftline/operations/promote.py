@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from driftline.convert.promote import Chosen, Promoter, Selection, keys_of, parts_of, typed_batches
+from driftline.convert.promote import Chosen, Promoter, Selection, parts_of, typed_batches
 from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, diff, to_dict
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.limits import without_limits
 from driftline.core.planning.plan import plan
-from driftline.core.planning.rest import REST, rest_column, spelled_field, steps
+from driftline.core.planning.rest import REST, keys_of, rest_column, spelled_field, steps
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
@@ -35,11 +35,11 @@ from driftline.observe.walk import Walker
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
 from driftline.sql.quoting import any_value, name
+from driftline.sql.rest import waiting
 from driftline.write.frame import converted, numbered
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 _SHOWN = 5  # paths in an error
 
@@ -109,8 +109,8 @@ def _promote(
     transaction = None if dry_run else table.transaction(state, pinned=True)
     try:
         progress("looking")
-        seen, counts = _look(table, state.schema, rest, selection, settings)
-        _check_found(table.name, rest, counts, selection, table.read)
+        seen, counts, met = _look(table, state.schema, rest, selection, settings)
+        _check_found(table, state.schema, counts, [path for path in paths if path not in met], settings.mark)
         settings = _unlimited(settings)
         planned = _planned(state.schema, seen, settings)
         values = {spelled_field(path): count for path, count in sorted(counts.items())}
@@ -175,16 +175,19 @@ def _write(
 
 def _look(
     table: Table, schema: Schema, rest: Field, selection: Selection, settings: Settings
-) -> tuple[Observation, Counter[Path]]:
-    """What is selected, and how many values it has."""
+) -> tuple[Observation, Counter[Path], set[Path]]:
+    """What is selected, how many values it has by field, and which paths of the selection lead to some."""
     rows = table.read().where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
     look = partial(_looked, parts, expect(schema, settings), settings.dates)
-    collected = numbered(rows).mapInArrow(look, "seen binary, counts binary").collect()  # one row a task
-    counts: Counter[Path] = Counter()
+    collected = numbered(rows).mapInArrow(look, "looked binary").collect()  # one row a task
+    seen, counts, met = [], Counter[Path](), set[Path]()
     for row in collected:
-        counts += pickle.loads(row.counts)  # noqa: S301  our own bytes
-    return merge_observations(pickle.loads(row.seen) for row in collected), counts  # noqa: S301
+        of_task = pickle.loads(row.looked)  # noqa: S301  our own bytes
+        seen.append(of_task[0])
+        counts += of_task[1]
+        met |= of_task[2]
+    return merge_observations(seen), counts, met
 
 
 def _parts(struct: Struct, rest: str, selection: Selection, mark: str, batch: pa.RecordBatch) -> list[Chosen]:
@@ -200,14 +203,15 @@ def _looked(
     import pyarrow as pa
 
     walker = Walker(known, dates)
-    counts: Counter[Path] = Counter()
+    counts, met = Counter[Path](), set[Path]()
     typed: list[Observation] = []
     number = 0
     for batch in batches:
         parts = parts_of_batch(batch)
         for part in parts:
             number += 1
-            counts += part.counts
+            counts.update(part.counts)
+            met |= part.met
             if part.record:
                 walker.walk(part.record, "", number)
         for struct, (_, values) in typed_batches(parts).items():
@@ -215,21 +219,17 @@ def _looked(
             observer.feed(values)
             typed.append(observer.result())
     seen = merge_observations([Observation(walker.shape), *typed])
-    texts = [pa.array([pickle.dumps(one)], pa.binary()) for one in (seen, counts)]
-    yield pa.RecordBatch.from_arrays(texts, ["seen", "counts"])
+    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps((seen, counts, met))], pa.binary())], ["looked"])
 
 
 def _check_found(
-    table: str, rest: Field, counts: Counter[Path], selection: Selection, read: Callable[[], DataFrame]
+    table: Table, schema: Schema, counts: Counter[Path], missing: Sequence[Path], mark: str
 ) -> None:
     """Raises DataError for a path below which nothing waits; it says what does."""
-    waiting_keys = [keys_of(path) for path in counts]
-    for path in selection.paths:
-        if not any(keys[: len(path)] == path for keys in waiting_keys):
-            entries = read().selectExpr(f"explode(map_keys({name(rest.name)})) as path")
-            waiting = [row.path for row in entries.distinct().limit(_SHOWN + 1).collect()]
-            shown = ", ".join(sorted(waiting)[:_SHOWN]) + (", …" if len(waiting) > _SHOWN else "")
-            hint = f"there is {shown}; driftline stats shows all" if waiting else None
-            raise DataError(f"{table}: nothing waits at or below {dotted(path)}", hint)
+    if missing:
+        paths = [one.path for one in waiting(table.read(), schema, mark)]
+        shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
+        hint = f"there is {shown}; driftline stats shows all" if paths else None
+        raise DataError(f"{table.name}: nothing waits at or below {spelled_field(missing[0])}", hint)
     if not counts:
-        raise DataError(f"{table}: nothing waits")
+        raise DataError(f"{table.name}: nothing waits")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,13 +37,7 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
     if table.drifted:
         yield Text()
         yield _Drifted(table.drifted)
-    for one in table.rest[:_WAITING]:
-        line = Text.assemble(("rest  ", "yellow"), f"{one.values:,} × {clean(one.path)}")
-        yield Hanging(line.append(f"  {_cut(clean(one.sample), 60)}", "dim"), 2, 6)
-    if len(table.rest) > _WAITING:
-        yield Text(f"  and {len(table.rest) - _WAITING} paths more in the rest: --json has them", "dim")
-    if table.rest:
-        yield Text("  driftline promote TABLE PATH makes columns of it", "dim")
+    yield from _waiting(table)
     for waiting in table.waiting[:5]:
         line = Text.assemble(("quarantine  ", "yellow"), f"{waiting.records:,} × {clean(waiting.reason)}")
         yield Hanging(line.append(f"  {_cut(waiting.sample, 60)}", "dim"), 2, 6)
@@ -57,14 +52,30 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
         )
 
 
+def _waiting(table: Stats) -> Iterator[RenderableType]:
+    """The rest by path, and how to promote it."""
+    for one in table.rest[:_WAITING]:
+        line = Text.assemble(("rest  ", "yellow"), f"{one.values:,} × {clean(one.path)}")
+        if one.first is not None:
+            line.append(f"  since {_seen(one.first)}", "dim")
+        yield Hanging(line.append(f"  {_cut(clean(one.sample), 60)}", "dim"), 2, 6)
+    if len(table.rest) > _WAITING:
+        yield Text(f"  and {len(table.rest) - _WAITING} paths more in the rest: --json has them", "dim")
+    if table.rest:
+        path = shlex.quote(clean(table.rest[0].path))
+        yield Text(
+            f"  driftline promote {clean(table.table)} {path} makes columns of it, --all of everything", "dim"
+        )
+
+
 def lake(tables: Sequence[Stats]) -> Iterator[RenderableType]:
     """A line for each table of a lake."""
-    grid = _table("table", ">records", ">columns", ">drifted", ">quarantine", "last commit")
+    grid = _table("table", ">records", ">columns", ">drifted", ">quarantine", ">rest", "last commit")
     for table in tables:
         commit = "" if table.at is None else iso(table.at)[:16].replace("T", " ")
         grid.add_row(
             clean(table.table), _number(table.records), _number(table.leaves), _number(len(table.drifted)), _number(table.quarantined),
-            commit,
+            _number(table.waiting_values), commit,
         )  # fmt: skip
     yield grid
 

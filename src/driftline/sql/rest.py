@@ -2,47 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.planning.rest import TYPE_KEY, rest_column
+from driftline.core.columns.rest_fields import Fields
+from driftline.core.columns.statistics import Seen
+from driftline.core.planning.rest import is_type_key, rest_column, spelled_field, steps
 from driftline.core.schema.types import Schema
 from driftline.sql.quoting import name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 MOST = 1_000  # paths
 _SAMPLE = 200  # characters
-# A place in a list, not in a quoted key: an even number of backticks is behind it.
-_PLACE = r"\\[[0-9]+\\](?=(?:[^`]*`[^`]*`)*[^`]*$)"
+_AT_ONCE = 10_000  # paths that a task counts before it tells of them
+
+Counts = dict[str, tuple[int, str]]  # by path: how many values, and one of them
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Values that wait at one ``path``, elements of lists as steps of that
-    name; ``sample``: one of them, as JSON text.
+    """Values that wait at one ``path``, elements of lists as steps of the name ``element``, keys of maps of
+    the name ``value``. ``sample``: one of them, as JSON text; ``first``: the batch that brought the first,
+    None where that is not known.
     """
 
     path: str
     values: int
     sample: str
+    first: Seen | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return {"path": self.path, "values": self.values, "sample": self.sample}
+        """The same as `--json` prints it."""
+        first = None if self.first is None else self.first.to_dict()
+        return {"path": self.path, "values": self.values, "sample": self.sample, "first_seen": first}
 
 
-def waiting(rows: DataFrame, schema: Schema) -> tuple[Waiting, ...]:
-    """What waits in rows of a table, at most `MOST` paths, those of most values first."""
+def waiting(rows: DataFrame, schema: Schema, mark: str) -> tuple[Waiting, ...]:
+    """What waits in rows of a table, at most `MOST` paths, those of most values first.
+
+    ``mark``: the prefix of docs of evolved columns.
+    """
+    from pyspark.sql import functions as F
+
     column = rest_column(schema.struct)
     if column is None or column.name not in rows.columns:
         return ()
-    entries = rows.selectExpr(f"explode({name(column.name)}) as (path, text)")
-    values = entries.where(f"path not like '%{TYPE_KEY}'").selectExpr(
-        f"regexp_replace(path, '{_PLACE}', '.element') as path", f"left(text, {_SAMPLE}) as text"
+    entries = rows.select(name(column.name)).where(f"{name(column.name)} is not null")
+    parts = entries.mapInArrow(
+        partial(_counted, Fields([schema.struct], mark)), "path string, n long, sample string"
     )
-    counted = values.groupBy("path").agg({"*": "count", "text": "min"}).toDF("path", "n", "sample")
-    rows_of_paths = (
-        counted.orderBy("n", "path", ascending=[False, True]).limit(MOST).collect()
-    )  # one row a path
-    return tuple(Waiting(row["path"], row["n"], row["sample"]) for row in rows_of_paths)
+    counted = parts.groupBy("path").agg(F.expr("sum(n) as n"), F.expr("min(sample) as sample"))
+    most = counted.orderBy("n", "path", ascending=[False, True]).limit(MOST).collect()  # one row a path
+    return tuple(Waiting(row["path"], row["n"], row["sample"]) for row in most)
+
+
+def _counted(fields: Fields, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    counts: Counts = {}
+    for batch in batches:
+        for entries in batch.column(0).to_pylist():
+            for path, text in entries or ():
+                if not is_type_key(path):
+                    _count(counts, spelled_field(fields.path(steps(path))), text[:_SAMPLE])
+        if len(counts) > _AT_ONCE:
+            yield _as_rows(counts)
+            counts = {}
+    yield _as_rows(counts)
+
+
+def _count(counts: Counts, path: str, sample: str) -> None:
+    number, least = counts.get(path, (0, sample))
+    counts[path] = number + 1, min(least, sample)
+
+
+def _as_rows(counts: Counts) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    numbers, samples = [n for n, _ in counts.values()], [sample for _, sample in counts.values()]
+    arrays = [
+        pa.array(list(counts), pa.string()),
+        pa.array(numbers, pa.int64()),
+        pa.array(samples, pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, ["path", "n", "sample"])

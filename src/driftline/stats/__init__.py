@@ -6,8 +6,10 @@ Read from the table's metadata at once, or counted exactly by a scan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from driftline.core.changelog.rest_since import since
 from driftline.core.changelog.restoring import RESOLVED
 from driftline.core.planning.contract import parse_path
 from driftline.core.planning.rest import rest_column
@@ -40,7 +42,8 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     state = table.load()
     if not state.exists:
         raise no_table(table.name)
-    fields = list(drifted(state.schema, from_properties(state.properties).mark))
+    mark = from_properties(state.properties).mark
+    fields = list(drifted(state.schema, mark))
     progress("reading metadata")
     statistics = table.statistics(state.schema)
     known = Known(statistics, resolved=resolved(state.properties))
@@ -55,8 +58,11 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     known.quarantined, known.waiting = waiting(table)
     if rest_column(state.schema.struct) is not None:
         progress("looking into the rest")
-        known.rest = rest(table.read_readable(), state.schema)
-    return build(table.name, state.schema, from_properties(state.properties).mark, fields, known)
+        known.rest = tuple(
+            replace(one, first=since(state.properties, one.path))
+            for one in rest(table.read_readable(), state.schema, mark)
+        )
+    return build(table.name, state.schema, mark, fields, known)
 
 
 def _countable(table: str, readable: Schema, fields: Sequence[Siblings]) -> None:

@@ -209,6 +209,11 @@ class Stats(Shown):
     whole: bool = True
     rest: tuple[Rest, ...] = ()
 
+    @property
+    def waiting_values(self) -> int:
+        """How many values wait in the rest, as far as its paths are listed."""
+        return sum(one.values for one in self.rest)
+
     def only(self, pattern: str) -> Stats:
         """The same of the columns whose path, or the field that they
         evolved from, has the pattern (`words.fits`).

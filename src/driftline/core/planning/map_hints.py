@@ -33,14 +33,14 @@ def notes_of_maps(maps: Mapping[Path, Verdict]) -> list[str]:
             pattern = f"{dotted((*above, '*', last))} are maps ({len(paths)} paths)"
             notes.setdefault(above, []).append(f"keeps structs: {pattern}, {maps[paths[0]]}")
         else:
-            notes |= {path: [_note(path, maps[path])] for path in paths}
+            notes |= {path: [_note(maps[path])] for path in paths}
     outermost_first = sorted(notes, key=len)
     return [toml_line("maps", path, "off", "; ".join(notes[path])) for path in outermost_first]
 
 
-def _note(path: Path, verdict: Verdict) -> str:
+def _note(verdict: Verdict) -> str:
     became = "a struct of words and a map of its other keys" if verdict.apart else "a map"
-    return f"keeps a struct: {dotted(path)} is {became}, {verdict}"
+    return f"keeps a struct: it is {became}, {verdict}"
 
 
 def map_type(shape: RecordShape) -> str | None:

@@ -66,6 +66,15 @@ def steps(text: str) -> tuple[str | int, ...]:
     return tuple(out)
 
 
+def keys_of(at: Iterable[str | int]) -> Path:
+    """A path without its steps into lists.
+
+    >>> keys_of(("items", 3, "y")), keys_of(("items", "element", "y"))
+    (('items', 'y'), ('items', 'y'))
+    """
+    return tuple(step for step in at if isinstance(step, str) and step != "element")
+
+
 def field_of(text: str) -> Path:
     """The path of the field that a path of the rest leads into, elements of lists as steps of that name.
 

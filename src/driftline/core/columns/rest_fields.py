@@ -1,0 +1,51 @@
+"""The fields that paths of the rest lead into: one for all elements of a list, and for all keys of a map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from driftline.core.columns.siblings import families
+from driftline.core.schema.types import Map, Path, Struct, Type, peel
+
+
+class Fields:
+    """The fields of a table's record, or of what is inside one of its fields, by their keys in the data.
+
+    ``types``: of the columns; ``mark``: the prefix of docs of evolved ones.
+
+    >>> from driftline.core.schema.naming import MARK
+    >>> from driftline.core.schema.types import LONG, STRING, Field
+    >>> by_day = Field("by_day", Map(STRING, Struct((Field("n", LONG),))))
+    >>> Fields([Struct((by_day,))], MARK).path(("by_day", "2024-01-01", "tags", 3))
+    ('by_day', 'value', 'tags', 'element')
+    """
+
+    def __init__(self, types: Sequence[Type], mark: str) -> None:
+        self._types, self._mark = [peel(type_)[1] for type_ in types], mark
+
+    def path(self, at: Iterable[str | int]) -> Path:
+        """The path of a field: elements of lists as ``element``, keys of the table's maps as ``value``."""
+        fields, path = self, []
+        for step in at:
+            if isinstance(step, int):
+                path.append("element")
+                continue
+            name = step if fields._value is None or step in fields._named else "value"
+            path.append(name)
+            fields = fields._named.get(step) or fields._value or _NONE
+        return tuple(path)
+
+    @cached_property
+    def _named(self) -> dict[str, Fields]:
+        structs = [type_ for type_ in self._types if isinstance(type_, Struct)]
+        fields = families(structs, self._mark)
+        return {one.key: Fields([column.type for column in one.columns], self._mark) for one in fields}
+
+    @cached_property
+    def _value(self) -> Fields | None:
+        values = [type_.value for type_ in self._types if isinstance(type_, Map)]
+        return Fields(values, self._mark) if values else None
+
+
+_NONE = Fields((), "")
