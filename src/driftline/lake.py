@@ -23,7 +23,7 @@ from driftline.formats.open import iceberg, located
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.quarantine.table import SUFFIX
-from driftline.report import text
+from driftline.report import schema_text
 from driftline.report.listeners import listeners
 from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
@@ -527,4 +527,4 @@ class TableSchema(Shown):
 
 shows(Lake, lambda lake: [f"lake {lake.warehouse or lake.catalog}"])
 shows(Table, lambda table: [f"table {table.name}"])
-shows(TableSchema, lambda of: [text.schema(of.table, of.schema)])
+shows(TableSchema, lambda shown: [schema_text.schema(shown.table, shown.schema)])

@@ -11,7 +11,7 @@ from driftline.core.schema.naming import mark
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.ingest.result import Result
-from driftline.report import text
+from driftline.report import schema_text, text
 from driftline.verify import Mismatch, Verdict
 
 
@@ -152,14 +152,14 @@ def test_a_schema_is_a_tree_with_ids_and_what_evolved_from_what():
         id=2,
         identifiers=frozenset({1}),
     )
-    assert printed([text.schema("s.t", schema)]) == (
+    assert printed([schema_text.schema("s.t", schema)]) == (
         "s.t  3 columns, schema 2\n"
         "├── id long #1  identifier\n"
         "├── a list<struct> #2\n"
         "│   └── x timestamptz #4  a note\n"
         "└── id_string string #5  ← id  of the old shop\n"
     )
-    assert printed(text.drifted(schema)) == "  id   id          long\n       id_string   string\n"
+    assert printed(schema_text.drifted(schema)) == "  id   id          long\n       id_string   string\n"
 
 
 def test_what_a_check_found():

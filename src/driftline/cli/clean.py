@@ -19,7 +19,7 @@ def clean(
 ) -> None:
     """Delete files that no snapshot has, left by batches that died."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.report.text import clean as printable
+    from driftline.report.lines import clean as printable
 
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True)

@@ -115,7 +115,7 @@ def schema(
         show_layout(context.obj, table, json=json)
         return
     from driftline.cli.terminal import Progress, put, show
-    from driftline.report import text
+    from driftline.report import schema_text
     from driftline.settings import from_properties
 
     offline = context.obj.offline(table)
@@ -128,7 +128,7 @@ def schema(
 
         put(to_json(state.schema))
     else:
-        show(text.schema(table, state.schema, from_properties(state.properties).mark))
+        show(schema_text.schema(table, state.schema, from_properties(state.properties).mark))
 
 
 @app.command()

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from driftline.core.schema.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.report.text import Hanging, clean
+from driftline.report.lines import Hanging, clean
 from driftline.runtime.failure import explained
 from driftline.sql.casts import convert
 from driftline.sql.quoting import each, literal, name, variable

@@ -11,7 +11,8 @@ from rich.text import Text
 from driftline.core.changes import in_words, told
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import counted
-from driftline.report.text import LISTED, Hanging, batch, clean, sample, short
+from driftline.report.lines import LISTED, Hanging, clean, sample, short
+from driftline.report.text import batch
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

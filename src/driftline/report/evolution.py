@@ -12,7 +12,7 @@ from driftline.core.changelog.entries import Entry, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, told
 from driftline.core.schema.types import leaves
 from driftline.core.values.counted import counted
-from driftline.report.text import LISTED, Hanging, clean, from_folder
+from driftline.report.lines import LISTED, Hanging, clean, from_folder
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -14,7 +14,7 @@ from driftline.core.schema.place import Place
 from driftline.core.schema.types import Map, dotted
 from driftline.ingest.result import Result
 from driftline.operations.contract import Break
-from driftline.report.text import clean, from_folder, short
+from driftline.report.lines import clean, from_folder, short
 
 KINDS = ("new", "widen", "sibling", "map", "rest", "quarantine")
 

@@ -15,7 +15,7 @@ from driftline.core.columns.statistics import TREND, Seen, Value, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import noun
-from driftline.report.text import Hanging, clean
+from driftline.report.lines import Hanging, clean
 from driftline.stats.model import Drifted, Part, Stats, origin
 
 if TYPE_CHECKING:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
-from rich.tree import Tree
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
-from driftline.core.schema.naming import MARK, by_key, marked_key, safe, unsafe
+from driftline.core.schema.naming import safe, unsafe
 from driftline.core.schema.place import Place
-from driftline.core.schema.schema_json import outline, type_name
-from driftline.core.schema.types import Field, List, Map, Schema, Struct, Type, children, dotted, leaves, peel
+from driftline.core.schema.types import dotted, leaves
 from driftline.core.values.counted import counted
 from driftline.ingest.result import Result
+from driftline.report.lines import LISTED, Hanging, clean, from_folder, sample, short
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import RenderableType
 
     from driftline.capture.lost import Lost
     from driftline.operations.doctor import Check
     from driftline.verify import Verdict
 
-LISTED = 12  # of what is plain, as many are named; the rest is counted
-SAMPLE = 48  # characters of a sample
 LISTED_CHANGES = 12  # that are printed, each with its cause
 _LAID = (("partitioned", "partition_by"), ("sorted", "sort_by"))
 HINTS, HINT = 10, 500  # that are printed; characters of one
@@ -107,30 +102,6 @@ def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[R
         yield _item(title, f"{', '.join(shown)}: {why}", "`driftline promote` makes columns of it")
 
 
-def schema(name: str, schema: Schema, mark: str = MARK) -> Tree:
-    """A schema as a tree: names, types, ids, which field an evolved column holds, docs."""
-    count = leaves(schema.struct)
-    tree = Tree(
-        Text.assemble((clean(name), "bold"), (f"  {count} columns, schema {schema.id}", "dim")),
-        guide_style="dim",
-    )
-    _grow(tree, schema.struct, schema.identifiers, mark)
-    return tree
-
-
-def drifted(schema: Schema, mark: str = MARK) -> Iterator[RenderableType]:
-    """The fields that have more than one column, each with its columns."""
-    rows: list[tuple[str, str, str]] = []
-    for path, siblings in _families(schema.struct, (), mark):
-        for i, f in enumerate(siblings):
-            rows.append((dotted(path) if i == 0 else "", f.name, short(f.type)))
-    wide = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
-    for field, column, type_ in rows:
-        yield Text.assemble(
-            f"  {clean(field):{wide[0]}}   ", (f"{clean(column):{wide[1]}}", "bold"), f"   {type_}"
-        )
-
-
 def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
     """What a check of source against table found."""
     counts = f"{counted(result.records, 'record')}: {result.found} in {table}"
@@ -159,42 +130,6 @@ def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[R
         yield Text.assemble(word, f"{check.name:{width}}  ", redact(check.detail))
         if check.fix:
             yield Hanging(Text(f"what to do: {redact(check.fix)}"), width + 8, width + 8)
-
-
-def clean(text: str) -> str:
-    """Text of data, safe on a terminal and on one line: what does not print is escaped.
-
-    >>> clean("a\\x1b[2Jb\\n")
-    'a\\\\x1b[2Jb\\\\n'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def sample(text: str, most: int = SAMPLE) -> str:
-    """A value from the data, cut where it is longer than ``most`` characters."""
-    text = clean(text)
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def short(type_: Type) -> str:
-    """A type on little room: a struct's fields by name.
-
-    >>> from driftline.core.schema.types import LONG, STRING
-    >>> short(List(Struct((Field("sku", STRING), Field("qty", LONG)))))
-    'list<struct<sku, qty>>'
-    """
-    match type_:
-        case Struct(fields):
-            names = [clean(f.name) for f in fields[:LISTED]] + ["…"] * (len(fields) > LISTED)
-            return f"struct<{', '.join(names)}>"
-        case List(element):
-            return f"list<{short(element)}>"
-        case Map(key, value):
-            return f"map<{short(key)}, {short(value)}>"
-        case _:
-            return type_name(type_)
 
 
 # One line each
@@ -286,20 +221,6 @@ def _item(title: str, text: str, why: str = "", *, style: str = "") -> Renderabl
     return Hanging(line, 2, 6)
 
 
-@dataclass(frozen=True, slots=True)
-class Hanging:
-    """Text that is indented, and more so where it goes on in further lines."""
-
-    text: Text
-    first: int
-    other: int
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for i, line in enumerate(self.text.wrap(console, max(options.max_width - self.other, 20))):
-            line.rstrip()
-            yield Text.assemble(" " * (self.other if i else self.first), line)
-
-
 def _plain(change: Change) -> bool:
     """A new column of the field's own name: nothing to look at twice."""
     plain = isinstance(change, AddColumn) and change.column.doc is None
@@ -313,65 +234,5 @@ def _seen(value: str, place: Place | str | None, near: Path) -> str:
     return f"{sample(value)} ({where})" if value and where else sample(value) or where
 
 
-def from_folder(where: str, near: Path) -> str:
-    """A place in a file, named from the folder ``near`` if it is in there."""
-    return where.removeprefix("file:").removeprefix(f"{near}{os.sep}")
-
-
 def _quoted(text: str) -> str:
     return f'"{clean(text)}"'
-
-
-# Schemas
-# ------------------------------------------------------------------------------------------------------
-
-
-def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) -> None:
-    for f in struct.fields:
-        inner = _inner(f.type)
-        line = Text.assemble((clean(f.name), "bold"), f" {outline(f.type)} ", (f"#{f.id}", "dim"))
-        if f.id in identifiers:
-            line.append("  identifier", "cyan")
-        elif f.required:
-            line.append("  required", "cyan")
-        if f.initial_default is not None or f.write_default is not None:
-            line.append(f"  {_defaults(f)}", "cyan")
-        key, doc = marked_key(f.doc, mark), f.doc
-        if key is not None:
-            line.append(f"  ← {clean(key)}", "yellow")
-            doc = (f.doc or "").partition("\n")[2]
-        if doc:
-            line.append(f"  {clean(doc)}", "italic dim")
-        branch = tree.add(line)
-        if inner is not None:
-            _grow(branch, inner, identifiers, mark)
-
-
-def _defaults(f: Field) -> str:
-    """What records without a value get, and rows older than the column where that is another."""
-    new, old = (
-        "null" if value is None else clean(str(value)) for value in (f.write_default, f.initial_default)
-    )
-    return f"default {new}" + (f", in old rows {old}" if old != new else "")
-
-
-def _inner(type_: Type) -> Struct | None:
-    """The struct inside lists and map values."""
-    while not isinstance(type_, Struct):
-        below = children(type_)
-        if not below:
-            return None
-        type_ = below[-1].type
-    return type_
-
-
-def _families(
-    struct: Struct, at: tuple[str, ...], mark: str
-) -> Iterator[tuple[tuple[str, ...], list[Field]]]:
-    for key, siblings in by_key(struct.fields, mark).items():
-        if len(siblings) > 1 or siblings[0].name != key:
-            yield (*at, key), siblings
-        for f in siblings:
-            dim, inner = peel(f.type)
-            if isinstance(inner, Struct):
-                yield from _families(inner, (*at, f.name, *("element",) * dim), mark)

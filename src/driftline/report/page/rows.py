@@ -8,8 +8,8 @@ from typing import Any
 from driftline.core.columns.statistics import Seen, Value, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Primitive, Type, dotted, peel
+from driftline.report.lines import clean
 from driftline.report.stats_text import percent
-from driftline.report.text import clean
 from driftline.stats.lake import last_drift
 from driftline.stats.model import Column, Drifted, Part, Stats, origin
 
