@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from driftline.operations.alter import Altered
     from driftline.operations.history import History
     from driftline.operations.layout import Layout
+    from driftline.operations.promote import Promoted
     from driftline.operations.replay import Quarantine, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.undo import Undone
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from driftline.runtime.jars import PACKAGES
     from driftline.runtime.session import prepare_environment
     from driftline.stats import Stats
+    from driftline.stats.lake import LakeStats
     from driftline.verify import Verdict
 
 __version__ = "0.1.0"
@@ -38,7 +40,9 @@ __all__ = [
     "DriftlineError",
     "History",
     "Lake",
+    "LakeStats",
     "Layout",
+    "Promoted",
     "Quarantine",
     "Replay",
     "Resolved",
@@ -63,6 +67,7 @@ _MODULES = {
     "operations.alter": ("Altered",),
     "operations.history": ("History",),
     "operations.layout": ("Layout",),
+    "operations.promote": ("Promoted",),
     "operations.replay": ("Quarantine", "Replay"),
     "operations.resolve": ("Resolved",),
     "operations.undo": ("Undone",),
@@ -70,6 +75,7 @@ _MODULES = {
     "runtime.jars": ("PACKAGES",),
     "runtime.session": ("prepare_environment",),
     "stats": ("Stats",),
+    "stats.lake": ("LakeStats",),
     "verify": ("Verdict",),
 }
 _MODULE_OF = {name: f"driftline.{module}" for module, names in _MODULES.items() for name in names}

@@ -56,6 +56,7 @@ class Promoted:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
         return {
             "table": self.table,
             "dry_run": self.dry_run,
