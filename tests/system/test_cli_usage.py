@@ -91,6 +91,10 @@ def test_help_is_light(run):
         (["schema", "a.b", "--lake=elsewhere"], "there is no lake in elsewhere"),
         (["verify", "x.json", "--table", "a.b"], "x.json: no such file, folder or glob"),
         (
+            ["capture", "s3://x/y", "--into", "a.b", "--name", "c", "--notify", "m", "--list-every", "0"],
+            "--list-every: '0' is not a time",
+        ),
+        (
             ["capture", "x", "--into", "a.b", "--name", "c", "--every", "soon"],
             "--every: 'soon' is not a time",
         ),

@@ -156,6 +156,7 @@ def capture(
 
     scope: Scope = context.obj
     pause = None if every is None else seconds("--every", every)
+    pause_of_lists = None if list_every is None else seconds("--list-every", list_every)
     more = {
         "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
@@ -176,7 +177,7 @@ def capture(
         strings=strings,
         max_files=max_files,
         notify=notify,
-        list_every=None if list_every is None else seconds("--list-every", list_every),
+        list_every=pause_of_lists,
         kafka=clients.kafka,
         start=from_,
         value_format=str(value_format),
