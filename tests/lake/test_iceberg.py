@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pyspark.sql import SparkSession
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.lake import Lake, Table
+
+pytestmark = pytest.mark.iceberg_only("of Iceberg's metadata")
 
 
 @pytest.fixture
@@ -180,3 +183,14 @@ def test_a_value_that_no_column_takes_fails_the_batch(
         with pytest.raises(DataError, match=f"no column takes a value of the field {field}"):
             table.ingest(lines(tmp_path, record))
     assert not table.format.load().exists
+
+
+def test_several_make_a_namespace_at_once(iceberg: Lake, table_name: str) -> None:
+    """A catalog in SQL may tell of that by a constraint, and not as what exists already."""
+
+    def make(namespace: str) -> None:
+        iceberg.table(f"{namespace}.t").format._make_namespace()
+
+    with ThreadPoolExecutor(4) as pool:
+        for i in range(12):
+            list(pool.map(make, [f"{table_name.replace('.', '_')}_{i}"] * 4))

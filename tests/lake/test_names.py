@@ -48,42 +48,68 @@ def lines(tmp_path: Path, *records: Any) -> Path:
     return file
 
 
-def test_any_session_reads_the_table(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_any_session_reads_the_table(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     table.ingest(lines(tmp_path, RECORD))
     table.ingest(lines(tmp_path, RECORD, {"Sinif": "x"}))
-    place = table_name if database(either) else f"lake.{table_name}"
+    place = table_name if database(lake) else f"lake.{table_name}"
     for case_sensitive in ("false", "true"):
-        with configured(either.spark, {"spark.sql.caseSensitive": case_sensitive}):
-            assert len(either.sql(f"select * from {place}").collect()) == 3
-    row = either.sql(f"select * from {place} where SINIF = 1").collect()[0].asDict(recursive=True)
+        with configured(lake.spark, {"spark.sql.caseSensitive": case_sensitive}):
+            assert len(lake.sql(f"select * from {place}").collect()) == 3
+    row = lake.sql(f"select * from {place} where SINIF = 1").collect()[0].asDict(recursive=True)
     values = sorted(v for v in row.values() if isinstance(v, int))
     assert values == [1, 2, 3, 4, 5]
     assert sorted(v for v in row["n"].values() if v) == [1, 2]
 
 
-def test_a_table_with_such_twins_goes_on(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
-    if database(either) is None:
+def test_a_table_with_such_twins_goes_on(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
+    if database(lake) is None:
         declare(table, "SINIF bigint")
         table.format.java().updateSchema().addColumn(
-            "s\u0131n\u0131f", either.spark._jvm.org.apache.iceberg.types.Types.LongType.get()
+            "s\u0131n\u0131f", lake.spark._jvm.org.apache.iceberg.types.Types.LongType.get()
         ).commit()
     else:
-        database(either).make()
+        database(lake).make()
         run(
-            database(either),
+            database(lake),
             "CREATE SCHEMA IF NOT EXISTS lk.t",
             f"CREATE TABLE lk.{table_name} (SINIF bigint, s\u0131n\u0131f bigint)",
         )
     record = {"SINIF": 1, "s\u0131n\u0131f": 2}
     table.ingest(lines(tmp_path, record))
     table.ingest(lines(tmp_path, record, {**record, "new": 3}))
-    with configured(either.spark, {"spark.sql.caseSensitive": "true"}):
+    with configured(lake.spark, {"spark.sql.caseSensitive": "true"}):
         assert [tuple(r)[:2] for r in table.read().collect()] == [(1, 2)] * 3
-    either.alter(f"ALTER TABLE {table_name} ADD COLUMN other bigint")
+    lake.alter(f"ALTER TABLE {table_name} ADD COLUMN other bigint")
     with pytest.raises(DataError, match="SINIF"):
-        either.alter(f"ALTER TABLE {table_name} RENAME new TO s\u0131nIf")
+        lake.alter(f"ALTER TABLE {table_name} RENAME new TO s\u0131nIf")
     table.undo()
-    either.alter(f"ALTER TABLE {table_name} RENAME s\u0131n\u0131f TO class")
+    lake.alter(f"ALTER TABLE {table_name} RENAME s\u0131n\u0131f TO class")
     assert [tuple(r)[:2] for r in table.read().collect()] == [(1, 2)] * 3
+
+
+def test_what_spark_would_replace_in_sql(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """`${...}` stands for a setting in Spark's SQL, and may be in any name, any text and any default."""
+    table = lake.table(table_name)
+    key, text = "${x}", "costs ${x} and ${spark.app.name}"
+    table.ingest(lines(tmp_path, {"id": 1, key: 1, "n": {key: 1}}))
+    table.ingest(lines(tmp_path, {"id": 2, key: text, "n": {key: text}}))
+    table.lake.alter(f"ALTER TABLE {table_name} ADD COLUMN word string DEFAULT '{text}'", upgrade=True)
+    table.ingest(lines(tmp_path, {"id": 3}))
+    rows = [row.asDict(recursive=True) for row in table.read().orderBy("id").collect()]
+    assert [row["word"] for row in rows] == [text] * 3
+    assert [row[key] for row in rows] == [1, None, None]
+    assert [row[f"{key}_string"] for row in rows] == [None, text, None]
+    assert rows[1]["n"][f"{key}_string"] == text
+    assert {key, f"n.{key}"} <= {one.to_dict()["field"] for one in table.stats(exact=True).drifted}
+    view = table.view()
+    assert {one["field"] for one in view.to_dict()["fields"]} >= {key}
+    table.resolve(f"`{key}`", "string")
+    assert [row[key] for row in table.read().orderBy("id").collect()] == ["1", text, None]
+    table.undo(yes=True)
+    table.lake.alter(f"ALTER TABLE {table_name} DROP COLUMN `{key}`")
+    assert table.undo().to_dict()["back"] == {key: 1}
+    place = table_name if database(lake) else f"lake.{table_name}"
+    with configured(lake.spark, {"spark.sql.variable.substitute": "false"}):
+        assert lake.sql(f"select `{key}` from {place} where `{key}_string` = '{text}'").count() == 1

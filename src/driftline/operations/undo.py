@@ -19,6 +19,7 @@ from driftline.formats.base import Draft, Table
 from driftline.formats.retry import Retry
 from driftline.operations import history
 from driftline.runtime.shown import Shown
+from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.quoting import name, variable
 
 if TYPE_CHECKING:
@@ -213,8 +214,11 @@ def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path
     if not paths:
         return ()
     struct: Type = schema.struct
-    counts = read().selectExpr(*(f"sum({_count(struct, path, '')}) as c{i}" for i, path in enumerate(paths)))
-    row = counts.head()
+    rows = read()
+    with configured(rows.sparkSession, PLAIN):
+        row = rows.selectExpr(
+            *(f"sum({_count(struct, path, '')}) as c{i}" for i, path in enumerate(paths))
+        ).head()
     assert row is not None
     return tuple(Values(dotted(path), int(row[i] or 0)) for i, path in enumerate(paths))
 

@@ -18,7 +18,7 @@ from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.hive import hive_values
 from driftline.formats.ducklake.inlined import InlinedRows
 from driftline.formats.ducklake.scan import Scan, Shelf
-from driftline.runtime.spark_conf import literally
+from driftline.runtime.spark_conf import PLAIN, configured, literally
 from driftline.sql.quoting import name
 
 if TYPE_CHECKING:
@@ -35,6 +35,11 @@ def read(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
     """The rows. Raises DataError where a registered file is not as it was registered."""
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     unchanged({**scan.files}, table)
+    with configured(spark, PLAIN):
+        return _rows(spark, scan, table)
+
+
+def _rows(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
     columns = Columns(table, {row.id: row.initial_default for row in scan.state.columns})
     struct = scan.state.schema.struct
     frames = [

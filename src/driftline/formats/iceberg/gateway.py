@@ -53,12 +53,6 @@ def text_map(jvm: Any, java: Any) -> dict[str, str]:
     return dict(json.loads(mapper.writeValueAsString(java)))
 
 
-def session_settings(spark: SparkSession) -> dict[str, str]:
-    """All settings of a session, in one call: PySpark makes two for each."""
-    session: Any = spark._jsparkSession
-    return text_map(spark._jvm, session.conf().getAllAsJava())
-
-
 def strings(spark: SparkSession, parts: list[str]) -> Any:
     """A Java array of strings."""
     gateway: Any = spark.sparkContext._gateway

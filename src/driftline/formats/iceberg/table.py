@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
@@ -297,8 +298,13 @@ class IcebergTable:
         namespace = strings(self.spark, self.name.split(".")[:-1])
         plugin = self.plugin
         try:
-            if not plugin.namespaceExists(namespace):
+            if plugin.namespaceExists(namespace):
+                return
+            try:
                 plugin.createNamespace(namespace, self._jvm.java.util.HashMap())
-        except Py4JJavaError as error:
-            if "AlreadyExists" not in java_class(error):
-                raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
+            except (Py4JJavaError, PySparkException):
+                # Somebody else may have made it meanwhile, which each catalog tells in its own way.
+                if not plugin.namespaceExists(namespace):
+                    raise
+        except (Py4JJavaError, PySparkException) as error:
+            raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
