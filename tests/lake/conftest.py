@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     def left_out(item: pytest.Item) -> bool:
         """Whether the item is of a format that its marker leaves out; each marker says why."""
         callspec = getattr(item, "callspec", None)
-        over = callspec.params.get("either") if callspec is not None else None
+        over = callspec.params.get("lake") if callspec is not None else None
         markers = [(mark, ONLY[mark.name]) for mark in item.iter_markers() if mark.name in ONLY]
         assert all(mark.args for mark, _ in markers), f"{item.nodeid}: the marker needs its reason"
         return over is not None and any(over != alone for _, alone in markers)
@@ -59,7 +59,7 @@ def spark(folder: Path) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def lake(spark: SparkSession) -> Lake:
+def iceberg(spark: SparkSession) -> Lake:
     return Lake.attach(spark, catalog="lake")
 
 
@@ -69,9 +69,14 @@ def ducklake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> L
 
 
 @pytest.fixture(params=FORMATS)
-def either(request: pytest.FixtureRequest) -> Lake:
-    """A lake of each format, over one Spark session."""
-    lake: Lake = request.getfixturevalue("lake" if request.param == "iceberg" else "ducklake")
+def lake(request: pytest.FixtureRequest) -> Lake:
+    """A lake of each format in turn, over one Spark session; markers leave one out, and say why."""
+    lake: Lake = request.getfixturevalue(request.param)
+    return lake
+
+
+@pytest.fixture
+def either(lake: Lake) -> Lake:
     return lake
 
 

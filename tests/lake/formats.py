@@ -26,6 +26,13 @@ def ducklake_at(spark: SparkSession, catalog: Catalog) -> Lake:
     return Lake(spark, "lake", DuckLake(spark, catalog))
 
 
+def beside(lake: Lake, session: SparkSession) -> Lake:
+    """The same lake in another session."""
+    if (catalog := database(lake)) is not None:
+        return ducklake_at(session, catalog)
+    return Lake.attach(session, catalog="lake")
+
+
 def database(lake: Lake) -> Any:
     """The catalog of a DuckLake; None for a lake of another format."""
     return lake.format.catalog if isinstance(lake.format, DuckLake) else None

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, event, given, note, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
@@ -202,6 +203,7 @@ def paths(of: Schema) -> list[tuple[ColumnPath, int]]:
     suppress_health_check=list(HealthCheck),
 )
 @given(data=st.data())
+@pytest.mark.iceberg_only("Spark and pyiceberg read it beside driftline")
 def test_a_table_is_what_its_model_says(
     data: st.DataObject, lake: Lake, spark: SparkSession, folder: Path
 ) -> None:

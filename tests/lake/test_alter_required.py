@@ -26,8 +26,8 @@ def required(table: Table) -> list[str]:
     return [f.name for f in table.schema().schema.struct.fields if f.required]
 
 
-def test_a_null_that_comes_meanwhile(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_a_null_that_comes_meanwhile(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     ingest(table, tmp_path, {"a": 1, "b": "x"})
     alteration = table.format.alteration()
     after, _ = evolved(alteration.before, [RequireColumn(("a",))], nulls_of=alteration.nulls)
@@ -36,14 +36,14 @@ def test_a_null_that_comes_meanwhile(either: Lake, table_name: str, tmp_path: Pa
     with pytest.raises(CommitConflict):
         draft.commit()
     with pytest.raises(DataError, match="a is optional, and cannot become required: it is null in 1 row"):
-        either.alter(f"ALTER TABLE {table_name} ALTER a SET NOT NULL")
+        lake.alter(f"ALTER TABLE {table_name} ALTER a SET NOT NULL")
     assert required(table) == []
 
 
-def test_it_can_be_taken_back(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_it_can_be_taken_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     ingest(table, tmp_path, {"a": 1, "b": "x"}, {"a": 2})
-    done = either.alter(f"ALTER TABLE {table_name} ALTER A SET NOT NULL")
+    done = lake.alter(f"ALTER TABLE {table_name} ALTER A SET NOT NULL")
     assert [c["path"] for c in done.to_dict()["changes"]] == ["a"]
     assert required(table) == ["a"]
     assert [c.action for c in table.history().entries[-1].changes] == ["require"]
@@ -53,6 +53,7 @@ def test_it_can_be_taken_back(either: Lake, table_name: str, tmp_path: Path) -> 
     assert table.read().where("a is null").count() == 1
 
 
+@pytest.mark.iceberg_only("a DuckLake has no branches")
 def test_nulls_of_a_branch(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     ingest(table, tmp_path, {"a": 1, "b": "x"})
@@ -64,6 +65,7 @@ def test_nulls_of_a_branch(lake: Lake, table_name: str, tmp_path: Path) -> None:
     assert required(table) == ["b"]
 
 
+@pytest.mark.iceberg_only("a DuckLake's statistics are in its catalog")
 def test_files_without_statistics(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     ingest(table, tmp_path, {"a": 1})

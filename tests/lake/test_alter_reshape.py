@@ -30,15 +30,15 @@ def shape(table: Table) -> list[tuple[str, int, str | None]]:
     return [(".".join(path), f.id, f.doc) for path, f in table.schema().schema.walk()]
 
 
-def test_each_is_told_and_taken_back(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_each_is_told_and_taken_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     file = tmp_path / "in.jsonl"
     file.write_text(json.dumps(RECORD))
     table.ingest(file)
     before = shape(table)
     for action, told in STATEMENTS.items():
         statement = f"ALTER TABLE {table_name} {action}"
-        done = either.alter(statement)
+        done = lake.alter(statement)
         assert [in_words(change) for change in done.changes] == told
         dropped = [word.split()[0] for word in told if word.endswith("dropped")]
         assert len([note for note in done.notes if note.startswith("the next ")]) == len(dropped)

@@ -159,6 +159,7 @@ def test_every_rule_is_shown_or_explained() -> None:
 
 
 @pytest.mark.parametrize("case", [*cases()])
+@pytest.mark.iceberg_only("a DuckLake's cases are in test_ducklake_alter.py")
 def test_alter(case: Case, lake: Lake, table_name: str, folder: Path) -> None:
     table, options = lake.table(table_name), case.options
     lake.sql("create namespace if not exists lake.t")

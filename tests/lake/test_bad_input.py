@@ -22,8 +22,8 @@ from .proof import proven
 
 
 @pytest.fixture
-def table(either: Lake, table_name: str) -> Table:
-    return either.table(table_name)
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
 
 
 def nested(levels: int) -> str:
@@ -134,13 +134,13 @@ def test_a_line_of_50_mb(table: Table, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
-def test_a_record_that_is_too_long_waits_by_how_it_begins(either: Lake, tmp_path: Path, packed: bool) -> None:
-    table, file = either.table(f"t.long_{packed}"), tmp_path / ("in.jsonl.gz" if packed else "in.jsonl")
+def test_a_record_that_is_too_long_waits_by_how_it_begins(lake: Lake, tmp_path: Path, packed: bool) -> None:
+    table, file = lake.table(f"t.long_{packed}"), tmp_path / ("in.jsonl.gz" if packed else "in.jsonl")
     data = b'{"a": 1}\n{"a": "' + b"x" * 20_000 + b'"}\n{"a": 2}\n'
     file.write_bytes(gzip.compress(data) if packed else data)
     result = table.ingest(file, settings={"max_record_bytes": 10_000})
     assert (result.rows_written, result.rows_quarantined) == (2, 1)
-    (row,) = either.table(f"{table.name}__quarantine").read().collect()
+    (row,) = lake.table(f"{table.name}__quarantine").read().collect()
     assert (row.source, row.line, row.raw[:10], row.raw[-1]) == (str(file), 2, '{"a": "xxx', "…")
     assert len(row.raw) < 5000 and "max_record_bytes" in row.reason
     assert table.replay().stay == 1

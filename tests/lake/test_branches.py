@@ -9,6 +9,8 @@ import pytest
 from driftline.errors import UsageError
 from driftline.lake import Lake
 
+pytestmark = pytest.mark.iceberg_only("a DuckLake has no branches")
+
 
 @pytest.mark.parametrize("selector", ["branch_b1", "tag_x", "at_timestamp_1700000000000", "snapshot_id_7"])
 def test_a_part_of_a_tables_history_is_no_table(lake: Lake, table_name: str, selector: str) -> None:

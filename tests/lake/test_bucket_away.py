@@ -49,8 +49,8 @@ def has(query: CaptureQuery, table: Table, count: int) -> None:
         assert not query.awaitTermination(1)
 
 
-def test_a_short_while_is_waited_for(either, server, table_name):
-    table = either.table(table_name)
+def test_a_short_while_is_waited_for(lake, server, table_name):
+    table = lake.table(table_name)
     put(server, 0)
     query = table.capture("s3://away/in", name="c", every=0.2, checkpoint="s3://away/c")
     for number in (1, 2):
@@ -67,11 +67,11 @@ def test_a_short_while_is_waited_for(either, server, table_name):
 
 
 def test_after_a_longer_one_it_ends_and_goes_on_when_it_is_started_again(
-    either, server, table_name, monkeypatch
+    lake, server, table_name, monkeypatch
 ):
     monkeypatch.setattr(file_systems, "_ATTEMPTS", 2)
     file_systems.connected.cache_clear()
-    table = either.table(table_name)
+    table = lake.table(table_name)
     put(server, 0)
     query = table.capture("s3://away/in", name="c", every=0.2, checkpoint="s3://away/c")
     has(query, table, 1)

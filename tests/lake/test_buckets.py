@@ -74,6 +74,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.iceberg_only("of the source alone")
 def test_each_kind_of_file(name, lake, bucket, s3, table_name):
     uri = f"{bucket}/in/{name}"
     s3.put(uri, FILES[name]())
@@ -87,10 +88,10 @@ def test_each_kind_of_file(name, lake, bucket, s3, table_name):
     assert all(change["seen_in"].startswith(uri) for change in result.to_dict()["changes"])
 
 
-def test_a_large_object_is_read_in_ranges_by_tasks(either, bucket, s3, table_name):
+def test_a_large_object_is_read_in_ranges_by_tasks(lake, bucket, s3, table_name):
     rows = [{"id": n, "text": "x" * 100} for n in range(200_000)]
     s3.put(f"{bucket}/a.jsonl", lines(rows) + b'{"id": "late"}\n{"id"')
-    table = either.table(table_name)
+    table = lake.table(table_name)
     result = table.ingest(f"{bucket.replace('s3://', 's3a://')}/a.jsonl")
 
     assert (result.rows_written, result.rows_quarantined) == (200_001, 1)
@@ -101,12 +102,12 @@ def test_a_large_object_is_read_in_ranges_by_tasks(either, bucket, s3, table_nam
 @pytest.mark.parametrize("spoil", ["overwrite", "delete"])
 @pytest.mark.parametrize("name", ["a.json", "a.parquet"])
 def test_an_object_that_changes_while_it_is_read_is_not_taken(
-    spoil, name, either, bucket, s3, table_name, monkeypatch
+    spoil, name, lake, bucket, s3, table_name, monkeypatch
 ):
     uri = f"{bucket}/{name}"
     data, other = (lines(rows) if name.endswith("json") else _parquet(rows) for rows in (ROWS, ROWS[::-1]))
     s3.put(uri, data)
-    table = either.table(table_name)
+    table = lake.table(table_name)
 
     def progress(phase: str) -> None:
         if phase == "writing" and spoil == "overwrite":
@@ -198,9 +199,9 @@ def ids(table) -> list[int]:
 
 
 @pytest.mark.parametrize("place", ["lake", "bucket"])
-def test_a_bucket_is_captured_and_each_object_taken_once(place, either, bucket, s3, table_name):
+def test_a_bucket_is_captured_and_each_object_taken_once(place, lake, bucket, s3, table_name):
     more = {"checkpoint": f"{bucket}/checkpoint"} if place == "bucket" else {}
-    table = either.table(table_name)
+    table = lake.table(table_name)
     s3.put(f"{bucket}/in/a.json", b'{"id": 1}\n')
     s3.put(f"{bucket}/in/b b%.json", b'{"id": 2, "x": {"y": 1}}\n')
     first = capture(table, f"{bucket}/in/", **more)
@@ -217,8 +218,8 @@ def test_a_bucket_is_captured_and_each_object_taken_once(place, either, bucket, 
 
 
 @pytest.mark.parametrize("phase", ["writing", "committing", "committed"])
-def test_a_capture_that_dies_goes_on_from_a_checkpoint_in_a_bucket(phase, either, bucket, s3, table_name):
-    table = either.table(table_name)
+def test_a_capture_that_dies_goes_on_from_a_checkpoint_in_a_bucket(phase, lake, bucket, s3, table_name):
+    table = lake.table(table_name)
 
     def die(now: str) -> None:
         if now == phase:
@@ -234,6 +235,7 @@ def test_a_capture_that_dies_goes_on_from_a_checkpoint_in_a_bucket(phase, either
     assert ids(table) == [0, 1, 2, 3]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_topic_goes_on_from_a_checkpoint_in_a_bucket(lake, bucket, kafka, table_name):
     table = lake.table(table_name)
 
@@ -254,6 +256,7 @@ def test_a_topic_goes_on_from_a_checkpoint_in_a_bucket(lake, bucket, kafka, tabl
     assert ids(table) == [0, 1, 2, 3]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_an_object_that_changes_while_a_capture_reads_it(lake, bucket, s3, table_name):
     s3.put(f"{bucket}/in/a.json", b'{"id": 1}\n')
     table = lake.table(table_name)
@@ -282,16 +285,19 @@ def test_a_checkpoint_in_a_bucket_is_one_process_at_a_time(bucket, s3, monkeypat
         pass
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_checkpoint_that_nobody_knows_the_store_of(lake, bucket, table_name):
     with pytest.raises(UsageError, match="ftp://x/y"):
         capture(lake.table(table_name), bucket, checkpoint="ftp://x/y")
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_url_cannot_be_captured(lake, table_name):
     with pytest.raises(UsageError, match=r"https://x/a\.json: this comes once"):
         capture(lake.table(table_name), "https://x/a.json?sig=hush")
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_capture_of_a_bucket_that_is_away(lake, bucket, table_name):
     with pytest.raises(SetupError, match="there is no such bucket"):
         capture(lake.table(table_name), "s3://nowhere/in")

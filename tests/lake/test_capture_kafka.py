@@ -58,6 +58,7 @@ def test_records_are_taken_once(table: Table, kafka: Kafka, topic: str) -> None:
     assert table.read().where("id is not null").select("id").distinct().count() == 20
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_tombstones_and_values_that_are_no_records(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
     values = [b'{"id": 1}', None, b"bad", b"", b" \n", b'{"id": "\xff"}', b"42", None, b'{"id": 2}']
     kafka.send(topic, values, partition=1)
@@ -97,6 +98,7 @@ def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, mor
     assert "_kafka_record" in names or any(n.startswith("_kafka_") for n in names)
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_metadata_of_batches_with_nothing_new(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
     for i in range(2):
         kafka.send(topic, [json.dumps({"id": i}).encode()])
@@ -105,6 +107,7 @@ def test_metadata_of_batches_with_nothing_new(table: Table, kafka: Kafka, topic:
     assert table.read().where("_kafka.offset >= 0").count() == 2
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_frame_of_ones_own(table: Table, spark: SparkSession, kafka: Kafka, topic: str) -> None:  # noqa: F811
     kafka.send(topic, [b'{"id": 1}', b"bad"], partition=1)
     frame = (
@@ -125,17 +128,20 @@ def lake_table(table: Table, suffix: str) -> Table:
     return table.lake.table(f"{table.name}_{suffix}")
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_topic_that_is_not_there(table: Table, kafka: Kafka) -> None:  # noqa: F811
     with pytest.raises((UsageError, SetupError), match="topic nowhere"):
         captured(table, f"kafka://{kafka.address}/nowhere?x".removesuffix("?x"))
 
 
 @pytest.mark.parametrize("wrong", ["kafka://", "kafka://host", "kafka://u:p@h/t", "kafka://h/a b"])
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_url_that_is_none(table: Table, wrong: str) -> None:
     with pytest.raises(UsageError, match="no topic can be read"):
         table.capture(wrong, name="orders")
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_broker_that_goes_away_and_comes_back(
     table: Table,
     kafka: Kafka,  # noqa: F811
@@ -156,6 +162,7 @@ def test_a_broker_that_goes_away_and_comes_back(
     assert ids(table) == [1, 2]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
@@ -180,6 +187,7 @@ def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) 
     assert [str(one) for batch in batches for one in batch.lost] == [f"{topic}/0: offsets 8 to 8"]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
     """What was committed comes once, what was aborted never, and the markers that stand among the offsets are no loss."""
     producer = kafka.transactional(topic)
@@ -210,6 +218,7 @@ def secured(kafka: Kafka, **more: str) -> dict[str, str]:  # noqa: F811
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_secured_topic(table: Table, kafka: Kafka, topic: str, mechanism: str) -> None:  # noqa: F811
     kafka.send(topic, [b'{"id": 1}', b"bad"])
     client = secured(kafka, sasl_mechanisms=mechanism)
@@ -236,6 +245,7 @@ def test_a_secured_topic(table: Table, kafka: Kafka, topic: str, mechanism: str)
         ({"ssl_ca_location": ""}, "certification path|SSL handshake failed"),
     ],
 )
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_broker_that_refuses(
     table: Table,
     kafka: Kafka,  # noqa: F811
@@ -252,12 +262,14 @@ def test_a_broker_that_refuses(
     assert time.monotonic() - start < 60
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_setting_that_is_misspelt(table: Table, kafka: Kafka) -> None:  # noqa: F811
     with pytest.raises(UsageError, match=r"no setting 'fetch.max.byte'") as caught:
         captured(table, url(kafka, "any"), kafka={"fetch.max.byte": "1"})
     assert caught.value.hint == "did you mean 'fetch.max.bytes'?"
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_where_a_capture_begins(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
     """By --from, when it first runs; then it goes on where it was."""
     kafka.send(topic, [b'{"id": 1}'], partition=0)
@@ -276,6 +288,7 @@ def test_where_a_capture_begins(table: Table, kafka: Kafka, topic: str) -> None:
         captured(lake_table(table, "soon"), url(kafka, topic), start="soon")
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_headers(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
     headers = [("trace", b"abc"), ("trace", b"\xff"), ("none", None)]
     kafka.send(topic, [(None, b'{"id": 1}', headers), (None, b'{"id": 2}')], partition=0)

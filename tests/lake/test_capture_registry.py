@@ -39,8 +39,8 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.fixture
-def table(either: Lake, table_name: str) -> Table:
-    return either.table(table_name)
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ def rows(folder: Path, *days: int, name: str = "in.jsonl") -> Path:
     return folder / name
 
 
-def test_a_table_is_laid_out_from_its_first_batch_on(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table, file = either.table(table_name), rows(tmp_path, *range(1, 29))
+def test_a_table_is_laid_out_from_its_first_batch_on(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = lake.table(table_name), rows(tmp_path, *range(1, 29))
     planned = table.ingest(file, settings=ASKED, dry_run=True)
     assert not table.format.load().exists
     result = table.ingest(file, settings=ASKED)
@@ -50,9 +50,9 @@ def test_a_table_is_laid_out_from_its_first_batch_on(either: Lake, table_name: s
 
 
 def test_a_column_that_is_not_there_is_refused_before_anything_is_written(
-    either: Lake, table_name: str, tmp_path: Path
+    lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
-    table, file = either.table(table_name), rows(tmp_path, 1, 2)
+    table, file = lake.table(table_name), rows(tmp_path, 1, 2)
     for dry_run in (True, False):
         with pytest.raises(DataError, match="partitioned by seen, which its first batch does not have"):
             table.ingest(file, settings={"partition_by": "day(seen)"}, dry_run=dry_run)
@@ -63,10 +63,10 @@ def test_a_column_that_is_not_there_is_refused_before_anything_is_written(
 
 
 def test_two_that_make_it_at_once(
-    either: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slower one finds the table of the faster one, takes its rows there, and says what differs."""
-    table, file = either.table(table_name), rows(tmp_path, 1, 2, 3)
+    table, file = lake.table(table_name), rows(tmp_path, 1, 2, 3)
     kind = type(table.format)
     real, raced = kind.transaction, False
 
@@ -75,7 +75,7 @@ def test_two_that_make_it_at_once(
         begun = real(self, state, made_as, pinned=pinned)
         if not raced and self.name == table_name:
             raced = True
-            either.table(table_name).ingest(file, settings={"sort_by": "id"})
+            lake.table(table_name).ingest(file, settings={"sort_by": "id"})
         return begun
 
     monkeypatch.setattr(kind, "transaction", transaction)
@@ -86,9 +86,9 @@ def test_two_that_make_it_at_once(
 
 
 def test_a_first_batch_that_dies_leaves_nothing_and_comes_again(
-    either: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, file = either.table(table_name), rows(tmp_path, 1, 2, 3)
+    table, file = lake.table(table_name), rows(tmp_path, 1, 2, 3)
     kind = type(table.format.transaction(table.format.load(), replace(table.format.blank, schema=SCHEMA)))
 
     def dies(_: object) -> None:
@@ -104,8 +104,8 @@ def test_a_first_batch_that_dies_leaves_nothing_and_comes_again(
     assert table.read().count() == 3
 
 
-def test_a_capture_makes_it_and_says_once_what_differs(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table, folder = either.table(table_name), tmp_path / "in"
+def test_a_capture_makes_it_and_says_once_what_differs(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, folder = lake.table(table_name), tmp_path / "in"
     folder.mkdir()
 
     def captured(**asked: str) -> list[Batch]:
@@ -127,16 +127,16 @@ def test_a_capture_makes_it_and_says_once_what_differs(either: Lake, table_name:
 
 
 @pytest.mark.iceberg_only("a DuckLake has no versions of its format to choose from")
-def test_a_table_of_format_v3(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_a_table_of_format_v3(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     result = table.ingest(rows(tmp_path, 1), settings={"format_version": "3"})
     assert result.layout["format_version"] == table.format.definition().format_version == 3
 
 
 @pytest.mark.ducklake_only("DuckDB's expressions")
-def test_sorted_by_an_expression(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table, file = either.table(table_name), rows(tmp_path, 3, 1, 2)
+def test_sorted_by_an_expression(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = lake.table(table_name), rows(tmp_path, 3, 1, 2)
     result = table.ingest(file, settings={"sort_by": "id % 2 desc, at"})
     assert table.layout().sort == tuple(result.layout["sort_by"])
     with pytest.raises(DataError, match="DuckDB cannot sort by"):
-        either.table(table_name + "_other").ingest(file, settings={"sort_by": 'sqrt("at")'})
+        lake.table(table_name + "_other").ingest(file, settings={"sort_by": 'sqrt("at")'})

@@ -16,8 +16,8 @@ from driftline.write import run
 
 
 @pytest.fixture
-def table(either: Lake, table_name: str) -> Table:
-    return either.table(table_name)
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
 
 
 def types(table: Table) -> dict[str, str]:

@@ -17,8 +17,8 @@ def lines(file: Path, *records: dict[str, Any]) -> str:
     return str(file)
 
 
-def test_what_keeps_a_contract_and_what_breaks_it(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_what_keeps_a_contract_and_what_breaks_it(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     record = {
         "id": 1, "price": 1.5, "at": "2026-03-02T08:00:00Z", "who": {"name": "a"}, "tags": [{"k": "x"}],
     }  # fmt: skip
@@ -32,7 +32,7 @@ def test_what_keeps_a_contract_and_what_breaks_it(either: Lake, table_name: str,
 
     def broken(*records: dict[str, Any]) -> list[tuple[str, str]]:
         data = [lines(tmp_path / "new.jsonl", *records)]
-        result = planned(promise, either.table("not.there").format, data, Reading(), lambda _: None)
+        result = planned(promise, lake.table("not.there").format, data, Reading(), lambda _: None)
         return [(one.kind, one.path) for one in findings(result)]
 
     assert broken(record, {"id": 2, "price": 3, "labels": {"a": 1}, "qty": 4}) == []
@@ -40,7 +40,7 @@ def test_what_keeps_a_contract_and_what_breaks_it(either: Lake, table_name: str,
         ("quarantine", "id"),
         ("quarantine", "more"),
     ]
-    assert not either.table("not.there").format.load().exists
+    assert not lake.table("not.there").format.load().exists
 
     table.ingest([{"id": "x-2", "who": {"vip": True}}], settings={"policy": "preserve"})
     state = table.state()

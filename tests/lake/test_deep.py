@@ -28,8 +28,8 @@ def leaf(table: Table, name: str = "a") -> list[Any]:
 
 
 @pytest.fixture
-def table(either: Lake, table_name: str) -> Table:
-    return either.table(table_name)
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
 
 
 def test_a_column_of_text(table: Table) -> None:
@@ -60,6 +60,7 @@ def test_a_topic(table: Table, kafka: Kafka, table_name: str) -> None:
     assert table.read().where("_kafka.offset >= 0").count() == 3
 
 
+@pytest.mark.iceberg_only("a DuckLake's files are written by tasks alone")
 def test_a_table_that_sparks_own_writer_writes(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, file = lake.table(table_name), tmp_path / "in.jsonl"
     file.write_text(deep(1))

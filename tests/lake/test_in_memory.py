@@ -13,8 +13,8 @@ from driftline.errors import UsageError
 from driftline.lake import Lake
 
 
-def test_records_and_tables(either: Lake, table_name: str) -> None:
-    table = either.table(table_name)
+def test_records_and_tables(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
     result = table.ingest({"id": i, "v": "x" if i == 2 else i, "tags": [i, "a"]} for i in range(3))
     assert (result.rows_written, result.rows_quarantined) == (3, 0)
     sizes = [file.stat().st_size for file in Path(urlsplit(result.location).path).rglob("*.parquet")]

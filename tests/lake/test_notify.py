@@ -71,8 +71,8 @@ def ids(table) -> list[int]:
     return sorted(row.id for row in table.read().collect())
 
 
-def test_a_queue_tells_and_a_listing_finds_the_rest(either, bucket, s3, queue, table_name):
-    table = either.table(table_name)
+def test_a_queue_tells_and_a_listing_finds_the_rest(lake, bucket, s3, queue, table_name):
+    table = lake.table(table_name)
     queue.send(*spoilt(put(s3, bucket, range(10)), bucket))
     capture(table, f"{bucket}/in", notify=queue.url)
     first = ids(table)
@@ -93,9 +93,9 @@ class Died(Exception):
 
 
 @pytest.mark.parametrize("phase", ["writing", "committed"])
-def test_messages_stay_until_their_objects_are_in(phase, either, bucket, s3, queue, table_name):
+def test_messages_stay_until_their_objects_are_in(phase, lake, bucket, s3, queue, table_name):
     queue.hidden = 0
-    table = either.table(table_name)
+    table = lake.table(table_name)
     capture(table, f"{bucket}/in/*/*", format="json", notify=queue.url, checkpoint=f"{bucket}/c")
     queue.send(*put(s3, bucket, range(3)))
 
@@ -144,9 +144,9 @@ def test_what_cannot_be_told_of(source, more, sentence, lake, table_name, tmp_pa
         capture(lake.table(table_name), source, checkpoint=tmp_path / "c", **more)
 
 
-def test_between_listings_what_sorts_behind_is_taken(either, bucket, s3, table_name):
+def test_between_listings_what_sorts_behind_is_taken(lake, bucket, s3, table_name):
     """Names that sort are found at once, others by the next listing."""
-    table = either.table(table_name)
+    table = lake.table(table_name)
 
     def taken(*numbers: int, **more) -> list[int]:
         for number in numbers:

@@ -11,6 +11,8 @@ from driftline.formats.iceberg import offline
 from driftline.formats.iceberg.offline import OfflineTable
 from driftline.lake import Lake, Table
 
+pytestmark = pytest.mark.iceberg_only("reads Iceberg's metadata files")
+
 
 def ingested(lake: Lake, name: str, file: Path) -> Table:
     table = lake.table(name)

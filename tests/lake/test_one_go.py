@@ -91,7 +91,7 @@ IN_BOTH = ("nothing", "a drifted value, as there were", "a key within", "a key t
 
 
 @pytest.mark.parametrize(
-    ("late", "format"), [*((late, "lake") for late in LATE), *((late, "ducklake") for late in IN_BOTH)]
+    ("late", "format"), [*((late, "iceberg") for late in LATE), *((late, "ducklake") for late in IN_BOTH)]
 )
 def test_what_comes_late(
     request: pytest.FixtureRequest,
@@ -110,6 +110,7 @@ def test_what_comes_late(
     assert told(lake, f"{table_name}_go", file) == first
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_one_go_reads_once(
     lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +130,7 @@ def test_one_go_reads_once(
 
 
 def test_small_batches_that_bring_nothing_new_are_read_once(
-    either: Lake, folder: Path, table_name: str, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, folder: Path, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = folder / "in.jsonl"
     reads: list[str] = []
@@ -138,7 +139,7 @@ def test_small_batches_that_bring_nothing_new_are_read_once(
         monkeypatch.setattr(
             JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
         )
-    table = either.table(table_name)
+    table = lake.table(table_name)
     for late, expected in (
         ("a key", ["_observed", "tasks"]),
         ("a key", ["_observed", "tasks"]),  # the table has columns now
@@ -154,6 +155,7 @@ def test_small_batches_that_bring_nothing_new_are_read_once(
 
 
 @pytest.mark.parametrize("levels", [45, 70])
+@pytest.mark.iceberg_only("of the source alone")
 def test_deep_records(
     lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], levels: int
 ) -> None:
@@ -166,6 +168,7 @@ def test_deep_records(
 
 @pytest.mark.parametrize("now", [["grown"], []], ids=["grown", "shrunk"])
 @pytest.mark.parametrize("guessed", [True, False])
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_file_that_changes_meanwhile(
     lake: Lake,
     folder: Path,
@@ -189,6 +192,7 @@ def test_a_file_that_changes_meanwhile(
     assert tuple(rows) == (60 + 100 * len(now), 100 * len(now))
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_nothing_of_a_wrong_guess_stays(
     spark: SparkSession, lake: Lake, folder: Path, table_name: str, small: Callable[[int], None]
 ) -> None:
@@ -203,6 +207,7 @@ def test_nothing_of_a_wrong_guess_stays(
     assert spark.table(f"lake.{table_name}.snapshots").count() == 1
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_refusal_late_is_a_refusal(
     lake: Lake, folder: Path, table_name: str, small: Callable[[int], None]
 ) -> None:
@@ -220,7 +225,7 @@ def test_a_refusal_late_is_a_refusal(
 
 
 def test_what_is_no_record_is_set_aside_in_the_same_pass(
-    either: Lake,
+    lake: Lake,
     folder: Path,
     table_name: str,
     small: Callable[[int], None],
@@ -234,20 +239,18 @@ def test_what_is_no_record_is_set_aside_in_the_same_pass(
         lines[number - 1] = line
     file = folder / "in.jsonl"
     file.write_bytes(b"\n".join(lines))
-    result = either.table(table_name).ingest(file)
+    result = lake.table(table_name).ingest(file)
     assert (result.rows_written, result.rows_quarantined) == (56, 4)
-    waiting = either.table(f"{table_name}__quarantine").read().where("batch is not null").collect()
+    waiting = lake.table(f"{table_name}__quarantine").read().where("batch is not null").collect()
     assert {row.line: bytes(row.raw_bytes or row.raw.encode()) for row in waiting} == bad
     assert {row.source for row in waiting} == {str(file)}
 
 
-def test_texts_of_a_frame_are_read_once(
-    either: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = either.table(table_name)
+def test_texts_of_a_frame_are_read_once(lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.table(table_name)
 
     def ingested(*texts: str) -> tuple[int, int]:
-        frame = either.spark.createDataFrame([(text,) for text in texts], "text string")
+        frame = lake.spark.createDataFrame([(text,) for text in texts], "text string")
         result = table.ingest(frame, json_column="text")
         return result.rows_written, result.rows_quarantined
 
@@ -267,7 +270,7 @@ def test_texts_of_a_frame_are_read_once(
 
 
 def test_the_first_texts_of_a_frame_are_looked_at_and_read_once(
-    either: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole: list[bool] = []
     observed = JsonFrame._observed
@@ -277,14 +280,14 @@ def test_the_first_texts_of_a_frame_are_looked_at_and_read_once(
         return observed(self, frame, *many)
 
     monkeypatch.setattr(JsonFrame, "_observed", counted)
-    frame = either.spark.createDataFrame([('{"a": 1}',), ('{"a": "x"}',), ("{",)], "text string")
-    result = either.table(table_name).ingest(frame, json_column="text")
+    frame = lake.spark.createDataFrame([('{"a": 1}',), ('{"a": "x"}',), ("{",)], "text string")
+    result = lake.table(table_name).ingest(frame, json_column="text")
     assert (result.rows_written, result.rows_quarantined, whole) == (2, 1, [False])
 
 
-def test_a_dataframe_is_read_once(either: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataframe_is_read_once(lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed, "_observed", None)
-    frame = either.spark.range(5).selectExpr("id", "cast(id as string) as text", "array(id) as ids")
-    table = either.table(table_name)
+    frame = lake.spark.range(5).selectExpr("id", "cast(id as string) as text", "array(id) as ids")
+    table = lake.table(table_name)
     assert [table.ingest(frame).rows_written for _ in range(2)] == [5, 5]
     assert table.read().where("ids[0] = id and text = cast(id as string)").count() == 10

@@ -25,7 +25,7 @@ def zst(text: bytes) -> bytes:
     return bytes(sink.getvalue())
 
 
-def test_packed_files_and_archives(either: Lake, table_name: str, tmp_path: Path) -> None:
+def test_packed_files_and_archives(lake: Lake, table_name: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.jsonl.zst").write_bytes(zst(b"".join(LINES[:3])))
@@ -33,7 +33,7 @@ def test_packed_files_and_archives(either: Lake, table_name: str, tmp_path: Path
     with zipfile.ZipFile(folder / "c.zip", "w") as archive:
         archive.writestr("one.json", b"".join(LINES[5:7]) + b"oops\n")
         archive.writestr("two/two.json.gz", gzip.compress(b"".join(LINES[7:])))
-    table = either.table(table_name)
+    table = lake.table(table_name)
     result = table.ingest(folder)
     assert (result.rows_written, result.rows_quarantined) == (9, 1)
     changes = {change["path"]: change["seen_in"] for change in result.to_dict()["changes"]}
@@ -43,10 +43,10 @@ def test_packed_files_and_archives(either: Lake, table_name: str, tmp_path: Path
     proven(table, sorted(folder.iterdir()))
 
 
-def test_a_capture_takes_archives(either: Lake, table_name: str, tmp_path: Path) -> None:
+def test_a_capture_takes_archives(lake: Lake, table_name: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    table = either.table(table_name)
+    table = lake.table(table_name)
     for i, rows in enumerate(("1,x\n2,y\n", "3,z\n")):
         with zipfile.ZipFile(folder / f"{i}.csv.zip", "w") as archive:
             archive.writestr("a.csv", f"id,word\n{rows}")
@@ -64,6 +64,7 @@ def test_a_capture_takes_archives(either: Lake, table_name: str, tmp_path: Path)
         ("a.csv.zst", zst(b"a\n" + b"1\n" * 99_999)[:-9], "broken zstd"),
     ],
 )
+@pytest.mark.iceberg_only("of the source alone")
 def test_what_a_file_is_not(
     lake: Lake, table_name: str, tmp_path: Path, name: str, text: bytes, message: str
 ) -> None:

@@ -35,13 +35,13 @@ def fifo(tmp_path: Path) -> Iterator[Fifo]:
         writer.join()
 
 
-def test_what_a_pipe_alone_tells_is_told_of_it(either: Lake, table_name: str, fifo: Fifo) -> None:
-    result = either.table(table_name).ingest(pipe := fifo(b"a;b\n1;2\n"), format="csv")
+def test_what_a_pipe_alone_tells_is_told_of_it(lake: Lake, table_name: str, fifo: Fifo) -> None:
+    result = lake.table(table_name).ingest(pipe := fifo(b"a;b\n1;2\n"), format="csv")
     assert result.hints == (f"CSV was read by --delimiter ';', as {pipe} tells",)
 
 
-def test_json_through_a_pipe(either: Lake, table_name: str, fifo: Fifo) -> None:
-    table, lines = either.table(table_name), b'{"a": 1}\nbad\n{"a": "x"}\n'
+def test_json_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo) -> None:
+    table, lines = lake.table(table_name), b'{"a": 1}\nbad\n{"a": "x"}\n'
     planned = table.ingest(fifo(lines), format="json", dry_run=True)
     result = table.ingest(pipe := fifo(lines), format="json")
     assert (planned.rows_read, result.rows_written, result.rows_quarantined) == (3, 2, 1)
@@ -54,6 +54,7 @@ def test_json_through_a_pipe(either: Lake, table_name: str, fifo: Fifo) -> None:
     assert [m.place for m in verdict.mismatches] == [f"{pipe}:4"]
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_much_json_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo) -> None:
     """Read in one go, by what its first lines are."""
     pipe = fifo(b"".join(b'{"a": %d, "b": "%s"}\n' % (i, b"x" * 100) for i in range(40_000)))
@@ -62,6 +63,7 @@ def test_much_json_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo) -> No
     assert {change.reason.place.source for change in result.changes if change.reason.place} == {pipe}
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_csv_through_a_descriptor(lake: Lake, table_name: str) -> None:
     """As a shell gives `<(...)`: Java has such a descriptor too, and it is another one."""
     end, start = os.pipe()
@@ -76,6 +78,7 @@ def test_csv_through_a_descriptor(lake: Lake, table_name: str) -> None:
     assert kept.source == f"/dev/fd/{end}"
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_parquet_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "in.parquet")
     data = (tmp_path / "in.parquet").read_bytes()
@@ -89,6 +92,7 @@ def test_parquet_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo, tmp_pat
         table.ingest(half, format="parquet")
 
 
+@pytest.mark.iceberg_only("of the source alone")
 def test_a_pipe_is_not_captured(lake: Lake, table_name: str, fifo: Fifo, tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "in.json")
     for source in (pipe, "/dev/stdin", "-"):

@@ -44,8 +44,8 @@ MATRIX = [
 
 
 @pytest.fixture
-def table(either: Lake, table_name: str) -> Table:
-    return either.table(table_name)
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
 
 
 def lines(folder: Path, *texts: str) -> Path:

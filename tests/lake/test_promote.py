@@ -57,10 +57,10 @@ def plain(value: Any) -> Any:
             return value
 
 
-def test_promoted_one_after_the_other(either: Lake, table_name: str, tmp_path: Path) -> None:
+def test_promoted_one_after_the_other(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Odd keys, keys of maps, fields below others that were promoted, values of several types; on format v3."""
-    table = either.table(table_name)
-    settings = {"format_version": "3"} if isinstance(either.format, IcebergCatalog) else {}
+    table = lake.table(table_name)
+    settings = {"format_version": "3"} if isinstance(lake.format, IcebergCatalog) else {}
     files = held(table, tmp_path, settings, FIRST, SECOND, THIRD)
     before = table.state().schema
     waiting = {one.path: (one.values, one.first is not None) for one in table.stats().rest}
@@ -101,9 +101,9 @@ def more(table: Table, folder: Path, records: Sequence[object]) -> list[Path]:
     return [file]
 
 
-def test_promoted_while_others_write(either: Lake, table_name: str, tmp_path: Path) -> None:
+def test_promoted_while_others_write(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """A batch comes between the look and the commit, and a promote between a batch's plan and its commit."""
-    table = either.table(table_name)
+    table = lake.table(table_name)
     files = held(table, tmp_path, {}, [{"id": 1}], [{"id": 2, "new": 1}])
     once = [True]
 
@@ -130,8 +130,8 @@ def test_promoted_while_others_write(either: Lake, table_name: str, tmp_path: Pa
     proven(table, files)
 
 
-def test_nothing_to_promote(either: Lake, table_name: str, tmp_path: Path) -> None:
-    empty, table = either.table(f"{table_name}_empty"), either.table(table_name)
+def test_nothing_to_promote(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    empty, table = lake.table(f"{table_name}_empty"), lake.table(table_name)
     with pytest.raises(UsageError, match="there is no table"):
         empty.promote("a")
     declare(empty, "a bigint")

@@ -51,36 +51,36 @@ add jar '/nowhere' | runs it
 """.strip().splitlines()
 
 
-def test_what_reads_runs(either: Lake, table_name: str) -> None:
-    either.table(table_name).ingest(either.spark.sql("select 1 as a"))
+def test_what_reads_runs(lake: Lake, table_name: str) -> None:
+    lake.table(table_name).ingest(lake.spark.sql("select 1 as a"))
     for sql in READS:
-        assert either.query(sql.replace("T", table_name)).count() >= 0, sql
-    assert either.query(f"/* drop table x */ select 'insert into t' as x, a from {table_name}").count() == 1
+        assert lake.query(sql.replace("T", table_name)).count() >= 0, sql
+    assert lake.query(f"/* drop table x */ select 'insert into t' as x, a from {table_name}").count() == 1
 
 
-def test_what_writes_is_refused_and_changes_nothing(either: Lake, table_name: str) -> None:
-    table = either.table(table_name)
-    table.ingest(either.spark.sql("select 1 as a"))
+def test_what_writes_is_refused_and_changes_nothing(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    table.ingest(lake.spark.sql("select 1 as a"))
     before = table.state()
     for line in WRITES:
         sql, _, instead = line.partition(" | ")
         with pytest.raises(
             UsageError, match=r"a query only reads, and this is '.+'; nothing of it was run"
         ) as told:
-            either.query(sql.replace("T", table_name))
+            lake.query(sql.replace("T", table_name))
         assert instead in str(told.value.hint), sql
     assert table.state() == before
-    assert not either.table("t.other").format.load().exists
+    assert not lake.table("t.other").format.load().exists
 
 
-def test_sql_in_python(either: Lake, table_name: str) -> None:
+def test_sql_in_python(lake: Lake, table_name: str) -> None:
     """On Iceberg Spark runs any statement; what only seems to be written in a DuckLake is refused there."""
-    table = either.table(table_name)
-    table.ingest(either.spark.sql("select 1 as a"))
-    if database(either) is None:
-        either.sql(f"delete from {table_name} where a = 1")
+    table = lake.table(table_name)
+    table.ingest(lake.spark.sql("select 1 as a"))
+    if database(lake) is None:
+        lake.sql(f"delete from {table_name} where a = 1")
         assert table.read().count() == 0
         return
     with pytest.raises(UsageError, match="only reads, and this is 'delete from table'") as told:
-        either.sql(f"delete from {table_name} where a = 1")
+        lake.sql(f"delete from {table_name} where a = 1")
     assert told.value.hint == "DuckDB runs it"

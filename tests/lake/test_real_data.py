@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("name", ["movies", "github-webhooks"])
 @pytest.mark.parametrize("batches", [1, 10])
+@pytest.mark.iceberg_only("the test of rules runs over both, and these are large")
 def test_nothing_is_missing(
     lake: Lake, folder: Path, table_name: str, tmp_path: Path, name: str, batches: int
 ) -> None:

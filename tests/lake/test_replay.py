@@ -29,8 +29,8 @@ LINES = (
 
 
 @pytest.fixture
-def table(either: Lake, table_name: str) -> Table:
-    return either.table(table_name)
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
 
 
 @pytest.fixture
@@ -128,6 +128,7 @@ def test_a_replay_that_dies_is_taken_up(
     proven(table, file)
 
 
+@pytest.mark.iceberg_only("a DuckLake's rejects land with the rows")
 def test_what_a_capture_has_left_that_died_is_held_back(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +191,7 @@ def test_records_without_any_column_yet(table: Table, tmp_path: Path) -> None:
     assert table.quarantine().waiting == 0
 
 
+@pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_a_quarantine_of_an_earlier_version(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     file = tmp_path / "in.jsonl"
@@ -213,11 +215,11 @@ def test_no_quarantine(table: Table, tmp_path: Path) -> None:
 
 
 def test_a_lake_lists_its_tables_without_their_quarantines(
-    either: Lake, table_name: str, tmp_path: Path
+    lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a":\n')
-    either.table(table_name).ingest(tmp_path / "a.jsonl")
-    names = [table.name for table in either.tables()]
+    lake.table(table_name).ingest(tmp_path / "a.jsonl")
+    names = [table.name for table in lake.tables()]
     assert table_name in names
     assert names == sorted(names)
     assert not any(name.endswith("__quarantine") for name in names)

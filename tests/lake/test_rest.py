@@ -39,8 +39,8 @@ TYPES = pa.schema(
 )
 
 
-def test_typed_values_wait_with_their_types(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_typed_values_wait_with_their_types(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     pq.write_table(pa.table({"id": [0]}), tmp_path / "0.parquet")
     pq.write_table(pa.Table.from_pylist([TYPED], TYPES), tmp_path / "1.parquet")
     table.ingest(tmp_path / "0.parquet", settings={"new_fields": "hold"})
@@ -66,8 +66,8 @@ def test_typed_values_wait_with_their_types(either: Lake, table_name: str, tmp_p
     proven(table, tmp_path / "1.parquet", "parquet")
 
 
-def test_what_is_beyond_fails_where_it_is_to(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_what_is_beyond_fails_where_it_is_to(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     file = tmp_path / "wide.jsonl"
     file.write_text('{"r": {"a": 1}}\n{"r": {"a": 2, "b": 3}}\n')
     with pytest.raises(DataError, match=r"b: .* max_fields = 1"):
@@ -75,10 +75,10 @@ def test_what_is_beyond_fails_where_it_is_to(either: Lake, table_name: str, tmp_
     assert not table.format.load().exists
 
 
-def test_what_has_no_room_takes_none_from_others(either: Lake, table_name: str, tmp_path: Path) -> None:
+def test_what_has_no_room_takes_none_from_others(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Of JSON a record that is refused leaves no columns, of typed files one that has no row left."""
     narrow = {"max_columns": "3", "beyond": "quarantine"}
-    table, typed = either.table(table_name), either.table(f"{table_name}_typed")
+    table, typed = lake.table(table_name), lake.table(f"{table_name}_typed")
     records = [{"a": 1}, {"b": 1, "c": 1, "d": 1}, {"e": 1}, {"b": 2, "c": 2}]
     files = [tmp_path / f"{number}.jsonl" for number in range(2)]
     for number, file in enumerate(files):
@@ -97,8 +97,8 @@ def test_what_has_no_room_takes_none_from_others(either: Lake, table_name: str, 
     assert table.ingest(files[1], settings={"max_columns": "4"}).rows_written == 2
 
 
-def test_verify_finds_what_waits(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_verify_finds_what_waits(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     files = [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
     files[0].write_text('{"id": 1, "items": [{"x": 1}], "n": 5}\n')
     files[1].write_text(
@@ -127,9 +127,9 @@ def test_verify_finds_what_waits(either: Lake, table_name: str, tmp_path: Path) 
     assert (verdict.ok, [m.path for m in verdict.mismatches]) == (False, ["new", "new"])
 
 
-def test_what_waits_is_promoted(either: Lake, table_name: str, tmp_path: Path) -> None:
+def test_what_waits_is_promoted(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Old rows get the values, in lists and maps too; undo gives them back to the rest."""
-    table = either.table(table_name)
+    table = lake.table(table_name)
     files = [tmp_path / "0.jsonl", tmp_path / "1.jsonl", tmp_path / "2.jsonl"]
     files[0].write_text(
         '{"id": 1, "items": [{"x": 1}], "m": {"2024-01-01": {"u": 1}, "2024-01-02": {"u": 2}}}\n'
@@ -169,8 +169,8 @@ def test_what_waits_is_promoted(either: Lake, table_name: str, tmp_path: Path) -
     proven(table, files)
 
 
-def test_typed_values_are_promoted_with_their_types(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_typed_values_are_promoted_with_their_types(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     pq.write_table(pa.table({"id": [0]}), tmp_path / "0.parquet")
     pq.write_table(pa.Table.from_pylist([TYPED], TYPES), tmp_path / "1.parquet")
     table.ingest(tmp_path / "0.parquet", settings={"new_fields": "hold"})
@@ -188,9 +188,9 @@ def test_typed_values_are_promoted_with_their_types(either: Lake, table_name: st
 
 
 def test_a_capture_holds_new_fields_and_a_view_leaves_the_rest(
-    either: Lake, table_name: str, tmp_path: Path
+    lake: Lake, table_name: str, tmp_path: Path
 ) -> None:
-    table = either.table(table_name)
+    table = lake.table(table_name)
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "0.jsonl").write_text('{"id": 1, "n": 1}\n')

@@ -23,15 +23,15 @@ from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.source import open_source
-from lake.formats import database, ducklake_at
+from lake.formats import beside
 
 KINDS: list[Any] = [Transaction, DuckLakeTransaction]
 
 
 @pytest.fixture
-def table(either: Lake, table_name: str) -> Table:
+def table(lake: Lake, table_name: str) -> Table:
     """A table of each format."""
-    return either.table(table_name)
+    return lake.table(table_name)
 
 
 @pytest.fixture(autouse=True)
@@ -170,10 +170,7 @@ def test_an_alter_every_third_of_a_second_and_two_captures(
     bring(table, tmp_path, 0, '{"id": -1, "a": "x"}')
 
     def mine() -> Table:
-        session = spark.newSession()
-        return (
-            ducklake_at(session, database(lake)) if database(lake) else Lake.attach(session, catalog="lake")
-        ).table(table.name)
+        return beside(lake, spark.newSession()).table(table.name)
 
     count = {"a": 0, "b": 0}
 

@@ -27,8 +27,8 @@ def put(folder: Path, name: str, *records: str) -> Path:
     return file
 
 
-def test_a_resolve_and_a_promotion(either: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_a_resolve_and_a_promotion(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     settings = {"format_version": "3", "partition_by": "bucket(4, id)"}
     files = [
         put(tmp_path, "0.jsonl", '{"id": 1, "n": 4}', '{"id": 2, "n": "5"}', '{"id": 3, "other": "a"}'),
@@ -53,13 +53,13 @@ def test_a_resolve_and_a_promotion(either: Lake, folder: Path, table_name: str, 
 
     table.ingest(put(tmp_path, "2.jsonl", '{"id": 6, "new": "x"}'))
     assert len({row_id for row_id, _ in ids(table).values()}) == 6
-    either.sql(f"delete from lake.{table_name}")
+    lake.sql(f"delete from lake.{table_name}")
     table.resolve("new", "string")
     assert ids(table) == {}
 
 
-def test_a_rewrite(either: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
-    table = either.table(table_name)
+def test_a_rewrite(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
     settings = {"format_version": "3", "policy": "widen", "allow_rewrite": "true"}
     first = put(tmp_path, "0.jsonl", '{"id": 1, "n": 4}', '{"id": 2}', '{"id": 3, "n": 5}')
     table.ingest(first, settings=settings)

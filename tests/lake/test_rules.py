@@ -16,8 +16,8 @@ ISO = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
 
 
 @pytest.mark.parametrize("case", cases())
-def test_rule(case: Case, either: Lake, table_name: str, tmp_path: Path) -> None:
-    check(case, either, table_name, tmp_path)
+def test_rule(case: Case, lake: Lake, table_name: str, tmp_path: Path) -> None:
+    check(case, lake, table_name, tmp_path)
 
 
 def check(case: Case, lake: Lake, table_name: str, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from .proof import proven
 
 
 @pytest.fixture
-def table(either: Lake, table_name: str) -> Table:
-    return either.table(table_name)
+def table(lake: Lake, table_name: str) -> Table:
+    return lake.table(table_name)
 
 
 def types(table: Table) -> dict[str, str]:

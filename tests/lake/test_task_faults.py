@@ -78,6 +78,7 @@ def table_of(lake: Lake, name: str, layout: str) -> tuple[Table, Path]:
         ("not told", "exited unexpectedly"),
     ],
 )
+@pytest.mark.iceberg_only("a DuckLake's are in test_ducklake_faults.py")
 def test_a_task_that_dies_leaves_no_file(
     lake: Lake, table_name: str, layout: str, fault: str, says: str
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_task_that_dies_leaves_no_file(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.iceberg_only("a DuckLake's are in test_ducklake_faults.py")
 def test_what_a_killed_driver_leaves_is_found(
     lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
@@ -123,8 +125,8 @@ def test_what_a_killed_driver_leaves_is_found(
     assert table.read().count() == 12
 
 
-def test_a_location_that_cannot_be_written(either: Lake, table_name: str, tmp_path: Path) -> None:
-    table, file = either.table(table_name), tmp_path / "in.jsonl"
+def test_a_location_that_cannot_be_written(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
     file.write_text('{"a": 1}')
     table.ingest(file)
     transaction = table.format.transaction(table.format.load(), pinned=True)

@@ -42,6 +42,7 @@ ROWS = """(1, 2, true, float('nan'), -0.0d, repeat('é', 30), X'ffffffffffffffff
       named_struct('a', null, 't', null, 'l', null, 'n', null), array(), map(), null, null)"""
 
 
+@pytest.mark.iceberg_only("of what Iceberg's own writer does")
 def test_metrics_are_those_of_icebergs_own_writer(lake: Lake, spark: SparkSession, table_name: str) -> None:
     modes = ", ".join(
         f"'write.metadata.metrics.column.{column}' = '{mode}'" for column, mode in MODES.items()
@@ -126,8 +127,8 @@ def by_tasks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("by_tasks_alone")
-def test_tasks_write_files(either: Lake, table_name: str) -> None:
-    table = either.table(table_name)
+def test_tasks_write_files(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
     declare(table, "a bigint, b string")
     for batch in (1, 2):
         transaction = table.format.transaction(table.format.load(), pinned=True)
@@ -138,7 +139,7 @@ def test_tasks_write_files(either: Lake, table_name: str) -> None:
             == 6
         )
         transaction.commit()
-        assert len(files_of(either, table)) == 2 * batch
+        assert len(files_of(lake, table)) == 2 * batch
     assert rows_in(table) == sorted(ROWS_OF_TASKS * 2)
 
 
@@ -153,6 +154,7 @@ def test_tasks_write_files(either: Lake, table_name: str) -> None:
     ],
     ids=["plain", "partitioned", "orc", "bloom filter", "object storage"],
 )
+@pytest.mark.iceberg_only("of what Iceberg's own writer does")
 def test_each_table_gets_its_rows(lake: Lake, table_name: str, layout: str, files: set[str]) -> None:
     lake.sql("create namespace if not exists lake.t")
     lake.sql(f"create table lake.{table_name} (a bigint, b string) using iceberg {layout}")
@@ -206,6 +208,7 @@ def typed_rows(spark: SparkSession, table: str) -> DataFrame:
 
 @pytest.mark.usefixtures("by_tasks_alone")
 @pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.iceberg_only("of what Iceberg's own writer does")
 def test_partitions_are_those_of_icebergs_own_writer(
     lake: Lake, spark: SparkSession, table_name: str, spec: str
 ) -> None:
@@ -241,6 +244,7 @@ def test_partitions_are_those_of_icebergs_own_writer(
     "order", ["f desc nulls last, id", "truncate(2, s) asc nulls first, dt desc", "bucket(4, id), tn"]
 )
 @pytest.mark.parametrize("spec", ["", "partitioned by (bucket(2, id))"])
+@pytest.mark.iceberg_only("of what Iceberg's own writer does")
 def test_files_are_sorted_as_by_icebergs_own_writer(
     lake: Lake, spark: SparkSession, table_name: str, order: str, spec: str
 ) -> None:
@@ -334,6 +338,7 @@ def session(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
 
 
 @pytest.mark.usefixtures("by_tasks_alone")
+@pytest.mark.iceberg_only("of what Iceberg's own writer does")
 def test_settings_of_the_session_come_before_those_of_the_table(
     lake: Lake, table_name: str, session: Callable[[str, str], None]
 ) -> None:
@@ -356,6 +361,7 @@ def test_settings_of_the_session_come_before_those_of_the_table(
     assert summary["spark.app.id"] == lake.spark.sparkContext.applicationId
 
 
+@pytest.mark.iceberg_only("of what Iceberg's own writer does")
 def test_metadata_of_the_commit_are_in_the_snapshot(lake: Lake, spark: SparkSession, table_name: str) -> None:
     jvm: Any = spark._jvm
     held = jvm.java.lang.Class.forName("org.apache.iceberg.spark.CommitMetadata").getDeclaredField(
@@ -387,6 +393,7 @@ def test_metadata_of_the_commit_are_in_the_snapshot(lake: Lake, spark: SparkSess
     ],
     ids=["object storage", "object storage without partitions", "a path of its own"],
 )
+@pytest.mark.iceberg_only("of what Iceberg's own writer does")
 def test_files_lie_where_the_location_provider_says(
     lake: Lake, table_name: str, tmp_path: Path, properties: dict[str, str]
 ) -> None:
@@ -411,26 +418,26 @@ def test_files_lie_where_the_location_provider_says(
     assert Path(path.removeprefix("file:")).is_file()
 
 
-def test_tasks_that_fail_leave_no_file(either: Lake, table_name: str) -> None:
-    table = either.table(table_name)
+def test_tasks_that_fail_leave_no_file(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
     declare(table, "a bigint, b string")
     before = table.format.load()
     transaction = table.format.transaction(before, pinned=True)
     with pytest.raises(Exception, match="no more rows"):
         written(SparkSession.active(), transaction, Tasks(transaction.schema, broken=True))
     transaction.abandon()
-    assert files_of(either, table) == set()
+    assert files_of(lake, table) == set()
     assert table.format.load() == before
 
 
-def test_what_is_given_up_leaves_no_file(either: Lake, table_name: str) -> None:
-    table = either.table(table_name)
+def test_what_is_given_up_leaves_no_file(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
     declare(table, "a bigint, b string")
     transaction = table.format.transaction(table.format.load(), pinned=True)
     written(SparkSession.active(), transaction, Tasks(transaction.schema))
-    assert len(files_of(either, table)) == 2
+    assert len(files_of(lake, table)) == 2
     transaction.abandon()
-    assert files_of(either, table) == set()
+    assert files_of(lake, table) == set()
 
 
 def test_statistics_of_ducklake_are_those_that_duckdb_finds(ducklake: Lake, table_name: str) -> None:

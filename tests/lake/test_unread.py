@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from driftline.errors import DataError
 from driftline.lake import Lake, Table
 
+pytestmark = pytest.mark.iceberg_only("types that Iceberg has and Spark cannot read")
+
 
 def declared(lake: Lake, name: str, required: str = "", **columns: Any) -> Table:
     """A v3 table with these columns, made by Iceberg itself; a dict is a struct, a list of one type a list."""

@@ -19,6 +19,8 @@ from driftline.formats.iceberg.offline import OfflineTable
 from driftline.formats.iceberg.upkeep import Dispensable, dispensable
 from driftline.lake import Lake, Table
 
+pytestmark = pytest.mark.iceberg_only("of Iceberg's snapshots and metadata files")
+
 SCHEMA = {
     "schema-id": 0, "type": "struct", "fields": [{"id": 1, "name": "a", "required": False, "type": "int"}]
 }  # fmt: skip

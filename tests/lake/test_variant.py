@@ -6,7 +6,11 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
 from driftline.lake import Lake
+
+pytestmark = pytest.mark.iceberg_only("a DuckLake has no variants")
 
 
 def test_values_go_in_exactly(lake: Lake, table_name: str, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ BATCHES = [
 ]  # fmt: skip
 
 
-def test_nothing_lawful_is_taken_for_a_loss(either: Lake, tmp_path: Path, table_name: str) -> None:
-    table, files = either.table(table_name), []
+def test_nothing_lawful_is_taken_for_a_loss(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    table, files = lake.table(table_name), []
     for i, lines in enumerate(BATCHES):
         files.append(tmp_path / f"{i}.jsonl")
         files[-1].write_text("\n".join(lines) + "\n")
@@ -36,8 +36,8 @@ def test_nothing_lawful_is_taken_for_a_loss(either: Lake, tmp_path: Path, table_
     assert table.verify(paths, "json").ok
 
 
-def test_a_cell_whose_quotes_end_before_it_does(either: Lake, tmp_path: Path, table_name: str) -> None:
-    table, file = either.table(table_name), tmp_path / "a.csv"
+def test_a_cell_whose_quotes_end_before_it_does(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    table, file = lake.table(table_name), tmp_path / "a.csv"
     file.write_text('id,text,more\n1,"a\\"b",x\n2,"a ""b""","c,d"\n')
     table.ingest([str(file)])
 
