@@ -75,11 +75,6 @@ def lake(request: pytest.FixtureRequest) -> Lake:
     return lake
 
 
-@pytest.fixture
-def either(lake: Lake) -> Lake:
-    return lake
-
-
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     if Postgres.programs() is None:
