@@ -108,6 +108,23 @@ def test_all_else_that_a_person_should_know():
     assert "a hint" not in printed(text.batch(result, hints_before=before))
 
 
+def test_very_much_leaves_the_screen_to_the_rest():
+    """Twelve conversions and ten hints are listed; of more, half as many."""
+
+    def shown(conversions: int, hints: int) -> str:
+        converted = tuple(
+            Conversion((f"f{i}",), LONG, DOUBLE, "5", Place("f.json", 1)) for i in range(conversions)
+        )
+        result = Result("s.t", "", 5, 5, 0, converted=converted, hints=tuple(f"n. {i}" for i in range(hints)))
+        return printed(text.batch(result))
+
+    few, many = shown(12, 10), shown(13, 11)
+    assert (few.count("converted"), few.count("n. ")) == (12, 10)
+    assert (many.count("converted"), many.count("n. ")) == (6, 5)
+    assert "  hint        and 6 more: --json has them\n" in many
+    assert "  and 7 more conversions: --json has them\n" in many
+
+
 def test_a_plan_says_that_nothing_is_written():
     assert printed(text.batch(Result("s.t", "", 5, 0, 0), dry_run=True)) == (
         "s.t  5 records read, a plan: nothing is written\n"

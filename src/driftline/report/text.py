@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.text import Text
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from driftline.operations.doctor import Check
     from driftline.verify import Verdict
 
-LISTED_CHANGES = 12  # that are printed, each with its cause
+LISTED_CHANGES = 12  # that are printed, each with its cause; of more, half as many
 _LAID = (("partitioned", "partition_by"), ("sorted", "sort_by"))
-HINTS, HINT = 10, 500  # that are printed; characters of one
+T = TypeVar("T")
+HINTS, HINT = 10, 500  # that are printed, of more half as many; characters of one
 
 
 def batch(
@@ -49,10 +50,10 @@ def batch(
     if added := [c for c in result.changes if _plain(c)]:
         yield from _new_columns(added)
     conflicts = [c for c in result.changes if not _plain(c)]
-    for change in conflicts[:LISTED_CHANGES]:
+    for change in _first(conflicts, LISTED_CHANGES):
         yield from _conflict(change, result.changes, near)
     yield from _more(conflicts, "changes of columns: `driftline history` tells of all")
-    for c in result.converted[:LISTED_CHANGES]:
+    for c in _first(result.converted, LISTED_CHANGES):
         types = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
         yield _item("converted", types, _seen(c.sample, c.place, near))
     yield from _more(result.converted, "conversions: --json has them")
@@ -80,10 +81,11 @@ def lost(offsets: Iterable[Lost]) -> Iterator[RenderableType]:
 def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:
     """Lines to paste, of those that were not told before."""
     new = [hint for hint in hints if hint not in before]
-    for hint in new[:HINTS]:
+    shown = _first(new, HINTS)
+    for hint in shown:
         yield _item("hint", sample(hint, HINT), style="cyan")
-    if len(new) > HINTS:
-        yield _item("hint", f"and {len(new) - HINTS} more: --json has them", style="cyan")
+    if len(new) > len(shown):
+        yield _item("hint", f"and {len(new) - len(shown)} more: --json has them", style="cyan")
     before.update(new)
 
 
@@ -162,10 +164,15 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
 
 
+def _first(items: Sequence[T], most: int) -> Sequence[T]:
+    """Those that are listed: all, or so few that a report of very much fits a screen."""
+    return items if len(items) <= most else items[: most // 2]
+
+
 def _more(items: Sequence[object], hint: str) -> Iterator[RenderableType]:
     """What is said of those that are not listed."""
-    if len(items) > LISTED_CHANGES:
-        yield Text(f"  and {len(items) - LISTED_CHANGES} more {hint}", "yellow")
+    if rest := len(items) - len(_first(items, LISTED_CHANGES)):
+        yield Text(f"  and {rest} more {hint}", "yellow")
 
 
 def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
