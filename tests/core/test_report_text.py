@@ -1,6 +1,7 @@
 """What people read, as plain text."""
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -83,6 +84,8 @@ def test_a_refused_record_says_where_its_value_had_to_go():
 def test_several_types_at_once_are_not_a_name_that_is_taken():
     changes = (add("a", STRING), add("a_long", LONG, key="a", doc=mark("a")))
     assert "several types at first sight" in printed(text.batch(Result("s.t", "", 5, 5, 0, changes)))
+    nowhere = tuple(replace(change, reason=replace(change.reason, place=None)) for change in changes)
+    assert "\n\n" not in printed(text.batch(Result("s.t", "", 5, 5, 0, nowhere)))
 
 
 def test_all_else_that_a_person_should_know():

@@ -190,8 +190,8 @@ def _conflict(change: Change, among: Iterable[Change], near: Path) -> Iterator[R
     reason = change.reason
     rule, why = _rule(change, among)
     yield Text.assemble((f"  {_what(change)}", "bold yellow"), f"   {rule}")
-    because = [_seen(reason.sample, reason.place, near), clean(why)]
-    yield Hanging(Text(": ".join(filter(None, because)), "dim"), 6, 6)
+    if because := list(filter(None, [_seen(reason.sample, reason.place, near), clean(why)])):
+        yield Hanging(Text(": ".join(because), "dim"), 6, 6)
 
 
 def _what(change: Change) -> str:
