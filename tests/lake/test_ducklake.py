@@ -169,7 +169,8 @@ def test_rows_by_someone_else_meanwhile_are_no_conflict(
 
 def bring(table: Table, folder: Path, epoch: int, *records: Any) -> None:
     file = lines(folder, *records, name=f"e{epoch}")
-    road.ingest(table.format, open_source(table.lake.spark, file), token=Token("orders", "stream-1", epoch))
+    options = road.Options(token=Token("orders", "stream-1", epoch))
+    road.ingest(table.format, open_source(table.lake.spark, file), options)
 
 
 def test_a_micro_batch_is_in_once(lake: Lake, table: Table, tmp_path: Path) -> None:

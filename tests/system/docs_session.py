@@ -1,6 +1,7 @@
 """Sessions of the docs: files and commands of a page, run in a folder of their own.
 
-`python tests/system/docs_session.py PAGE` runs a page and writes what each command prints into it.
+`python tests/system/docs_session.py PAGE` runs a page and writes what each command prints into it. The README's files are
+those of the demo.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import driftline
 
 _FENCE = re.compile(r'^```(json|toml|console)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 # What differs from run to run: moments, ids of batches.
@@ -29,6 +33,12 @@ class Step:
 
     command: str
     output: str
+
+
+def demo_files(page: Path, folder: Path) -> None:
+    """Puts the demo's files into the folder, for the README."""
+    if page.name == "README.md":
+        shutil.copytree(Path(driftline.__file__).parent / "demo" / "data", folder, dirs_exist_ok=True)
 
 
 def steps(page: str, folder: Path) -> Iterator[Step]:
@@ -87,4 +97,5 @@ if __name__ == "__main__":
     for name in sys.argv[1:]:
         path = Path(name)
         with tempfile.TemporaryDirectory() as folder:
+            demo_files(path, Path(folder))
             path.write_text(rewritten(path.read_text(), Path(folder)))

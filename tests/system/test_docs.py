@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from system.docs_session import comparable, run, steps
+from system.docs_session import comparable, demo_files, run, steps
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["tutorial.md", "pull-requests.md"])
+@pytest.mark.parametrize("name", ["../README.md", "tutorial.md", "pull-requests.md"])
 def test_session(name: str, tmp_path: Path) -> None:
+    demo_files(DOCS / name, tmp_path)
     for step in steps((DOCS / name).read_text(), tmp_path):
         assert comparable(run(step.command, tmp_path)) == comparable(step.output), step.command
 
