@@ -18,17 +18,17 @@ from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.commit import commit
 from driftline.formats.ducklake.files import ColumnStats, DataFile
-from driftline.formats.ducklake.rows import Message, Wanted
+from driftline.formats.ducklake.rows import Intent, Message
 
 
 def registration(catalog: Catalog, count: int, columns: int = 25) -> float:
     """Seconds to register so many files in one snapshot."""
     schema = Schema(Struct(tuple(Field(f"c{i}", LONG, i + 1) for i in range(columns))))
     stats = {i + 1: ColumnStats(1000, 1000, 0, "1", "9") for i in range(columns)}
-    wanted = Wanted(f"bench.registered_{count}", None, schema, f"{catalog.data}bench/registered_{count}/")
-    wanted.files = [DataFile(f"batch/part-{i}.parquet", 1000, 10_000, 500, stats) for i in range(count)]
+    intent = Intent(f"bench.registered_{count}", None, schema, f"{catalog.data}bench/registered_{count}/")
+    intent.files = [DataFile(f"batch/part-{i}.parquet", 1000, 10_000, 500, stats) for i in range(count)]
     start = time.perf_counter()
-    catalog.write(lambda connection: commit(connection, [wanted], Message("bench", "", "{}")))
+    catalog.write(lambda connection: commit(connection, [intent], Message("bench", "", "{}")))
     return time.perf_counter() - start
 
 
