@@ -20,10 +20,11 @@ from pathlib import Path
 import driftline
 
 _FENCE = re.compile(r'^```(json|toml|console)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-# What differs from run to run: moments, ids of batches.
+# What differs from run to run: moments, ids of batches, the size of a page that names files with their folders.
 _VARYING = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d(:\d\d)?"), "MOMENT"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "BATCH"),
+    (re.compile(r"\b\d+ kB\b"), "SIZE"),
 )
 
 
