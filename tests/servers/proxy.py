@@ -6,9 +6,9 @@ import http.client
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from urllib.parse import urlsplit
 
+from servers.http_server import started, stopped
 from servers.process import Server
 
 _OF_A_HOP = ("connection", "expect", "keep-alive", "transfer-encoding", "content-length")
@@ -57,14 +57,11 @@ class Proxy(Server):
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        Thread(target=self._server.serve_forever, daemon=True).start()
+        self._server = started(Handler)
 
     def stop(self) -> None:
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            stopped(self._server)
             self._server = None
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
@@ -75,12 +72,12 @@ class Proxy(Server):
         if answer is None:
             upstream = http.client.HTTPConnection(self.upstream.netloc, timeout=60)
             # The host is signed, and goes on as it came.
-            kept = {key: value for key, value in handler.headers.items() if key.lower() not in _OF_A_HOP}
-            upstream.request(handler.command, handler.path, body or None, kept)
-            found = upstream.getresponse()
-            answer = self.changed(request, Answer(found.status, found.read()))
-            headers = [(key, value) for key, value in found.getheaders() if key.lower() not in _OF_A_HOP]
-            length = found.getheader("Content-Length") if request.method == "HEAD" else None
+            passed = {key: value for key, value in handler.headers.items() if key.lower() not in _OF_A_HOP}
+            upstream.request(handler.command, handler.path, body or None, passed)
+            response = upstream.getresponse()
+            answer = self.changed(request, Answer(response.status, response.read()))
+            headers = [(key, value) for key, value in response.getheaders() if key.lower() not in _OF_A_HOP]
+            length = response.getheader("Content-Length") if request.method == "HEAD" else None
             upstream.close()
         else:
             length = None

@@ -7,9 +7,10 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
+from servers.http_server import started, stopped
 from servers.process import Server
 
 
@@ -64,14 +65,11 @@ class Queue(Server):
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        Thread(target=self._server.serve_forever, daemon=True).start()
+        self._server = started(Handler)
 
     def stop(self) -> None:
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            stopped(self._server)
             self._server = None
 
     def _answer(self, action: str, given: dict[str, Any]) -> dict[str, Any]:

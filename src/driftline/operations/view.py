@@ -93,13 +93,13 @@ def view(
     full = catalog.sql_name(at)
     properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
     statement = _statement(full, properties, one, fields, select)
-    shown = View(table.name, at, fields, select, statement, made=False)
+    view = View(table.name, at, fields, select, statement, made=False)
     if not make:
-        return shown
+        return view
     if not catalog.has_views:
-        return _not_made(shown, "a DuckLake keeps no views of Spark's")
+        return _not_made(view, "a DuckLake keeps no views of Spark's")
     table.read()  # raises where Spark cannot
-    return _create(table.spark, shown, full)
+    return _create(table.spark, view, full)
 
 
 def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
