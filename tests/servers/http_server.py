@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 
-def started(handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
-    """A server that answers by this handler, in threads that end with the process."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+def started(handler: type[BaseHTTPRequestHandler], port: int = 0) -> ThreadingHTTPServer:
+    """A server that answers by this handler, in threads that end with the process. ``port`` 0: a free one."""
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     return server
 
 

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from servers.http_server import started, stopped
 from servers.process import Server
 
 JSON = "application/vnd.schemaregistry.v1+json"
@@ -37,14 +38,12 @@ class Registry(Server):
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), _handler(self))
+        self._server = started(_handler(self), self._port)
         self._port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            stopped(self._server)
             self._server = None
 
     def register(self, subject: str, schema: Any, kind: str = "AVRO", **references: tuple[str, int]) -> int:
