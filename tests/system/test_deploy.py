@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from servers.lakehouse import Lakehouse
-from system.docs_session import comparable, run, steps
+from system.docs_session import Shell, Step, comparable, steps
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
 
@@ -28,17 +28,20 @@ def test_word_by_word(lakehouse: Lakehouse, here: Path) -> None:
     assert lakehouse.settings in page.replace("http://127.0.0.1:8181/", lakehouse.rest.uri).replace(
         "http://127.0.0.1:7070", lakehouse.s3.endpoint
     )
-    for step in steps(page, here):
-        (here / "driftline.toml").write_text(lakehouse.settings)
-        words = shlex.split(step.command)
-        if words[0] == "aws":
-            *_, file, target = words
-            lakehouse.s3.put(f"{target}{file}", (here / file).read_bytes())
-        else:
-            assert comparable(run(step.command, here)) == comparable(step.output), step.command
-    told = json.loads(run("driftline doctor --json", here))
-    assert {check["name"]: check["ok"] for check in told["checks"]}["store"]
-    no_secrets(lakehouse, json.dumps(told), run("driftline history shop.orders --json", here))
+    with Shell() as shell:
+        for step in steps(page, here):
+            (here / "driftline.toml").write_text(lakehouse.settings)
+            if step.text.startswith("aws "):
+                *_, file, target = shlex.split(step.text)
+                lakehouse.s3.put(f"{target}{file}", (here / file).read_bytes())
+            else:
+                assert comparable(shell.run(step, here)) == comparable(step.output), step.text
+        doctor, history = (
+            shell.run(Step(f"driftline {command} --json", ""), here)
+            for command in ("doctor", "history shop.orders")
+        )
+    assert {check["name"]: check["ok"] for check in json.loads(doctor)["checks"]}["store"]
+    no_secrets(lakehouse, doctor, history)
 
 
 def no_secrets(lakehouse: Lakehouse, *texts: str) -> None:

@@ -2,22 +2,104 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+import typer
 
-from system.docs_session import comparable, demo_files, run, steps
+from driftline.cli.commands import app
+from driftline.cli.scope import Scope
+from system.docs_session import PAGES, ROOT, Shell, comparable, demo_files, steps
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
-@pytest.mark.parametrize("name", ["../README.md", "tutorial.md", "pull-requests.md"])
-def test_session(name: str, tmp_path: Path) -> None:
-    demo_files(DOCS / name, tmp_path)
-    for step in steps((DOCS / name).read_text(), tmp_path):
-        assert comparable(run(step.command, tmp_path)) == comparable(step.output), step.command
+@pytest.fixture(scope="module")
+def shell() -> Iterator[Shell]:
+    with Shell() as shell:
+        yield shell
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_session(shell: Shell, name: str, tmp_path: Path) -> None:
+    demo_files(tmp_path)
+    for step in steps((ROOT / name).read_text(), tmp_path):
+        printed = shell.run(step, tmp_path)
+        assert step.output is None or comparable(printed) == comparable(step.output), step.text
+
+
+# Commands that pages show and no session runs, by how they begin or what they name, and why.
+NOT_RUN = {
+    r"pip install ": "tests run on what it installs",
+    r"(\w+=\S+ )?make [a-z-]+": "servers that run until Ctrl-C, and measurements of minutes; tests start the same",
+    r"\.venv/bin/python bench/": "measurements of minutes",
+    r"driftline demo$": "test_cli runs it",
+    r"driftline .*(kafka|s3|https)://": "tests of sources and notices run the same with servers of their own",
+    r"driftline ingest day\.jsonl .* 'mail ": "there is no mail; test_settle gives notice to other commands",
+    r"CHAT_URL=": "test_examples runs the script",
+    r"export STORE_KEY=": "test_deploy sets them",
+    r"docker (build|run) ": "there is no Docker; the page says so",
+    r"\*/10 \* \* \* \*": "there is no cron; its command is a capture like others",
+}
+# Each block has a language: `console` is run, `sh` is above, and `text` is what no command of a page prints.
+LANGUAGES = {"console", "sh", "python", "json", "toml", "yaml", "sql", "text"}
+TEXT_WITH_COMMANDS = {"docs/maps.md": "real data, which test_maps takes where they are at hand"}
+_BLOCK = re.compile(r'^( *)```(\w*)(?: title="[^"]+")?\n(.*?)^\1```$', re.MULTILINE | re.DOTALL)
+
+
+def blocks() -> Iterator[tuple[str, str, str]]:
+    """Page, language and text of each block of the docs."""
+    for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))):
+        for indent, language, body in _BLOCK.findall(path.read_text()):
+            text = re.sub(f"^{indent}", "", body, flags=re.MULTILINE)
+            yield str(path.relative_to(ROOT)), language, text
+
+
+def commands_not_run() -> list[str]:
+    """The commands of blocks that no session runs, without comments."""
+    shown = [text.replace("\\\n", "") for _, language, text in blocks() if language == "sh"]
+    return [re.split(r"\s+# ", line)[0] for text in shown for line in text.splitlines()]
+
+
+def test_each_block_of_commands_is_run_or_says_why_not() -> None:
+    for page, language, text in blocks():
+        assert language in LANGUAGES, f"{page}: {text}"
+        if language == "console":
+            assert page in {*PAGES, "docs/deploy.md"}, f"{page}: in no session: {text}"
+        elif re.search(r"^\$ ", text, re.MULTILINE):
+            assert page in TEXT_WITH_COMMANDS, f"{page}: is to be a console: {text}"
+    for command in commands_not_run():
+        assert any(re.match(known, command) for known in NOT_RUN), f"neither run nor listed: {command}"
+    for known in NOT_RUN:
+        assert any(re.match(known, command) for command in commands_not_run()), f"nowhere: {known}"
+
+
+def test_commands_stand_in_blocks_with_a_language() -> None:
+    for path in (ROOT / "README.md", *DOCS.rglob("*.md")):
+        others = _BLOCK.sub("", path.read_text())
+        assert re.findall(r"^ {4,}(?:\$ |driftline |make |pip ).*", others, re.MULTILINE) == [], path.name
+
+
+COMMANDS: dict[str, click.Command] = typer.main.get_command(app).commands
+_COMMAND = re.compile(rf"\bdriftline ((?:{'|'.join(COMMANDS)}) [^>]+)")
+
+
+@pytest.mark.parametrize("line", [line for line in commands_not_run() if _COMMAND.search(line)])
+def test_a_command_that_is_not_run_has_options_that_there_are(line: str) -> None:
+    name, *words = shlex.split(_COMMAND.search(line)[1])
+    with COMMANDS[name].make_context(name, words, obj=Scope()) as parsed:
+        assert parsed.args == []
+
+
+@pytest.mark.parametrize(("page", "text"), [(page, text) for page, kind, text in blocks() if kind == "toml"])
+def test_toml_can_be_read(page: str, text: str) -> None:
+    assert tomllib.loads(text), page
 
 
 QUESTIONS = (
