@@ -68,7 +68,7 @@ class JsonObserver:
         known = steady(self._known) if self._court is None else None
         self._walker = Walker(self._known, self._dates, known, folds_at=self._folds_at)
         self._fast = _Adaptive(self._walker, exact=False, cost=0.0, part=self._usual)
-        self._exact = _Adaptive(self._walker, exact=True, cost=0.01)
+        self._exact = _Adaptive(self._walker, exact=True, cost=0.002)
         self._lines = self._blank = self._malformed = 0
         self._bad: list[Bad] = []
         self._next = Place()

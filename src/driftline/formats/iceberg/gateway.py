@@ -49,8 +49,19 @@ def items(java: Any) -> list[Any]:
 
 def text_map(jvm: Any, java: Any) -> dict[str, str]:
     """A Java map of texts, in one call: to go through it takes four for each entry, and fifty for its end."""
-    mapper = java_type(jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
-    return dict(json.loads(mapper.writeValueAsString(java)))
+    return dict(json.loads(_mapper(jvm).writeValueAsString(java)))
+
+
+@lru_cache(maxsize=64)
+def _mapper(jvm: Any) -> Any:
+    """Kept, since each learns anew how to write what it is given."""
+    return java_type(jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
+
+
+def session_conf(spark: SparkSession) -> dict[str, str]:
+    """All settings of a session, in one call: ``spark.conf.getAll`` takes four for each."""
+    session: Any = spark._jsparkSession
+    return text_map(spark._jvm, session.conf().getAllAsJava())
 
 
 def strings(spark: SparkSession, parts: list[str]) -> Any:

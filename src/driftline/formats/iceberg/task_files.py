@@ -13,7 +13,7 @@ from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import UNKNOWN, Primitive, Schema
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
-from driftline.formats.iceberg.gateway import java_type, text_map
+from driftline.formats.iceberg.gateway import java_type, session_conf, text_map
 from driftline.formats.iceberg.store import options_of, remove_all
 from driftline.write import (
     BatchFolder,
@@ -105,7 +105,7 @@ def snapshot_properties(spark: SparkSession, summary: Mapping[str, str]) -> dict
     commit = java_type(spark._jvm, "org.apache.iceberg.spark.CommitMetadata").commitProperties()
     of_session = {
         key.removeprefix(_OF_SNAPSHOTS): value
-        for key, value in spark.conf.getAll.items()
+        for key, value in session_conf(spark).items()
         if key.startswith(_OF_SNAPSHOTS)
     }
     app = str(spark.sparkContext.applicationId)
@@ -117,7 +117,7 @@ def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | No
 
     That is so for other file formats, and for types, keys, places and settings that a task does not know.
     """
-    session = spark.conf.getAll
+    session = session_conf(spark)
     properties = text_map(spark._jvm, table.properties())
     properties |= {
         f"write.parquet.{key}": session[_SESSION + key] for key in _OF_FILES if _SESSION + key in session
