@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from driftline.core.columns.statistics import Seen
+from driftline.core.schema.types import STRING, TIMESTAMP
 from driftline.report.page import page
 from driftline.report.stats_text import bar, percent, spark, stats
 from driftline.sql.rest import Waiting
-from stats_models import AT, HOSTILE, hostile, small, wide
+from stats_models import AT, HOSTILE, column, hostile, made, small, wide
 
 
 def text(of, width=120, **more) -> list[str]:
@@ -48,6 +49,22 @@ def test_types_of_a_drifted_field_are_whole_in_80_characters(of):
     first, second = (x.split() for x in lines[head + 1 : head + 3])
     assert first[1] == "long" and second[0] == "string"
     assert "%" in first and "%" in second
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("exact", [False, True])
+def test_of_columns_bounds_are_cut_before_types(width, exact):
+    bounds = {"low": "a text of many words", "high": "text of some more words"}
+    columns = [
+        column(1, "one_column_of_a_long_name", type_=TIMESTAMP, values=100, distinct=7, **bounds),
+        column(2, "another_column_string", type_=STRING, values=99, last=Seen(AT, "b1"), **bounds),
+    ]
+    lines = text(replace(made(columns), exact=exact), width=width)
+    assert max(map(len, lines)) <= width
+    assert "timestamptz" in line(lines, "one_col") and "a t" in line(lines, "one_col")
+    assert "99 %" in line(lines, "anoth")
+    assert ("distinct" in line(lines, "column")) == exact
+    assert ("2026-03-02" in line(lines, "anoth")) == (width > 80 or not exact)
 
 
 def test_columns_tell_what_is_known_and_mark_what_is_not():

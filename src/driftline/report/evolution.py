@@ -11,7 +11,7 @@ from rich.text import Text
 from driftline.core.changelog.entries import Entry, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, told
 from driftline.core.schema.types import leaves
-from driftline.core.values.counted import counted
+from driftline.core.values.counted import counted, noun
 from driftline.report.lines import LISTED, Hanging, clean, from_folder
 
 if TYPE_CHECKING:
@@ -97,9 +97,8 @@ def layout(result: Layout) -> Iterator[RenderableType]:
     names = [clean(", ".join(g.by)) or "not partitioned" for g in result.groups]
     width = max(map(len, names), default=0)
     for name, g in zip(names, result.groups, strict=True):
-        counts = (
-            f"{g.files:>6} file{'s' if g.files != 1 else ' '}  {g.records:>12} records  {_size(g.bytes):>9}"
-        )
+        files, records = noun(g.files, "file"), noun(g.records, "record")
+        counts = f"{g.files:>6} {files:5}  {g.records:>12} {records:7}  {_size(g.bytes):>9}"
         yield Text.assemble(f"  {name:{width}}  {counts}", ("  new files", "cyan") if g.current else "")
 
 

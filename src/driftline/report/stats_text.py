@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +17,7 @@ from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import noun
 from driftline.report.lines import Hanging, clean
-from driftline.stats.model import Drifted, Part, Stats, origin
+from driftline.stats.model import Column, Drifted, Part, Stats, origin
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -25,7 +26,7 @@ _WAITING = 5  # paths of the rest
 WIDE = 60  # columns: of a wider table only what drifted is shown
 _BARS = "▁▂▃▄▅▆▇█"
 _NARROW = 100  # characters of a line
-_TYPE, _SHARE, _DATE = 20, 5, 10  # characters
+_TYPE, _SHORT_TYPE, _SHARE, _DATE = 20, 12, 5, 10  # characters
 _VALUE = 24  # characters of a bound or a sample
 _FIRM = {"values": 8, "density": 7, "distinct": 8, "share": 14, "since": 16, "last seen": 16, "trend": TREND}
 
@@ -43,7 +44,7 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
         yield Hanging(line.append(f"  {_cut(waiting.sample, 60)}", "dim"), 2, 6)
     yield Text()
     if all_columns or table.leaves <= WIDE:
-        yield _columns(table)
+        yield _Columns(table)
     else:
         yield Text.assemble(
             f"{table.leaves:,} columns: --all lists them, ",
@@ -143,33 +144,81 @@ class _Drifted:
         yield Padding(table, (0, 0, 0, 2))
 
 
-def _columns(stats: Stats) -> RenderableType:
-    heads = ["column", "type", ">values", ">density", "min", "max", "last seen", "trend"]
-    if stats.exact:
-        heads.insert(4, ">distinct")
-    table = _table(*heads)
-    shown = {column.path for column in stats.columns}
-    for column in stats.columns:
-        n = column.numbers
-        nested = column.path[:-1] in shown
-        name = "  " * (len(column.path) - 1) + column.path[-1] if nested else dotted(column.path)
-        title = Text(clean(name))
-        if origin(column) is not None:
-            title.append(f" ← {clean(str(column.key))}", "yellow")
-        cells: list[RenderableType] = [
-            title,
-            _cut(outline(column.type), 24),
-            ("≥" if n.at_least else "") + _number(n.values),
-            ("≥" if n.at_least else "") + percent(n.density),
-            _value(n.low, n.low_cut),
-            _value(n.high, n.high_cut),
-            _seen(n.last),
-            Text(spark(n.trend), "green"),
-        ]
-        if stats.exact:
-            cells.insert(4, _number(n.distinct) if n.distinct is not None else "")
-        table.add_row(*cells)
-    return Padding(table, (0, 0, 0, 2))
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Each column with its numbers; where there is little room, without trends and times of day."""
+
+    stats: Stats
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        heads = self._heads(options.max_width)
+        shown = {column.path for column in self.stats.columns}
+        rows = [_cells(column, column.path[:-1] in shown) for column in self.stats.columns]
+        table = _table(*heads)
+        columns = dict(zip(heads, table.columns, strict=True))
+        if "trend" not in columns and "last seen" in columns:
+            columns["last seen"].min_width = _DATE
+            rows = [row | {"last seen": row["last seen"][:_DATE]} for row in rows]
+        widths = {
+            head: max(len(head), column.min_width or 0, *(cell_len(str(row[head])) for row in rows))
+            for head, column in columns.items()
+        }
+        firm = sum(width for head, width in widths.items() if head not in _SHORTENED)
+        room = options.max_width - firm - 2 * len(heads)
+        for head, width in zip(
+            _SHORTENED, _shortened([widths[head] for head in _SHORTENED], room), strict=True
+        ):
+            columns[head].max_width = width
+        for row in rows:
+            table.add_row(*(row[head] for head in heads))
+        yield Padding(table, (0, 0, 0, 2))
+
+    def _heads(self, width: int) -> list[str]:
+        heads = ["column", "type", ">values", ">density", ">distinct", "min", "max", "last seen", "trend"]
+        if not self.stats.exact:
+            heads.remove(">distinct")
+        if width < (_NARROW + 20 if self.stats.exact else _NARROW):
+            heads.remove("trend")
+        if width < _NARROW and self.stats.exact:
+            heads.remove("last seen")
+        return heads
+
+
+_SHORTENED = ("column", "type", "min", "max")  # where there is little room
+
+
+def _shortened(widths: Sequence[int], room: int) -> list[int]:
+    """Widths of a name, its type and its bounds that fit the room: first the type, then the name.
+
+    >>> _shortened([20, 30, 24, 24], 60), _shortened([9, 6, 3, 3], 60)
+    ([20, 12, 14, 14], [9, 6, 3, 3])
+    """
+    if sum(widths) <= room:
+        return list(widths)
+    name, type_, *bounds = widths
+    type_ = min(type_, _SHORT_TYPE)
+    name = min(name, (room - type_) // 2)
+    low = min(bounds[0], (room - type_ - name) // 2)
+    return [name, type_, low, max(room - type_ - name - low, 1)]
+
+
+def _cells(column: Column, nested: bool) -> dict[str, Text | str]:
+    """What stands of a column, by the head that it stands below."""
+    n = column.numbers
+    title = Text(clean("  " * (len(column.path) - 1) + column.path[-1] if nested else dotted(column.path)))
+    if origin(column) is not None:
+        title.append(f" ← {clean(str(column.key))}", "yellow")
+    return {
+        "column": title,
+        "type": _cut(outline(column.type), 24),
+        ">values": ("≥" if n.at_least else "") + _number(n.values),
+        ">density": ("≥" if n.at_least else "") + percent(n.density),
+        ">distinct": _number(n.distinct) if n.distinct is not None else "",
+        "min": _value(n.low, n.low_cut),
+        "max": _value(n.high, n.high_cut),
+        "last seen": _seen(n.last),
+        "trend": Text(spark(n.trend), "green"),
+    }
 
 
 def _table(*heads: str) -> Table:
