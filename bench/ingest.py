@@ -1,9 +1,10 @@
 """Drifting JSON into Iceberg: plain Spark and driftline side by side, in one run on one machine.
 
-    python bench/ingest.py [--records 1000000] [--drift 0.01] [--rounds 3]
+    python bench/ingest.py [--records 1000000] [--drift 0.01] [--rounds 3] [--partition-by "day(at)"] [--sort-by at]
 
 Plain Spark infers a schema from the files (`spark.read.json`) and appends with mergeSchema; fields that drift become
 strings. driftline keeps every type. Each round runs both, in turn, into fresh tables; the best of each is compared.
+Where the tables are partitioned or sorted, plain Spark makes timestamps of `at` first, which driftline does by itself.
 Memory: the driver's Java heap in use after a collection, and this Python process, at a tenth of the records and at all.
 """
 
@@ -15,27 +16,50 @@ import resource
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from events import write
+from pyspark.sql import functions as F
 
 from driftline import Lake
 
 
-def plain_spark(lake: Lake, files: Path, table: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the tables are partitioned and sorted, by terms of both."""
+
+    partition_by: str = ""
+    sort_by: str = ""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        given = {"partition_by": self.partition_by, "sort_by": self.sort_by}
+        return {key: value for key, value in given.items() if value}
+
+
+_PLAIN = Layout()
+
+
+def plain_spark(lake: Lake, files: Path, table: str, layout: Layout = _PLAIN) -> None:
     spark = lake.spark
-    frame = spark.read.json(str(files))
+    frame, columns = spark.read.json(str(files)), "1 as id"
+    if layout.settings:
+        frame, columns = frame.withColumn("at", F.to_timestamp("at")), "1 as id, current_timestamp() as at"
     spark.sql("create namespace if not exists lake.bench")
+    partitioned = f"partitioned by ({layout.partition_by})" if layout.partition_by else ""
     spark.sql(
-        f"create table lake.{table} using iceberg tblproperties "
+        f"create table lake.{table} using iceberg {partitioned} tblproperties "
         "('write.spark.accept-any-schema'='true', 'format-version'='2') as select * from "
-        "(select 1 as id) where false"
+        f"(select {columns}) where false"
     )
+    if layout.sort_by:
+        spark.sql(f"alter table lake.{table} write ordered by {layout.sort_by}")
     frame.writeTo(f"lake.{table}").option("mergeSchema", "true").option("check-ordering", "false").append()
 
 
-def driftline(lake: Lake, files: Path, table: str) -> None:
-    lake.table(table).ingest(files)
+def driftline(lake: Lake, files: Path, table: str, layout: Layout = _PLAIN) -> None:
+    lake.table(table).ingest(files, settings=layout.settings)
 
 
 def memory(lake: Lake) -> dict[str, float]:
@@ -52,8 +76,11 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--drift", type=float, default=0.01)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--partition-by", default="", metavar="TERMS")
+    parser.add_argument("--sort-by", default="", metavar="TERMS")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    layout = Layout(args.partition_by, args.sort_by)
     with tempfile.TemporaryDirectory() as tmp:
         files, tenth, warm = Path(tmp, "events"), Path(tmp, "tenth"), Path(tmp, "warm")
         size = write(files, args.records, args.drift)
@@ -62,13 +89,13 @@ def main() -> None:
         lake = Lake.open(Path(tmp, "lake"))
         times: dict[str, list[float]] = {"plain spark": [], "driftline": []}
         for name, run in (("plain", plain_spark), ("drift", driftline)):
-            run(lake, warm, f"bench.warm_{name}")
-        driftline(lake, tenth, "bench.tenth")
+            run(lake, warm, f"bench.warm_{name}", layout)
+        driftline(lake, tenth, "bench.tenth", layout)
         small = memory(lake)
         for i in range(args.rounds):
             for name, run in (("plain spark", plain_spark), ("driftline", driftline)):
                 start = time.perf_counter()
-                run(lake, files, f"bench.{name.split()[0]}_{i}")
+                run(lake, files, f"bench.{name.split()[0]}_{i}", layout)
                 times[name].append(time.perf_counter() - start)
         large = memory(lake)
         counts = {
@@ -97,6 +124,8 @@ def report(
         print(json.dumps(out))
         return
     print(f"{args.records:,} records, {size / 1e6:.0f} MB, {args.drift:.0%} drifted, {args.rounds} rounds")
+    if layout := Layout(args.partition_by, args.sort_by).settings:
+        print("  " + ", ".join(f"{key} {terms}" for key, terms in layout.items()))
     for name, t in best.items():
         print(f"  {name:12} {t:6.2f} s best   {args.records / t:10,.0f} rows/s   all: {out['seconds'][name]}")
     print(
