@@ -214,7 +214,7 @@ LOGIN = {"security.protocol": "sasl_ssl", "sasl.username": "alice", "sasl.passwo
 def secured(kafka: Kafka, **more: str) -> dict[str, str]:  # noqa: F811
     """Settings of a client that alice may log in with, and ``more``, whose underscores are dots."""
     given = {key.replace("_", "."): value for key, value in more.items()}
-    return {"sasl.mechanisms": "PLAIN", "ssl.ca.location": str(kafka.authority), **LOGIN, **given}
+    return {"sasl.mechanisms": "PLAIN", "ssl.ca.location": str(kafka.authority.file), **LOGIN, **given}
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

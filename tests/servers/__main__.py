@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
+import shlex
 import signal
 import socket
 import tempfile
@@ -16,6 +16,7 @@ from servers.cluster import Cluster
 from servers.kafka import PASSWORDS, Kafka
 from servers.lakehouse import Lakehouse
 from servers.process import Server
+from servers.registry import Registry
 from servers.rest import Rest
 from servers.s3 import S3
 
@@ -29,11 +30,11 @@ def example(url: str) -> str:
 
 
 def _kafka(folder: Path) -> tuple[Server, Callable[[], str]]:
-    kafka = Kafka(folder, _port(9092))
-    return (
-        kafka,
-        lambda: (
-            f"""\
+    kafka, registry = Kafka(folder, _port(9092), _port(9093)), Registry(port=_port(8081))
+
+    def text() -> str:
+        registry.start()  # in this process, with which it ends
+        return f"""\
 A Kafka broker at {kafka.address}. Topics are made when they are first written to.
 
   .venv/bin/driftline capture kafka://{kafka.address}/TOPIC --into shop.events --name events
@@ -42,13 +43,19 @@ With TLS, for those who log in, at {kafka.secured}. In driftline.toml:
 
   [kafka]
   security.protocol = "SASL_SSL"
-  sasl.mechanism = "PLAIN"
+  sasl.mechanism = "SCRAM-SHA-512"
   sasl.username = "alice"
-  sasl.password = {json.dumps(PASSWORDS["alice"])}
-  ssl.ca.location = "{kafka.authority.absolute()}"
+  sasl.password = "${{KAFKA_PASSWORD}}"
+  ssl.ca.location = "{kafka.authority.file}"
+
+In the shell that uses it:
+
+  export KAFKA_PASSWORD={shlex.quote(PASSWORDS["alice"])}
+
+A schema registry at {registry.url}, for --registry.
 """
-        ),
-    )
+
+    return kafka, text
 
 
 def _rest(folder: Path) -> tuple[Server, Callable[[], str]]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ssl
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 
-def started(handler: type[BaseHTTPRequestHandler], port: int = 0) -> ThreadingHTTPServer:
+def started(
+    handler: type[BaseHTTPRequestHandler], port: int = 0, tls: ssl.SSLContext | None = None
+) -> ThreadingHTTPServer:
     """A server that answers by this handler, in threads that end with the process. ``port`` 0: a free one."""
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     return server
 

@@ -1,4 +1,6 @@
-"""A Kafka broker: one node, KRaft. Besides its open port, it has one with TLS, where users log in."""
+"""A Kafka broker: one node, KRaft. Besides its open port it has two with TLS: in one users log in, in the other they
+show a certificate.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from servers.certificates import Authority
 from servers.jars import class_path, java
 from servers.process import Process, Server, free_port
 
 PASSWORDS = {"alice": 'a "quoted" pass', "bob": "bob-secret"}  # bob may log in, and do nothing then
+USER = "carol"  # who shows a certificate
 _CLUSTER = "ZHJpZnRsaW5lLXRlc3RzMQ"  # 16 bytes in base64, as Kafka wants its ids
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -27,15 +31,15 @@ Record: TypeAlias = (
 class Kafka(Server):
     """A broker that keeps its topics in ``folder``; topics are made when they are first written to.
 
-    It can be stopped, or killed, and started again: address and records stay. ``authority``: the PEM file
-    with the certificate that vouches for the broker's own, at the port of ``secured``.
+    It can be stopped, or killed, and started again: address and records stay. ``authority`` vouches for the
+    broker, at the ports of ``secured`` and ``mutual``, and for `USER`, who may use the latter.
     """
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
+    def __init__(self, folder: Path, port: int = 0, secured: int = 0) -> None:
         self.folder = folder
         self.port = port or free_port()
-        self._secured = free_port()
-        self.authority = folder / "authority.pem"
+        self._secured, self._mutual = secured or free_port(), free_port()
+        self.authority = Authority(folder)
         self._java = [java(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", class_path("kafka")]
         self._process: Process | None = None
         self._format()
@@ -47,6 +51,10 @@ class Kafka(Server):
     @property
     def secured(self) -> str:
         return f"localhost:{self._secured}"
+
+    @property
+    def mutual(self) -> str:
+        return f"localhost:{self._mutual}"
 
     @property
     def log(self) -> Path:
@@ -95,20 +103,26 @@ class Kafka(Server):
     def _format(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         controller = free_port()
-        self._certify()
+        issued = self.authority.issue("localhost")
+        broker = self.folder.absolute() / "broker.pem"
+        broker.write_bytes(issued.key.read_bytes() + issued.file.read_bytes())
         settings = {
             "node.id": 1,
             "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},SASL_SSL://localhost:{self._secured},CONTROLLER://127.0.0.1:{controller}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://{self.address},SASL_SSL://{self.secured},SSL://{self.mutual},CONTROLLER://127.0.0.1:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{_PLAIN} required {_users()};",
             "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_SCRAM} required;",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self.folder.absolute() / "broker.pem",
+            "ssl.keystore.location": broker,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.authority.file,
+            "listener.name.ssl.ssl.client.auth": "required",
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS;User:alice",
+            "super.users": f"User:ANONYMOUS;User:alice;User:{USER}",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": self.folder.absolute() / "topics",
             "num.partitions": 2,
@@ -133,25 +147,6 @@ class Kafka(Server):
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"Kafka's folder could not be made:\n{done.stdout}{done.stderr}")
-
-    def _certify(self) -> None:
-        """Makes the broker's key and certificate, and the authority that vouches for it."""
-        import trustme
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
-            load_pem_private_key,
-        )
-
-        authority = trustme.CA()
-        authority.cert_pem.write_to_path(self.authority)
-        broker = authority.issue_cert("localhost")
-        key = load_pem_private_key(broker.private_key_pem.bytes(), None)
-        # Java reads keys in this form only.
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        chain = [blob.bytes() for blob in broker.cert_chain_pems]
-        (self.folder / "broker.pem").write_bytes(b"".join([pem, *chain]))
 
 
 def _users() -> str:

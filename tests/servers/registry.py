@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -19,11 +20,11 @@ JSON = "application/vnd.schemaregistry.v1+json"
 
 
 class Registry(Server):
-    """``login``: NAME:PASSWORD that clients must have. ``asked``: how often for each path; ``failures``: what
-    is answered next, in place of an answer.
+    """``login``: NAME:PASSWORD that clients must have; ``tls``: it speaks HTTPS, by this. ``asked``: how often
+    for each path; ``failures``: what is answered next, in place of an answer.
     """
 
-    def __init__(self, login: str | None = None) -> None:
+    def __init__(self, login: str | None = None, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.login = login
         self.asked: Counter[str] = Counter()
         self.failures: list[int] = []
@@ -31,14 +32,14 @@ class Registry(Server):
         self.subjects: dict[str, list[int]] = {}
         self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
-        self._port = 0
+        self._port, self._tls = port, tls
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        self._server = started(_handler(self), self._port)
+        self._server = started(_handler(self), self._port, self._tls)
         self._port = self._server.server_address[1]
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import StringIO
@@ -111,6 +111,20 @@ class Shell:
         assert answer, f"{what}: ended, or took {_SECONDS} s"
         printed: str = json.loads(answer)
         return printed
+
+
+def followed(
+    page: str, folder: Path, shell: Shell, others: Mapping[str, Callable[..., object]]
+) -> Iterator[tuple[Step, str]]:
+    """The steps of a page that are driftline's, and what each prints now. ``others``: what is done where the page
+    runs other programs, by their names.
+    """
+    for step in steps(page, folder):
+        program, *words = shlex.split(step.text)
+        if program in others:
+            others[program](*words)
+        else:
+            yield step, shell.run(step, folder)
 
 
 def serve() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
 
 from servers.lakehouse import Lakehouse
-from system.docs_session import Shell, Step, comparable, steps
+from system.docs_session import Shell, Step, comparable, followed
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
 
@@ -19,23 +18,21 @@ def here(lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, value in lakehouse.environment.items():
         monkeypatch.setenv(name, value)
     lakehouse.s3.bucket("incoming")
-    (tmp_path / "driftline.toml").write_text(lakehouse.settings)
     return tmp_path
 
 
 def test_word_by_word(lakehouse: Lakehouse, here: Path) -> None:
-    page = PAGE.read_text()
-    assert lakehouse.settings in page.replace("http://127.0.0.1:8181/", lakehouse.rest.uri).replace(
-        "http://127.0.0.1:7070", lakehouse.s3.endpoint
-    )
+    page = PAGE.read_text().replace("http://127.0.0.1:8181/", lakehouse.rest.uri)
+    page = page.replace("http://127.0.0.1:7070", lakehouse.s3.endpoint)
+    assert lakehouse.settings in page
+
+    def aws(*words: str) -> None:
+        *_, file, target = words
+        lakehouse.s3.put(f"{target}{file}", (here / file).read_bytes())
+
     with Shell() as shell:
-        for step in steps(page, here):
-            (here / "driftline.toml").write_text(lakehouse.settings)
-            if step.text.startswith("aws "):
-                *_, file, target = shlex.split(step.text)
-                lakehouse.s3.put(f"{target}{file}", (here / file).read_bytes())
-            else:
-                assert comparable(shell.run(step, here)) == comparable(step.output), step.text
+        for step, printed in followed(page, here, shell, {"aws": aws}):
+            assert comparable(printed) == comparable(step.output), step.text
         doctor, history = (
             shell.run(Step(f"driftline {command} --json", ""), here)
             for command in ("doctor", "history shop.orders")

@@ -31,7 +31,7 @@ url = "http://me:r3gistry-pw@127.0.0.1:9"
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory, kafka: Kafka) -> tuple[Path, dict[str, Done]]:  # noqa: F811
     folder = tmp_path_factory.mktemp("secured")
-    (folder / "driftline.toml").write_text(TOML.replace("AUTHORITY", str(kafka.authority)))
+    (folder / "driftline.toml").write_text(TOML.replace("AUTHORITY", str(kafka.authority.file)))
     kafka.send("secured", [b'{"id": 1}', b"bad"])
     capture = ["capture", f"kafka://{kafka.secured}/secured", "--into", "shop.orders", "--name", "orders"]
     commands = {

@@ -120,6 +120,6 @@ class Running:
             counted(changes, "change"),
         ]
         if self.lost:
-            counts.append(f"{self.lost} offsets lost")
+            counts.append(f"{counted(self.lost, 'offset')} lost")
         left = "" if self.lag is None else f", {self.lag} still to come" if self.lag else ", nothing left"
         return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(counts)}{left}")
