@@ -33,6 +33,7 @@ _AWAY = re.compile(
     r"|No resolvable bootstrap|Connection to node|TimeoutException|BrokerNotAvailable|failed to get records",
     re.IGNORECASE,
 )
+_OURS = re.compile(r"driftline\.errors\.(?:Setup|Usage)Error: ")
 _LOST = re.compile(r"KAFKA_DATA_LOSS|failOnDataLoss|OffsetOutOfRange|data may have been lost", re.IGNORECASE)
 _UNKNOWN = re.compile(r"UnknownTopicOrPartition|does not host this topic|topic.{0,40}(not exist|is invalid)")
 _REFUSED = re.compile(r"(?:Sasl|Ssl)AuthenticationException|SSLHandshakeException|AuthorizationException")
@@ -152,7 +153,7 @@ class Kafka:
     def explain(self, error: str) -> DriftlineError | None:
         text = redacted(_sentence(error), self.client)
         message = f"{self.name}: {text}"
-        if "driftline.errors.SetupError: " in error:  # raised in a task, and said well there
+        if _OURS.search(error):  # raised in a task, and said well there
             return SetupError(*of_text(error))
         if _LOST.search(error):
             return DataError(

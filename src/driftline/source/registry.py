@@ -56,7 +56,7 @@ class Registry:
     def of(cls, settings: Mapping[str, str]) -> Registry:
         """Raises UsageError for what is wrong with the settings.
 
-        The authority's certificate is read here, others where the tasks run.
+        The authority's certificate is read here; others have to be where the tasks run, too.
         """
         for key in settings:
             if key not in _SETTINGS:
@@ -69,7 +69,9 @@ class Registry:
                 settings = {**settings, "ssl.ca.pem": Path(file).expanduser().read_text(encoding="ascii")}
             except (OSError, ValueError) as error:
                 raise UsageError(f"[registry] ssl.ca.location: {file}: cannot be read: {error}") from error
-        return cls(settings)
+        registry = cls(settings)
+        _ = registry._opener  # which says what is wrong with certificates
+        return registry
 
     def schema(self, number: int) -> Registered:
         """The schema of an id.
@@ -99,7 +101,10 @@ class Registry:
             except HTTPError as error:
                 failure = self._judged(url, place, error)
             except (URLError, OSError, HTTPException) as error:
-                failure = str(getattr(error, "reason", error) or type(error).__name__)
+                cause = error.reason if isinstance(error, URLError) else error
+                if distrust := _distrust(cause):
+                    raise self._error(url, distrust) from error
+                failure = str(cause or type(cause).__name__)
             except ValueError as error:
                 raise self._error(url, f"its answer is no JSON: {error}") from error
             if pause is not None:
@@ -149,14 +154,36 @@ class Registry:
 
     @cached_property
     def _opener(self) -> OpenerDirector:
-        context = ssl.create_default_context(cadata=self.settings.get("ssl.ca.pem"))
+        try:
+            context = ssl.create_default_context(cadata=self.settings.get("ssl.ca.pem"))
+        except ssl.SSLError as error:
+            raise UsageError("[registry] ssl.ca.location: this is no certificate in PEM") from error
         if file := self.settings.get("ssl.certificate.location"):
-            key, password = (self.settings.get(f"ssl.key.{name}") for name in ("location", "password"))
-            context.load_cert_chain(file, key, password)
+            key = self.settings.get("ssl.key.location", file)
+            # Without a password it would ask the terminal for one.
+            password = self.settings.get("ssl.key.password", "")
+            try:
+                context.load_cert_chain(Path(file).expanduser(), Path(key).expanduser(), password)
+            except OSError as error:
+                raise UsageError(
+                    f"[registry] ssl.certificate.location: {file}: there is no certificate, or no key that opens",
+                    hint="see ssl.key.location and ssl.key.password, too; both files are PEM",
+                ) from error
         return build_opener(HTTPSHandler(context=context))
 
     def __reduce__(self) -> Any:
         return Registry, (self.settings,)  # a connection stays where it is
+
+
+def _distrust(error: object) -> str:
+    """What TLS has against the other side, or that side against us: another try would not help. "" for other
+    errors.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate does not count: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return f"no TLS with it: {(error.reason or str(error)).replace('_', ' ').lower()}"
+    return ""
 
 
 def _is_web(url: str) -> bool:
