@@ -52,3 +52,22 @@ def test_a_queue_that_is_away_is_one_sentence(queue, monkeypatch):
     queue.stop()
     with pytest.raises(SetupError, match="/objects: Could not connect to the endpoint URL"):
         list(channel.receive())
+
+
+def test_a_queue_that_is_busy_is_asked_again(queue):
+    queue.send("a")
+    queue.failures = [503]
+    assert texts(channels.channel(queue.url, KEYS)) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("status", "asked", "sentence"), [(403, 1, "may not be received"), (503, 2, "the queue is too busy")]
+)
+def test_a_queue_that_refuses_is_one_sentence(status, asked, sentence, queue, monkeypatch):
+    monkeypatch.setattr(aws, "_ATTEMPTS", 2)
+    queue.failures = [status] * 5
+    channel = channels.channel(queue.url, KEYS)
+    with pytest.raises(SetupError, match=f"/objects: .*{sentence}") as raised:
+        list(channel.receive())
+    assert "hush" not in str(raised.value)
+    assert len(queue.failures) == 5 - asked

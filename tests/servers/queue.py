@@ -13,6 +13,11 @@ from typing import Any
 from servers.http_server import started, stopped
 from servers.process import Server
 
+_FAILURES = {
+    403: ("AccessDenied", "it may not be received from this queue"),
+    503: ("ServiceUnavailable", "the queue is too busy"),
+}
+
 
 @dataclass
 class _Held:
@@ -22,11 +27,14 @@ class _Held:
 
 
 class Queue(Server):
-    """Messages come in any order, and again ``hidden`` seconds after they were received, until they are deleted."""
+    """Messages come in any order, and again ``hidden`` seconds after they were received, until they are deleted.
+    ``failures``: statuses that are answered next, in place of an answer.
+    """
 
     def __init__(self, hidden: float = 30.0) -> None:
         self.hidden = hidden
         self.messages: dict[str, _Held] = {}
+        self.failures: list[int] = []
         self.credentials: set[str] = set()  # which keys requests were signed with
         self._numbers, self._lock = count(), Lock()
         self._server: ThreadingHTTPServer | None = None
@@ -50,7 +58,11 @@ class Queue(Server):
                 given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 queue.credentials.add(self.headers["Authorization"].split("Credential=")[1].split("/")[0])
                 action = self.headers["X-Amz-Target"].removeprefix("AmazonSQS.")
-                if given["QueueUrl"] == queue.url:
+                if queue.failures:
+                    status = queue.failures.pop(0)
+                    name, message = _FAILURES[status]
+                    answer = {"__type": f"com.amazonaws.sqs#{name}", "message": message}
+                elif given["QueueUrl"] == queue.url:
                     status, answer = 200, queue._answer(action, given)
                 else:
                     kind = "com.amazonaws.sqs#QueueDoesNotExist"
