@@ -36,7 +36,7 @@ def client(service: str, options: Mapping[str, str]) -> Any:
     config = Config(
         connect_timeout=_CONNECT,
         read_timeout=_REQUEST,
-        retries={"mode": "standard", "max_attempts": _ATTEMPTS},
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
         s3={"addressing_style": style if "endpoint" in options else "auto"},
         signature_version=UNSIGNED if options.get("anonymous") == "true" else None,
     )
