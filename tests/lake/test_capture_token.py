@@ -21,8 +21,8 @@ from driftline.ingest import accept, pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.source import open_source
 from driftline.source.json import JsonFiles
+from driftline.source.opening import open_source
 from lake.formats import beside, database
 
 

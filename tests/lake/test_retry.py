@@ -22,8 +22,8 @@ from driftline.formats.iceberg.transaction import Transaction
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
-from driftline.source import open_source
 from driftline.source.json import JsonFiles
+from driftline.source.opening import open_source
 from lake.formats import beside
 
 KINDS: list[Any] = [Transaction, DuckLakeTransaction]

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from pyarrow.fs import LocalFileSystem
+
 from driftline.capture.lease import Lease
 from driftline.capture.mirror import Mirror
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
@@ -45,8 +47,6 @@ class Checkpoint:
     """
 
     def __init__(self, place: str, name: str, *, mirrored: bool = True) -> None:
-        from pyarrow.fs import LocalFileSystem
-
         if not is_stored(place) and re.match(r"(?!file:)[\w.+-]+://", place):
             raise UsageError(
                 f"{place}: no checkpoint can be kept there", "name a folder, or one of a store: s3://…"
@@ -165,7 +165,7 @@ class Checkpoint:
 @contextmanager
 def _locked(folder: Path, name: str) -> Iterator[None]:
     """A folder of this machine, held."""
-    import fcntl
+    import fcntl  # late: Windows has none
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

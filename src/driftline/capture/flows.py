@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from driftline.capture.folder import FileLog
 from driftline.capture.lost import Lost
 from driftline.errors import DriftlineError
-from driftline.source import open_source, opened
+from driftline.source.opening import open_source, opened
 from driftline.source.spool import leftovers
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from pyarrow.fs import FileSelector
+
 from driftline.errors import DataError, DriftlineError
 from driftline.runtime.stores import explaining, filesystem, put
 
@@ -70,8 +72,6 @@ class Lease:
 
     def _marks_of_others(self) -> dict[str, int]:
         """The marks of others that may live, and when they were renewed; those of the dead are deleted."""
-        from pyarrow.fs import FileSelector
-
         with explaining(self._uri):
             infos = {info.base_name: info for info in self._system.get_file_info(FileSelector(self._folder))}
             now = max(info.mtime_ns for info in infos.values())

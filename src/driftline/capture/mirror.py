@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from pyarrow.fs import FileSelector, FileType
+
 from driftline.errors import SetupError
 from driftline.runtime.stores import at_once, explaining, filesystem, put
 
@@ -41,8 +43,6 @@ class Mirror:
 
     def restore(self) -> None:
         """Copies what the store has into the folder."""
-        from pyarrow.fs import FileSelector, FileType
-
         with explaining(self._uri):
             selector = FileSelector(self._path, recursive=True, allow_not_found=True)
             infos = self._system.get_file_info(selector)

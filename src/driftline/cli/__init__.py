@@ -14,6 +14,7 @@ from driftline.cli import interrupt, log
 from driftline.cli.commands import app
 from driftline.cli.scope import Scope
 from driftline.errors import DriftlineError
+from driftline.runtime.failure import explained
 
 _GLOBAL = {
     "--lake": True,
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         code = interrupt.EXIT_CODE if scope.interrupt.asked else _fail(scope, error)
     _flush()
     if code == 0 and scope.interrupt.spark is not None:
-        from driftline.runtime.class_data import make_soon
+        from driftline.runtime.class_data import make_soon  # late: few commands come so far
 
         make_soon()  # for the next command
     sys.exit(code)
@@ -74,8 +75,6 @@ def _fail(scope: Scope, error: Exception) -> int:
     if isinstance(error, DriftlineError):
         message, todo, code = error.message, error.hint, error.exit_code
     else:
-        from driftline.runtime.failure import explained
-
         cause, hint = explained(error)
         message = f"internal error: {type(error).__name__}: {cause}"
         todo, code = hint or "run again with --debug to see where", 1

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from driftline.cli.options import Json
+from driftline.cli.options import Json, named
 
 
 def alter(
@@ -23,7 +23,6 @@ def alter(
 
     Statements of Spark and Iceberg or of DuckDB and DuckLake, parted by semicolons. RENAME TO stands alone.
     """
-    from driftline.cli.options import named
     from driftline.cli.terminal import Progress, put, show
     from driftline.operations.alter import Request
     from driftline.report import evolution

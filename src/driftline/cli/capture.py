@@ -35,6 +35,7 @@ from driftline.cli.options import (
 )
 from driftline.cli.running import Running
 from driftline.cli.scope import Scope
+from driftline.config import from_environment
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -200,8 +201,6 @@ def _clients(scope: Scope, flags: list[str] | None, registry: str | None) -> Con
     """Settings of Kafka's client, and of a registry's: those of the file, and of flags before those. What is
     secret among them is hidden in errors.
     """
-    from driftline.config import from_environment
-
     given = pairs(flags, "--kafka-set", "key=value")
     given = {key: from_environment(text, f"--kafka-set {key}") for key, text in given.items()}
     url = {} if registry is None else {"url": from_environment(registry, "--registry")}

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from driftline import __version__
 from driftline.cli import log
 from driftline.cli.alter import alter
 from driftline.cli.capture import capture
@@ -31,6 +32,8 @@ from driftline.cli.start import init
 from driftline.cli.stats import stats
 from driftline.cli.tables import tables
 from driftline.cli.view import view
+from driftline.core.schema.schema_json import to_json
+from driftline.settings import from_properties
 
 app = typer.Typer(
     name="driftline",
@@ -45,8 +48,6 @@ app = typer.Typer(
 
 def _version(is_asked: bool) -> None:
     if is_asked:
-        from driftline import __version__
-
         typer.echo(f"driftline {__version__}")
         raise typer.Exit
 
@@ -116,7 +117,6 @@ def schema(
         return
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import schema_text
-    from driftline.settings import from_properties
 
     offline = context.obj.offline(table)
     with Progress() as progress:
@@ -124,8 +124,6 @@ def schema(
             offline.load() if offline else context.obj.open(progress, must_exist=True).table(table).state()
         )
     if json:
-        from driftline.core.schema.schema_json import to_json
-
         put(to_json(state.schema))
     else:
         show(schema_text.schema(table, state.schema, from_properties(state.properties).mark))

@@ -9,6 +9,7 @@ import typer
 
 from driftline.cli.options import FormatOption, Json, Output, Strings, TableName
 from driftline.cli.scope import Scope, little
+from driftline.operations.odcs import exported, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +30,6 @@ contract = typer.Typer(
 @contract.command()
 def export(context: typer.Context, table: TableName) -> None:
     """Print a table's schema and settings as a contract of the Open Data Contract Standard: YAML."""
-    from driftline.operations.odcs import exported
-
     state = _state(context.obj, table)
     typer.echo(exported(table, state.schema, state.properties), nl=False)
 
@@ -56,7 +55,6 @@ def check(
     With data, the table need not be there.
     """
     from driftline.operations.contract import Reading, breaks
-    from driftline.operations.odcs import read
     from driftline.report.findings import broken
 
     promise = read(file, table)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli.options import Json, TableName
+from driftline.operations.history import history as read
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Scope
@@ -23,7 +24,6 @@ def history(
 ) -> None:
     """List the changes of a table: when, by whom, for which rule."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.operations.history import history as read
     from driftline.report import evolution
 
     offline = context.obj.offline(table)

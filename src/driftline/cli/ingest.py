@@ -35,6 +35,7 @@ from driftline.cli.options import (
     table_settings,
 )
 from driftline.cli.scope import Scope, little
+from driftline.errors import DataError
 
 if TYPE_CHECKING:
     from driftline.ingest.result import Result
@@ -125,7 +126,6 @@ def plan(
 
     The same as ingest --dry-run; --fail-on and --output make it a check of a pull request.
     """
-    from driftline.errors import DataError
     from driftline.report.findings import findings
 
     more = {

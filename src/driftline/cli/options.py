@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from driftline.core.schema.table_name import table_parts
 from driftline.errors import UsageError
+from driftline.settings import as_properties
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Scope
@@ -62,8 +64,6 @@ Sources = Annotated[
 
 def named(context: typer.Context, name: NameT) -> NameT:
     """The name of a table; what is wrong with it is said before Spark starts. Raises UsageError."""
-    from driftline.core.schema.table_name import table_parts
-
     if name is not None:
         table_parts(name, two=context.obj.config.ducklake is not None)
     return name
@@ -204,8 +204,6 @@ def table_settings(
     """The table's settings: those of the file, and of flags before those. ``more``: further ones
     that have flags of their own. Raises UsageError for what is wrong.
     """
-    from driftline.settings import as_properties
-
     flags = pairs(sets, "--set", "key=value")
     flags |= {f"hints.{path}": type_ for path, type_ in pairs(hints, "--hint", "path=type").items()}
     flags |= {f"exclude.{path}": "true" for path in excludes or ()}

@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 from driftline.cli.options import Json, TableName
+from driftline.core.planning.contract import parse_path
+from driftline.core.schema.type_text import parse_type
+from driftline.errors import UsageError
 
 
 def resolve(
@@ -28,9 +31,6 @@ def resolve(
     column beside it; undo takes all of it back.
     """
     from driftline.cli.terminal import Progress, put, show
-    from driftline.core.planning.contract import parse_path
-    from driftline.core.schema.type_text import parse_type
-    from driftline.errors import UsageError
     from driftline.report import drift
 
     try:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from driftline import config
 from driftline.cli.interrupt import Interrupt
 from driftline.errors import UsageError
+from driftline.formats.open import offline
+from driftline.observe.endings import is_packed
+from driftline.runtime.java import QUICK
 from driftline.runtime.stores import configure
 
 if TYPE_CHECKING:
@@ -50,7 +53,6 @@ class Scope:
         """The lake; with ``must_exist`` none is made where there is
         none. ``brief``: Spark has little to do.
         """
-        from driftline.runtime.java import QUICK
         from driftline.runtime.session import is_embedded
 
         configured = self.config
@@ -71,7 +73,6 @@ class Scope:
 
     def offline(self, table: str) -> OfflineTable | None:
         """The table as its metadata files tell, without Spark; None where only the catalog can tell."""
-        from driftline.formats.open import offline
         from driftline.runtime.session import is_embedded
 
         configured = self.config
@@ -121,7 +122,6 @@ def little(kind: str, files: Sequence[str]) -> bool:
     """Whether the files are so small that Java's better compiler takes
     longer than it saves. A pipe, or a URL, may bring much.
     """
-    from driftline.observe.endings import is_packed
     from driftline.source.files import stamps
     from driftline.source.pipes import is_pipe
     from driftline.source.web import is_url

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import typer
 
+from driftline.config import FILE
 from driftline.errors import UsageError
+from driftline.settings import PATH_SETTINGS, SETTINGS
 
 _HEAD = """\
 # Settings of driftline, for commands that run in this folder. What begins with # is as it is by default.
@@ -45,8 +47,6 @@ _HEAD = """\
 
 def init() -> None:
     """Write a driftline.toml with all settings, commented out."""
-    from driftline.config import FILE
-
     try:
         with Path(FILE).open("x", encoding="utf-8") as file:
             file.write(text())
@@ -59,8 +59,6 @@ def init() -> None:
 
 def text() -> str:
     """The file: each setting with its default, what it decides and the values it may have."""
-    from driftline.settings import PATH_SETTINGS, SETTINGS
-
     lines = [_HEAD.rstrip()]
     for name, setting in SETTINGS.items():
         lines += ["#", f"# {setting.about}{_values(setting.values)}", f'# {name} = "{setting.default}"']

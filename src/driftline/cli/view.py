@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from driftline.cli.options import Json, TableName
+from driftline.cli.options import Json, TableName, pairs
 
 
 def view(
@@ -36,9 +36,8 @@ def view(
 
     Made again, it shows what is new. A catalog without views gets the statement printed.
     """
-    from driftline.cli.options import pairs
     from driftline.cli.terminal import Progress, put, show
-    from driftline.operations.view import wanted_types
+    from driftline.operations.view import wanted_types  # late: brings the rules of folding
     from driftline.report import drift
 
     asked = pairs(types, "--as", "field=type")

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from driftline.convert import Converter
 from driftline.convert.defaults import without_defaults
 from driftline.convert.spark import from_spark
@@ -22,7 +24,6 @@ from driftline.sql.quoting import any_value
 from driftline.write.frame import converted, numbered
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import Table
@@ -81,8 +82,6 @@ def _lossy(
     before: Struct, conflicts: Sequence[Conflict], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The numbers of the conflicts that some row has."""
-    import pyarrow as pa
-
     for batch in batches:
         rows = from_spark(batch, before)
         numbers = [n for n, c in enumerate(conflicts) if having(rows, before, c.path, c).any()]

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from driftline.convert.promote import Chosen, Promoter, Selection, parts_of, typed_batches
 from driftline.convert.spark import from_spark
@@ -37,9 +39,6 @@ from driftline.settings import from_properties
 from driftline.sql.quoting import any_value, name
 from driftline.sql.rest import waiting
 from driftline.write.frame import converted, numbered
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _SHOWN = 5  # paths in an error
 
@@ -201,8 +200,6 @@ def _looked(
     dates: str,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     walker = Walker(known, dates)
     counts, met = Counter[Path](), set[Path]()
     typed: list[Observation] = []

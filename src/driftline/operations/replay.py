@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from driftline.core.changelog.token import BatchIsInError
 from driftline.errors import UsageError, no_table
@@ -135,8 +136,6 @@ def _there(table: Table) -> Pending | None:
 
 def listed(table: Table) -> Quarantine:
     """What is in the quarantine, by reason. Raises UsageError where there is no such table."""
-    from pyspark.sql import functions as F
-
     pending = _there(table)
     if pending is None:
         return Quarantine(table.name)
@@ -248,8 +247,6 @@ def _marked(table: Table, progress: Callable[[str], None]) -> Pending | None:
 
 
 def _mark(pending: Pending) -> None:
-    from pyspark.sql import functions as F
-
     transaction = pending.table.transaction(pending.state, pinned=True)
     try:
         rows = pending.rows()  # read behind the start of the transaction, which lets no one add to them

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, diff
@@ -232,8 +233,6 @@ def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Re
 
 
 def _counts(width: int) -> list[Any]:
-    from pyspark.sql import functions as F
-
     return [
         F.count("*").alias("there"),
         F.expr("count_if(exists(v.lost, x -> x))").alias("lost"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes import AddColumn
+from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.base import Table, Transaction
 from driftline.formats.retry import Retry, commit
@@ -19,7 +20,6 @@ from driftline.write import folder_of_batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SUFFIX = "__quarantine"
 REPLAY = "replay"
 
 TableT = TypeVar("TableT", bound=Table)
@@ -48,7 +48,7 @@ SCHEMA = Schema(
 
 def of(table: TableT) -> TableT:
     """The quarantine that belongs to a table."""
-    return table.sibling(table.name + SUFFIX)
+    return table.sibling(table.name + QUARANTINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -66,8 +67,6 @@ def with_address(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _gs(options: dict[str, str]) -> FileSystem:
-    from datetime import UTC, datetime, timedelta
-
     from pyarrow.fs import GcsFileSystem
 
     scheme, host = _split(options.get("endpoint"))

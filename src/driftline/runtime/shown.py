@@ -37,7 +37,6 @@ class Shown:
 
 
 def _printed(value: Shown) -> Console:
-    # Whoever prints nothing starts without rich.
     from rich.console import Console
 
     console = Console(

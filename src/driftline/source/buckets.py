@@ -10,6 +10,8 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyarrow.fs import FileSelector, FileType
+
 from driftline.errors import SetupError
 from driftline.observe.endings import is_hidden
 from driftline.runtime.aws import client
@@ -45,8 +47,6 @@ def listing(source: str) -> Listing:
 
     Raises SetupError where the store does not answer, or gives no access.
     """
-    from pyarrow.fs import FileType
-
     system, path = filesystem(source)
     with explaining(source):
         info = system.get_file_info(path)
@@ -104,8 +104,6 @@ def _of_glob(source: str) -> tuple[str, list[str]]:
 
 def _has_bucket(system: FileSystem, path: str) -> bool:
     """Whether the bucket is there, as far as it may be asked."""
-    from pyarrow.fs import FileType
-
     try:
         info = system.get_file_info(path.lstrip("/").partition("/")[0])
         return bool(info.type != FileType.NotFound)
@@ -114,8 +112,6 @@ def _has_bucket(system: FileSystem, path: str) -> bool:
 
 
 def _below(base: str, fits: Callable[[Sequence[str]], bool], *, deep: bool) -> Iterator[Listed]:
-    from pyarrow.fs import FileSelector, FileType
-
     system, path = filesystem(base)
     with explaining(base):
         infos = system.get_file_info(FileSelector(path, recursive=deep, allow_not_found=True))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from driftline.convert import Lost
@@ -25,8 +26,6 @@ from driftline.observe.sample import SAMPLE, sample
 from driftline.source.rejects import Origin, Reject, reject_batch
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from driftline.convert import Converter
     from driftline.write import SetAside
 
@@ -57,8 +56,6 @@ class Terms:
 
     def accepted(self, rows: Rows, struct: Struct) -> pa.RecordBatch:
         """The rows without a conflict."""
-        import pyarrow as pa
-
         if not self.conflicts:
             return rows.batch
         return rows.batch.filter(pa.array(self.places(rows, struct)))
@@ -70,8 +67,6 @@ class Terms:
 
     def rejects(self, rows: Rows, struct: Struct, everything: str | None) -> Iterator[Reject]:
         """What of the rows is set aside; all of them for the reason ``everything``, if there is one."""
-        import pyarrow as pa
-
         yield from rows.rejects
         if everything is None and not self.conflicts:
             return

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -51,8 +52,6 @@ class CsvReader:
 
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a stretch, and what is none."""
-        import pyarrow as pa
-
         names = [f.name for f in self.struct.fields]
         types = [pa.null() if f.type == VOID else arrow_type(f.type) for f in self.struct.fields]
         stretch = self.stretches[part]

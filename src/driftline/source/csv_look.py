@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
+
 from driftline.observe.csv_types import ALL, Types, types_of
 from driftline.source.csv_cells import columns
 from driftline.source.csv_cut import OpenEndError, TooLongError, count_lines
@@ -15,7 +17,6 @@ from driftline.source.shares import dealt
 from driftline.write import is_small
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 # Of a column's texts, for some types, with the sign in numbers.
@@ -52,8 +53,6 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
     """Looks at the rows of a stretch, for which of the ``types`` that are asked
     for each column could have by the ``test``.
     """
-    import pyarrow as pa
-
     lines = 0
     try:
         for piece in stretch.at_line(1).pieces():

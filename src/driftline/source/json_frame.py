@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.schema.types import Schema, Struct
@@ -26,7 +28,6 @@ from driftline.source.set_aside import Rejects
 from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 _HEADS = 10_000  # records that are looked at for a guess
@@ -145,8 +146,6 @@ class _TextRows:
 def _observed(
     texts: Texts, observer_of: Callable[[], JsonObserver], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     observer, nulls = observer_of(), 0
     for batch in batches:
         nulls += batch.column(0).null_count

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from driftline.convert.declared import Declared
 from driftline.core.schema.types import Struct
@@ -13,10 +15,6 @@ from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import answer, is_stored, mapped, native
 from driftline.source.column_rows import Rows
 from driftline.source.int96 import OldTimestamps
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _BATCH = 16 * 2**20  # bytes of one batch of rows, about
 _ROWS = 2**17  # of one batch, at most
@@ -58,8 +56,6 @@ def _with_old(
     batches: Iterator[pa.RecordBatch], path: str, group: int, size: int, old: OldTimestamps
 ) -> Iterator[pa.RecordBatch]:
     """The batches with their old timestamps as they are exact, which takes reading them twice."""
-    import pyarrow as pa
-
     names = [old.schema.names[number] for number in old.columns]
     # Names with a dot would be taken for paths.
     chosen = None if any("." in name for name in names) else names
@@ -108,8 +104,6 @@ def _footer(path: str) -> tuple[Struct, list[int]]:
 
 def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
     """The file; ``old_as``: the unit that its old timestamps are read in."""
-    import pyarrow.parquet as pq
-
     return pq.ParquetFile(
         native(path),
         coerce_int96_timestamp_unit=old_as,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from driftline.core.planning.routes import Conflict
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import dotted
 from driftline.source.base import REJECTED
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _TYPES: dict[str, str] = dict(tuple(pair.split()) for pair in REJECTED.split(", "))  # type: ignore[misc]
 
@@ -43,8 +42,6 @@ class Reject(NamedTuple):
 
 def reject_batch(rejects: Iterable[Reject]) -> pa.RecordBatch:
     """Rejects with the columns of `driftline.source.base.REJECTED`."""
-    import pyarrow as pa
-
     arrow = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "int": pa.int32()}
     rows = [_row(reject) for reject in rejects]
     columns = zip(*rows, strict=True) if rows else ((),) * len(_TYPES)

@@ -6,13 +6,15 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Struct
 from driftline.source.shares import dealt
 from driftline.write import AsideFile, PartTasks, RowTasks, SetAside, is_small
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 PART = "part"  # the column with the number of the part that a line was counted in
@@ -61,8 +63,6 @@ class _RejectRows:
     constants: Mapping[str, Any]
 
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, None]:
-        import pyarrow as pa
-
         for number in self.shares[given]:
             with self.rejects.files[number].open() as file:
                 reader = pa.ipc.open_file(file)
@@ -70,8 +70,6 @@ class _RejectRows:
                     yield self._row_batch(reader.get_batch(batch))
 
     def _row_batch(self, rejects: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
-
         schema = arrow_schema(self.struct)
         own = {"source": self._sources(rejects), "line": self._lines(rejects)}
         columns = []
@@ -85,17 +83,12 @@ class _RejectRows:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _sources(self, rejects: pa.RecordBatch) -> pa.Array:
-        import pyarrow as pa
-
         sources = rejects.column("source")
         if not self.rejects.names:
             return sources
         return pa.array([self.rejects.names.get(path, path) for path in sources.to_pylist()], pa.string())
 
     def _lines(self, rejects: pa.RecordBatch) -> pa.Array:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         lines = rejects.column("line")
         if PART not in rejects.schema.names:
             return lines

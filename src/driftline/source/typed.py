@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from driftline.convert import Converter
 from driftline.convert.declared import VOID, Declared
 from driftline.core.planning.admission import Judge
@@ -44,7 +47,6 @@ from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
 from driftline.write.frame import numbered
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
@@ -183,8 +185,6 @@ def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str = "") -> tupl
 def _observed(
     label: str, terms: Terms, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     observer: RowsObserver | None = None
     for batch in batches:
         rows, struct = _rows(batch, names)
@@ -206,8 +206,6 @@ def _rejected(
 
 def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each file, without the column that names it."""
-    import pyarrow.compute as pc
-
     *columns, files = batch.columns
     rows = batch.select(list(range(len(columns))))
     if files.null_count == len(files):

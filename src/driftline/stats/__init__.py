@@ -16,9 +16,13 @@ from driftline.core.planning.rest import rest_column
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, no_table
+from driftline.operations.history import history
 from driftline.settings import from_properties
+from driftline.sql.rest import waiting as rest
 from driftline.stats.build import Known, build
+from driftline.stats.exact import exact as scan
 from driftline.stats.model import Column, Drifted, Stats
+from driftline.stats.samples import samples
 from driftline.stats.shares import Siblings, drifted
 
 if TYPE_CHECKING:
@@ -33,11 +37,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     Raises UsageError where there is no such table.
     """
     # Whoever reads metadata files alone needs none of these, and starts without Spark.
-    from driftline.operations.history import history
-    from driftline.sql.rest import waiting as rest
-    from driftline.stats.exact import exact as scan
     from driftline.stats.quarantined import waiting
-    from driftline.stats.samples import samples
 
     state = table.load()
     if not state.exists:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from driftline.core.columns.statistics import Numbers, shown
@@ -248,8 +249,6 @@ def peek(frames: Sequence[tuple[DataFrame, Siblings, Field]], schema: Schema) ->
     """For each: a value of the frame that is the column's own, or
     None; all in one job that stops at the first.
     """
-    from functools import reduce
-
     places = {p.path: p for p in _inside(schema.struct, (), (), (), None)}
     looks = []
     for i, (frame, siblings, column) in enumerate(frames):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from driftline.core.planning.rest import rest_column
+from driftline.core.schema.table_name import QUARANTINE
 from driftline.formats.base import OfflineTable
 from driftline.operations.history import history
-from driftline.quarantine.table import SUFFIX
 from driftline.settings import from_properties
 from driftline.stats import resolved
 from driftline.stats.build import Known, build
@@ -20,7 +20,7 @@ def stats(table: OfflineTable) -> Stats | None:
     """
     state = table.load()
     statistics = table.statistics(state.schema)
-    if statistics is None or not table.is_empty(table.name + SUFFIX) or rest_column(state.schema.struct):
+    if statistics is None or not table.is_empty(table.name + QUARANTINE) or rest_column(state.schema.struct):
         return None
     schema, mark = state.schema, from_properties(state.properties).mark
     fields = list(drifted(schema, mark))

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.parquet import ParquetFile
 
 from driftline.verify.files import Place, Read, opened
 from driftline.verify.values import Pairs, Single
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
 _ROWS = 5_000  # of one batch
@@ -46,8 +47,6 @@ def floats_in(path: str, fmt: str) -> int:
     """2 where a file has a float anywhere in its schema, 1 where a double, else 0."""
     with opened(path) as file:
         if fmt == "parquet":
-            from pyarrow.parquet import ParquetFile
-
             text = str(ParquetFile(file).schema_arrow).lower()
             return 2 if "float" in text else int("double" in text)
         from fastavro import reader
@@ -60,8 +59,6 @@ def floats_in(path: str, fmt: str) -> int:
 
 
 def _parquet(file: Any) -> Iterator[dict[str, Any]]:
-    from pyarrow.parquet import ParquetFile
-
     whole = ParquetFile(file, coerce_int96_timestamp_unit="us")
     kinds = [whole.schema.column(i).physical_type for i in range(len(whole.schema))]
     old = "INT96" in kinds
@@ -89,8 +86,6 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
-    import pyarrow as pa
-
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
@@ -98,8 +93,6 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
     """The values of a column; ``fine``: the same, its old timestamps in
     nanoseconds; ``kinds``: the file's, leaf by leaf.
     """
-    import pyarrow as pa
-
     type_ = array.type
     if isinstance(type_, pa.BaseExtensionType):
         if type_.extension_name == "arrow.uuid":
@@ -127,8 +120,6 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
 
 
 def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
-    import pyarrow as pa
-
     entries, others = (
         a.cast(pa.list_(pa.struct([a.type.key_field, a.type.item_field]))) for a in (array, fine)
     )
@@ -145,8 +136,6 @@ def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
 
 
 def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
-    import pyarrow.compute as pc
-
     out: list[Any] = []
     start = 0
     for length in pc.list_value_length(lists).to_pylist():
@@ -156,8 +145,6 @@ def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
 
 
 def _leaves(array: pa.Array, fine: pa.Array, kind: str) -> list[Any]:
-    import pyarrow as pa
-
     type_ = array.type
     if pa.types.is_timestamp(type_):
         zone = UTC if type_.tz is not None or kind == "INT96" else None

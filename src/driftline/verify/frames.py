@@ -9,6 +9,8 @@ from functools import partial, reduce
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from pyarrow.parquet import ParquetFile
+
 from driftline.verify.files import Place, Read, opened
 from driftline.verify.json_texts import Malformed, parse
 from driftline.verify.values import Pairs, Single
@@ -83,8 +85,6 @@ def alike(paths: Sequence[str], fmt: str) -> list[list[str]]:
 
 
 def _parquet_head(file: IO[bytes]) -> Any:
-    from pyarrow.parquet import ParquetFile
-
     metadata = ParquetFile(file).metadata
     text = str(metadata.schema).partition("\n")[2]  # the first line says where it is in memory
     return text, (metadata.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")

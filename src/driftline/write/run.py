@@ -11,6 +11,8 @@ from functools import partial, reduce
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+import pyarrow as pa
+
 from driftline.convert.deep_pickle import deep_recursion
 from driftline.convert.types import DEEPEST
 from driftline.core.schema.types import Struct
@@ -20,7 +22,6 @@ from driftline.write.folder import BatchFolder
 from driftline.write.frame import mapped
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
@@ -188,7 +189,6 @@ def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
 
     Raises SetupError where it does not see the ``folder`` of the batch.
     """
-    import pyarrow as pa
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -209,8 +209,6 @@ class _Aside:
         self._rows = self._size = 0
 
     def __call__(self, batch: pa.RecordBatch) -> None:
-        import pyarrow as pa
-
         if self._writer is None:
             self._file = self._folder.create(self._name)
             self._writer = pa.ipc.new_file(self._file, batch.schema)
@@ -239,8 +237,6 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) 
 
 def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: BatchFolder, batches: Batches) -> Batches:
     """The same, of the rows of a frame."""
-    import pyarrow as pa
-
     outcome = pickle.dumps(_task(maker, work, folder, batches))
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
 

@@ -11,6 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from driftline.convert.spark import as_spark
 from driftline.core.schema.types import Primitive, Schema, Struct
 from driftline.runtime.spark_conf import CASE, PLAIN, configured, literally
@@ -20,7 +23,6 @@ from driftline.write.frame import columns_of
 from driftline.write.run import RowTasks, number_and_attempt
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _GROUP = 32 * 2**20  # bytes of rows that are written at once
@@ -48,8 +50,6 @@ def _has_files(struct: Struct) -> bool:
 
 def _stage(struct: Struct, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> str | None:
     """In a task: its rows in one file; None where there are none."""
-    import pyarrow.parquet as pq
-
     number, attempt = number_and_attempt(folder)
     path = f"{folder.path}/{number:05d}-{attempt}-{uuid4().hex}-00001.parquet"
     writer: pq.ParquetWriter | None = None
@@ -64,8 +64,6 @@ def _stage(struct: Struct, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) 
 
 
 def _gathered(rows: Iterable[pa.RecordBatch], struct: Struct) -> Iterator[pa.Table]:
-    import pyarrow as pa
-
     some: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:

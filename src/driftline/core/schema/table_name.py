@@ -6,6 +6,9 @@ import re
 
 from driftline.errors import UsageError
 
+# Behind a table's name: its quarantine.
+QUARANTINE = "__quarantine"
+
 # What Iceberg's Spark catalog takes, behind a table's name, for a part of its history.
 _SELECTORS = {
     "branch": re.compile(r"branch_(.*)", re.DOTALL),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -145,8 +146,6 @@ def _bounds(
 
 
 def order_of(type_: Primitive) -> Any:
-    from decimal import Decimal
-
     match type_.name:
         case "int" | "long" | "decimal":
             return Decimal

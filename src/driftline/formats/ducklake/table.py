@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from driftline.core.changelog.entries import Snapshot, Versions
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
-    from driftline.formats.ducklake.alteration import DuckLakeAlteration
 
 
 class DuckLakeTable:

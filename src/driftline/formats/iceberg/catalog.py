@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors.exceptions.captured import UnsupportedOperationException
+
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Orphan
 from driftline.formats.iceberg.gateway import items, java_type
@@ -60,8 +62,6 @@ class IcebergCatalog:
         """Runs any statement of Spark's SQL. Raises DataError where a
         table has a column that Spark cannot read.
         """
-        from pyspark.errors.exceptions.captured import UnsupportedOperationException
-
         try:
             return self.spark.sql(query)
         except UnsupportedOperationException as error:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import (
+    PySparkException,
+    UnsupportedOperationException,  # `schema` runs where there is no pyspark
+)
 
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
@@ -44,7 +47,6 @@ if TYPE_CHECKING:
     from driftline.core.changelog.entries import Snapshot, Versions
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
-    from driftline.formats.iceberg.alteration import Alteration
 
 # Where these are set, Iceberg writes what nobody sees yet, to be audited first.
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")
@@ -208,8 +210,6 @@ class IcebergTable:
 
         Raises DataError where Spark cannot read a column's type.
         """
-        from pyspark.errors import UnsupportedOperationException  # `schema` runs where there is no pyspark
-
         try:
             if snapshot is not None:
                 return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")

@@ -1,0 +1,114 @@
+"""What a person has at hand, opened as a source: a DataFrame, files, a pipe, rows that Python holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.errors import DataError, UsageError
+from driftline.runtime.connect import must_be_classic
+from driftline.runtime.failure import WHOLE, explained
+from driftline.runtime.spark_conf import FILES, configured, literally
+from driftline.source.avro import avro_readers
+from driftline.source.base import Source
+from driftline.source.columns import ColumnFiles
+from driftline.source.csv import CsvFiles
+from driftline.source.files import expand
+from driftline.source.given import paths_or_rows
+from driftline.source.in_memory import written
+from driftline.source.json import JsonFiles
+from driftline.source.json_column import json_column as of_column
+from driftline.source.named import named
+from driftline.source.orc import check_timestamps
+from driftline.source.parquet import parquet_readers
+from driftline.source.pipes import spooled
+from driftline.source.spool import place_of, told_where
+from driftline.source.typed import TypedFrames
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Paths; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and
+# all that has `__arrow_c_stream__`; dicts.
+Data: TypeAlias = Any
+
+
+@contextmanager
+def opened(
+    spark: SparkSession,
+    data: Data,
+    *,
+    format: str | None = None,  # noqa: A002
+    json_column: str | None = None,
+    strings: bool = False,
+    shared: str | None = None,
+) -> Iterator[Source]:
+    """`open_source` for what may be a pipe, an archive, or rows that Python holds: those are there as long as
+    the source is used. ``shared``: a folder that all tasks see, if one is known.
+    """
+    if hasattr(data, "selectExpr"):
+        must_be_classic(data)
+        yield open_source(spark, data, json_column=json_column)
+        return
+    paths, rows = paths_or_rows(data)
+    room = place_of(spark, shared)
+    if rows is not None:
+        with told_where(spark, room), written(rows, room) as readers:
+            yield ColumnFiles(spark, readers, ())
+        return
+    kind, given = expand(paths, format)
+    with told_where(spark, room), spooled(given, kind, room) as (files, names):
+        yield named(open_source(spark, files, format=kind, strings=strings), names)
+
+
+def open_source(
+    spark: SparkSession,
+    data: DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    format: str | None = None,  # noqa: A002
+    json_column: str | None = None,
+    strings: bool = False,
+) -> Source:
+    """One batch of a DataFrame of Spark's, or of files, of which none is a pipe or an archive."""
+    if hasattr(data, "selectExpr"):
+        frame = cast("DataFrame", data)
+        if json_column is None:
+            return TypedFrames([("", frame)])
+        return of_column(frame, json_column)
+    paths, _ = paths_or_rows(data)
+    kind, files = expand(paths, format)
+    try:
+        return _of_files(spark, kind, files, strings=strings)
+    except (PySparkException, Py4JError, OSError) as error:
+        raise DataError(*explained(error)) from error
+
+
+def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool) -> Source:
+    match kind:
+        case "json":
+            return JsonFiles(spark, files)
+        case "csv":
+            return ColumnFiles(spark, CsvFiles(spark, files, strings), files)
+        case "parquet":
+            return ColumnFiles(spark, parquet_readers(files), files)
+        case "avro":
+            return ColumnFiles(spark, avro_readers(files), files)
+        case _:
+            check_timestamps(spark, files)
+            with configured(spark, FILES):
+                frames = [(file, _load(spark, kind, file)) for file in files]
+            return TypedFrames(frames, conf=FILES, files=files)
+
+
+def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:
+    try:
+        return spark.read.format(kind).load(literally(file))
+    except (PySparkException, Py4JError) as error:  # the latter of a file whose end is missing
+        message, hint = explained(error)
+        cause = message.removeprefix(f"{file}: ").removeprefix("cannot be read").removeprefix(": ")
+        raise UsageError(f"{file}: cannot be read as {kind}: {cause}", hint or WHOLE) from error
