@@ -78,7 +78,22 @@ LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most
 WIDE = ("cli", "lake")  # their functions have a parameter for each option
 # Names of locals and parameters that do not say what these hold.
 VAGUE = frozenset(
-    ["found", "told", "said", "of", "what", "wanted", "here", "made", "kept", "there", "mine", "way", "it"]
+    [
+        "found",
+        "told",
+        "said",
+        "of",
+        "what",
+        "wanted",
+        "here",
+        "made",
+        "kept",
+        "there",
+        "mine",
+        "way",
+        "it",
+        "past",
+    ]
 )
 
 _BRANCHES = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.comprehension, ast.match_case)

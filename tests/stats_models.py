@@ -39,7 +39,7 @@ def small() -> Stats:
     )  # fmt: skip
     step = Step("price_string string", "add", "price_string", "price", "sibling", "in/2.jsonl:7", "1 EUR")
     events = [
-        Event(AT, 0, "batch", "b1" * 16, (Step("id long", "add", "id"),), made=True),
+        Event(AT, 0, "batch", "b1" * 16, (Step("id long", "add", "id"),), makes_table=True),
         Event(AT + 60_000, 1, "batch", "b2" * 16, (), (step,)),
     ]
     return made(

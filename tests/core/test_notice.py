@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from driftline.core.planning.plan import plan
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
 from driftline.report.notice import Notice
+from servers.http_server import serving
 
 
 def of(table: str, *, data: str, quarantined: int = 0) -> Result:
@@ -75,15 +76,11 @@ class Hook(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def hook() -> Iterator[HTTPServer]:
-    with HTTPServer(("127.0.0.1", 0), Hook) as server:
+def hook() -> Iterator[ThreadingHTTPServer]:
+    with serving(Hook) as server:
         server.got, server.done = [], threading.Event()
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
         yield server
         server.done.set()
-        server.shutdown()
-        thread.join()
 
 
 class Endless(Hook):
@@ -96,7 +93,7 @@ class Endless(Hook):
                 self.wfile.write(b"x")
 
 
-def test_a_url_is_posted_to(hook: HTTPServer) -> None:
+def test_a_url_is_posted_to(hook: ThreadingHTTPServer) -> None:
     assert Notice(f"http://me:p%40ss@127.0.0.1:{hook.server_port}/a?b=c").send(DRIFT)
     ((path, authorization, told),) = hook.got
     assert (path, authorization) == ("/a?b=c", "Basic bWU6cEBzcw==")
@@ -120,7 +117,7 @@ def test_a_url_is_posted_to(hook: HTTPServer) -> None:
     ],
 )
 def test_what_goes_wrong_is_logged_without_secrets(
-    hook: HTTPServer, caplog: pytest.LogCaptureFixture, to: str, said: str
+    hook: ThreadingHTTPServer, caplog: pytest.LogCaptureFixture, to: str, said: str
 ) -> None:
     notice = Notice(to.format(port=hook.server_port))
     with caplog.at_level(logging.DEBUG, "driftline"):
@@ -134,7 +131,9 @@ def test_what_goes_wrong_is_logged_without_secrets(
 @pytest.mark.parametrize(
     "to", ["sleep 5", "sleep 5 | cat", "trap '' TERM; sleep 5", "http://127.0.0.1:{port}/slow"]
 )
-def test_what_hangs_ends_in_time(hook: HTTPServer, caplog: pytest.LogCaptureFixture, to: str) -> None:
+def test_what_hangs_ends_in_time(
+    hook: ThreadingHTTPServer, caplog: pytest.LogCaptureFixture, to: str
+) -> None:
     begun = time.monotonic()
     if to.startswith("http"):  # it takes the notice, and answers a byte now and then, for ever
         hook.RequestHandlerClass = Endless

@@ -80,7 +80,7 @@ def test_entries() -> None:
         version("a: long, b: date, c: date", 2, 3000),
     ]
     found = entries(versions, {}, whole=True)
-    assert [(e.by, e.made, len(e.changes)) for e in found] == [
+    assert [(e.by, e.makes_table, len(e.changes)) for e in found] == [
         ("batch", True, 1),
         ("alter", False, 1),
         ("outside", False, 1),

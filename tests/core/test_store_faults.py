@@ -1,12 +1,12 @@
 """What a store answers when it does not give what it is asked for, from a server that answers so."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from driftline.errors import DataError, SetupError
 from driftline.runtime import file_systems, stores
+from servers.http_server import serving
 
 BODY = b'{"a": 1}\n'
 ERROR = "<Error><Code>{code}</Code><Message>{code} for hush</Message></Error>"
@@ -44,15 +44,10 @@ def uri(monkeypatch):
     monkeypatch.setattr(file_systems, "_ATTEMPTS", 3)
     monkeypatch.setattr(stores, "_configured", {})
     Handler.answers, Handler.asked = [], []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = False  # so that leaving waits for them
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with serving(Handler) as server:
         options = {"endpoint": f"http://127.0.0.1:{server.server_port}", "region": "us-east-1"}
         stores.configure("s3", {**options, "access_key": "key", "secret_key": "hush"})
         yield "s3://bucket/a.json"
-        server.shutdown()
-        thread.join()
         file_systems.connected.cache_clear()  # its connections are closed with it
 
 

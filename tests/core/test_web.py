@@ -1,7 +1,6 @@
 """Files behind a URL, from a server that fails as servers do."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from driftline.errors import SetupError, UsageError
 from driftline.source import web
 from driftline.source.files import expand
 from driftline.source.pipes import spooled
+from servers.http_server import serving
 
 BODY = b'{"a": 1}\n' * 1000
 
@@ -35,13 +35,8 @@ class Handler(BaseHTTPRequestHandler):
 def url(monkeypatch):
     monkeypatch.setattr(web, "_PAUSE", 0.01)
     Handler.answers = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = False  # so that leaving waits for them
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with serving(Handler) as server:
         yield f"http://127.0.0.1:{server.server_port}/in/a.json?token=hush"
-        server.shutdown()
-        thread.join()
 
 
 def test_a_url_is_read_once_and_named_without_what_is_secret(url):

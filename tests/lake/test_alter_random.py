@@ -301,7 +301,7 @@ def undo(model: Model, table: Table) -> None:
         assert table.state().schema == model.schema
         return
     event("undone")
-    note(f"undo {told.what}")
+    note(f"undo {told.undone}")
     before, model.past = model.past[-1], [*model.past, model.schema]
     model.schema = table.state().schema
     assert paths(model.schema) == paths(before)

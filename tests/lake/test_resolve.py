@@ -59,7 +59,7 @@ def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -
 
     done = table.resolve("n", "double")
     assert (done.values, done.rest, done.samples) == (dry.values, dry.rest, dry.samples)
-    assert [".".join(path) for path in (*done.columns, *done.kept)] == ["n", "n_long", "n_string"]
+    assert [".".join(path) for path in (*done.columns, *done.kept_in)] == ["n", "n_long", "n_string"]
     assert drifted.rows("id", "n", "n_long", "n_string") == [
         (1, 4.0, None, None), (2, 2.5, None, None), (3, None, 9007199254740993, None),
         (4, 12.5, None, None), (5, None, None, "12,50"), (6, None, None, None),
@@ -169,7 +169,7 @@ def test_numbers_and_instants(drifted: Drifted) -> None:
     )
     done = drifted.table.resolve("at", "timestamp")
     # Five is an instant in seconds by routing, and would not read back as five.
-    assert (done.rest, done.samples, [".".join(p) for p in done.kept]) == (1, ("5",), ["at_long"])
+    assert (done.rest, done.samples, [".".join(p) for p in done.kept_in]) == (1, ("5",), ["at_long"])
     drifted.table.resolve("d", "decimal(9,1)")
     assert drifted.table.resolve("w", "long").rest == 2
     day = drifted.table.resolve("day", "date")
@@ -185,7 +185,7 @@ def test_the_rest_can_be_dropped(drifted: Drifted) -> None:
     drifted.put('{"id": 1, "n": 1}')
     drifted.put('{"id": 2, "n": "x"}', '{"id": 3, "n": "3"}')
     done = drifted.table.resolve("n", "long", drop_rest=True)
-    assert (done.rest, done.samples, done.kept) == (1, ("x",), ())
+    assert (done.rest, done.samples, done.kept_in) == (1, ("x",), ())
     assert drifted.columns == ["id", "n"]
     assert drifted.rows("n") == [(1,), (None,), (3,)]
 

@@ -193,7 +193,7 @@ def test_first_and_last_seen_and_the_trend_are_of_batches(shop):
 def test_changes_of_the_schema_come_with_batch_and_sample(shop):
     told, _ = shop
     made, drift = told.events
-    assert made.made
+    assert made.makes_table
     assert {step.path for step in made.plain} == {"id", "price", "who", "tags", "at"}
     assert drift.who == told.recent[1].id
     assert [step.path for step in drift.plain] == ["note"]

@@ -209,7 +209,7 @@ def test_to_a_version(table: Table, lake: Lake) -> None:
     alter(table, "ADD COLUMN n int")
     lake.sql(f"alter table {table.format.full_name} rename column s to t")
     told = table.undo(to=0)
-    assert told.what == "all since schema 0"
+    assert told.undone == "all since schema 0"
     assert rows(table) == [ROW]
     assert table.state().schema.id == 0
     assert table.undo(yes=True).to_dict()["changes"], "and back"
@@ -223,7 +223,7 @@ def test_to_a_version(table: Table, lake: Lake) -> None:
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_a_change_from_outside_is_taken_back_too(table: Table, lake: Lake) -> None:
     lake.sql(f"alter table {table.format.full_name} drop column name")
-    assert '"name dropped" (outside)' in table.undo().what
+    assert '"name dropped" (outside)' in table.undo().undone
     assert rows(table) == [ROW]
 
 

@@ -138,7 +138,7 @@ def test_a_void_column_is_null(lake: Lake, table_name: str, tmp_path: Path) -> N
     assert rows == [(1, None), (2, None), (3, None)]
     assert table.verify([str(files[0])], "json").ok
     assert table.resolve("id", "string").rest == 0
-    assert table.view().made
+    assert table.view().in_catalog
     table.ingest(lines(tmp_path, {"id": "4", "u": "x"}))
     assert "u_string" in columns(table)
     table.stats(exact=True)

@@ -29,7 +29,7 @@ def put(table: Table, folder: Path, *texts: str) -> None:
 
 def shown(table: Table, view: View) -> list[dict[str, Any]]:
     """The rows of the view, or, where there can be none, of the statement in its place."""
-    source = f"lake.{view.name}" if view.made else f"({view.select})"
+    source = f"lake.{view.name}" if view.in_catalog else f"({view.select})"
     rows = table.lake.sql(f"select * from {source} order by id")
     return [row.asDict(recursive=True) for row in rows.collect()]
 
@@ -48,7 +48,7 @@ def test_each_field_is_one_column(table: Table, tmp_path: Path) -> None:
     )
     version = table.format.load().version
     view = table.view()
-    assert view.made == (database(table.lake) is None)
+    assert view.in_catalog == (database(table.lake) is None)
     assert view.new is None
     assert table.format.load().version == version
     assert shown(table, view) == [
@@ -136,6 +136,6 @@ def test_a_ducklake_gets_a_statement(ducklake: Lake, table_name: str, tmp_path: 
     put(table, tmp_path, '{"id": 1, "n": 4}')
     put(table, tmp_path, '{"id": 2, "n": "x"}')
     made = table.view()
-    assert not made.made
+    assert not made.in_catalog
     assert "DuckLake" in made.why
     assert [tuple(r) for r in ducklake.sql(f"{made.select} order by id").collect()] == [(1, "4"), (2, "x")]

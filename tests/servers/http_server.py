@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -23,3 +25,14 @@ def stopped(server: ThreadingHTTPServer) -> None:
     """Ends the server, and frees its port."""
     server.shutdown()
     server.server_close()
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[ThreadingHTTPServer]:
+    """A server for the length of a block, whose end waits for the last answer."""
+    server = started(handler)
+    server.daemon_threads = False
+    try:
+        yield server
+    finally:
+        stopped(server)

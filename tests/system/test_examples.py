@@ -7,9 +7,8 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import yaml
 
 from core.test_notice import DRIFT
 from driftline.report.notice import Notice
+from servers.http_server import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
 _FENCE = re.compile(r'^( *)```(\w+)(?: title="([^"]+)")?\n(.*?)^ *```$', re.MULTILINE | re.DOTALL)
@@ -53,12 +53,9 @@ class Chat(BaseHTTPRequestHandler):
 def test_a_chat_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (script,) = (text for _, title, text in examples("python") if title == "to_chat.py")
     (tmp_path / "to_chat.py").write_text(script)
-    with HTTPServer(("127.0.0.1", 0), Chat) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
+    with serving(Chat) as server:
         monkeypatch.setenv("CHAT_URL", f"http://127.0.0.1:{server.server_port}/T0/B0")
         assert Notice(f"cd {tmp_path} && {sys.executable} to_chat.py").send(DRIFT)
-        thread.join()
     assert server.got["text"].splitlines() == [
         "shop.orders: 1 changes, 0 records in quarantine",
         "• s.size_string string (string does not fit the field's columns: long): string",

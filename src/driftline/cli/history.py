@@ -30,15 +30,15 @@ def history(
     with Progress() as progress:
         at_table = offline or context.obj.open(progress, must_exist=True).table(table).format
         progress.phase("reading the log")
-        past = read(at_table)
+        changes = read(at_table)
     if diff is not None:
-        difference = past.diff(*diff)
+        difference = changes.diff(*diff)
         put(difference.to_dict()) if json else show(evolution.difference(difference))
     elif json:
-        for entry in past.entries:
+        for entry in changes.entries:
             put(entry.to_dict())
     else:
-        show(evolution.history(past))
+        show(evolution.history(changes))
 
 
 def undo(

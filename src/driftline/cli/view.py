@@ -52,5 +52,5 @@ def view(
         typer.echo(done.statement)
     else:
         show(drift.view(done))
-        if not done.made:
+        if not done.in_catalog:
             typer.echo(done.select)

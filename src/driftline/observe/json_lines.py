@@ -85,14 +85,14 @@ class JsonObserver:
         self._lines += len(lines)
         self._excluded.feed(lines)
         at = 0
-        looked: list[Looked] = []
+        judged: list[Looked] = []
         while at < len(lines):
             chunk = lines[at : at + _CHUNK]
             while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
                 chunk = chunk[: len(chunk) // 2]
-            looked += [(at + place, why) for place, why in self._chunk(chunk, source, first_line + at)]
+            judged += [(at + place, why) for place, why in self._chunk(chunk, source, first_line + at)]
             at += len(chunk)
-        return looked
+        return judged
 
     @property
     def learnt(self) -> int:

@@ -74,6 +74,6 @@ def history(table: Versioned) -> History:
     return of(table.name, table.versions())
 
 
-def of(name: str, past: Versions) -> History:
-    changes = entries(past.versions, past.schemas, whole=past.whole)
-    return History(name, tuple(changes), past.schemas, past.whole)
+def of(name: str, versions: Versions) -> History:
+    changes = entries(versions.versions, versions.schemas, whole=versions.whole)
+    return History(name, tuple(changes), versions.schemas, versions.whole)

@@ -179,11 +179,11 @@ def _look(
     """What is selected, how many values it has by field, and which paths of the selection lead to some."""
     rows = table.read().where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
-    look = partial(_looked, parts, expect(schema, settings), settings.dates)
-    collected = numbered(rows).mapInArrow(look, "looked binary").collect()  # one row a task
+    look = partial(_observed, parts, expect(schema, settings), settings.dates)
+    collected = numbered(rows).mapInArrow(look, "observed binary").collect()  # one row a task
     seen, counts, met = [], Counter[Path](), set[Path]()
     for row in collected:
-        of_task = pickle.loads(row.looked)  # noqa: S301  our own bytes
+        of_task = pickle.loads(row.observed)  # noqa: S301  our own bytes
         seen.append(of_task[0])
         counts += of_task[1]
         met |= of_task[2]
@@ -194,7 +194,7 @@ def _parts(struct: Struct, rest: str, selection: Selection, mark: str, batch: pa
     return parts_of(from_spark(batch, struct), struct, rest, selection, mark)
 
 
-def _looked(
+def _observed(
     parts_of_batch: Callable[[pa.RecordBatch], list[Chosen]],
     known: Expect,
     dates: str,
@@ -217,7 +217,9 @@ def _looked(
             observer.feed(values)
             typed.append(observer.result())
     seen = merge_observations([Observation(walker.shape), *typed])
-    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps((seen, counts, met))], pa.binary())], ["looked"])
+    yield pa.RecordBatch.from_arrays(
+        [pa.array([pickle.dumps((seen, counts, met))], pa.binary())], ["observed"]
+    )
 
 
 def _check_found(

@@ -53,7 +53,7 @@ class Column:
 @dataclass(frozen=True, slots=True, repr=False)
 class Resolved(Shown):
     """A field that became one column, or would. ``values``: records that have the field; ``rest``: those of
-    them whose value does not convert, with ``samples``; ``kept``: the columns that they stay in.
+    them whose value does not convert, with ``samples``; ``kept_in``: the columns that they stay in.
     """
 
     table: str
@@ -66,7 +66,7 @@ class Resolved(Shown):
     folded: tuple[Column, ...]
     beside: tuple[Path, ...]
     columns: tuple[Path, ...] = ()
-    kept: tuple[Path, ...] = ()
+    kept_in: tuple[Path, ...] = ()
     snapshot: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -87,7 +87,7 @@ class Resolved(Shown):
             ],
             "untouched": [dotted(path) for path in self.beside],
             "columns": [dotted(path) for path in self.columns],
-            "kept_in": [dotted(path) for path in self.kept],
+            "kept_in": [dotted(path) for path in self.kept_in],
             "snapshot": self.snapshot,
             "notes": list(self.notes),
         }
@@ -147,12 +147,12 @@ class _Request:
             **record.of_resolve(text),
         }
 
-    def rest(self, plan: Resolution, looked: Resolved) -> dict[Path, list[str]]:
+    def rest(self, plan: Resolution, preview: Resolved) -> dict[Path, list[str]]:
         """The columns that stay for what did not convert, by the struct that they are in."""
         return {
             site.parent: [
                 c.path[-1]
-                for c in looked.folded
+                for c in preview.folded
                 if c.path[:-1] == site.parent and c.rest and not self.drop_rest
             ]
             for site in plan.sites
@@ -170,10 +170,10 @@ def _resolve(table: Table, state: State, request: _Request, progress: Callable[[
         _possible(table, plan)
         rows = table.read()
         progress("looking")
-        looked = _look(table.name, rows, folding, dry_run=request.dry_run)
+        preview = _look(table.name, rows, folding, dry_run=request.dry_run)
         if transaction is None:
-            return looked
-        rest = request.rest(plan, looked)
+            return preview
+        rest = request.rest(plan, preview)
         progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
         between = transaction.schema
@@ -197,7 +197,7 @@ def _resolve(table: Table, state: State, request: _Request, progress: Callable[[
             transaction.abandon()
         raise
     transaction.upkeep()
-    return _told(looked, plan, after, rest, transaction.snapshot)
+    return _resolved(preview, plan, after, rest, transaction.snapshot)
 
 
 def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Resolved:
@@ -240,8 +240,8 @@ def _counts(width: int) -> list[Any]:
     ]
 
 
-def _told(
-    looked: Resolved, plan: Resolution, after: Schema, rest: dict[Path, list[str]], snapshot: int | None
+def _resolved(
+    preview: Resolved, plan: Resolution, after: Schema, rest: dict[Path, list[str]], snapshot: int | None
 ) -> Resolved:
     columns: list[Path] = []
     beside: list[Path] = []
@@ -253,7 +253,7 @@ def _told(
         new = [f for f in struct.fields if before.get(f.name) != f.id]
         columns.append((*site.parent, new[0].name))
         beside += [(*site.parent, f.name) for f in new[1:]]
-    return replace(looked, columns=tuple(columns), kept=tuple(beside), snapshot=snapshot)
+    return replace(preview, columns=tuple(columns), kept_in=tuple(beside), snapshot=snapshot)
 
 
 def _possible(table: Table, plan: Resolution) -> None:

@@ -44,7 +44,7 @@ class Undone(Shown):
     """
 
     table: str
-    what: str
+    undone: str
     changes: tuple[ColumnChange, ...]
     hidden: tuple[Values, ...]
     back: tuple[Values, ...]
@@ -56,7 +56,7 @@ class Undone(Shown):
         """The same as `--json` prints it."""
         return {
             "table": self.table,
-            "undone": self.what,
+            "undone": self.undone,
             "changes": [details(change) for change in self.changes],
             "hidden": {v.path: v.count for v in self.hidden},
             "back": {v.path: v.count for v in self.back},
@@ -78,19 +78,19 @@ def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
 
 def _undo(table: Table, to: int | None, *, yes: bool) -> Undone:
     alteration = table.alteration()
-    past = table.versions()
+    versions = table.versions()
     now = alteration.before
-    change, then = _target(table.name, past, now, to)
-    plan = restoration(now, then, past.schemas.values())
+    change, then = _target(table.name, versions, now, to)
+    plan = restoration(now, then, versions.schemas.values())
     if plan.changes_nothing:
         raise DataError(f"{table.name}: nothing can be taken back of {change}", "; ".join(plan.stays) or None)
     _possible(table, plan)
     draft = alteration.restore(plan.after, record.of_undo(change))
     # What a resolve folded, or a promote took, is in the columns that
     # come back, unless rows were written since.
-    since = () if to is None and _just_rewritten(table, past) else plan.hidden
+    since = () if to is None and _just_rewritten(table, versions) else plan.hidden
     hidden = _hidden(table, now, since, change, yes=yes)
-    back = _back(table, past, draft, plan)
+    back = _back(table, versions, draft, plan)
     draft.commit()
     after = draft.definition
     changes = diff(now.schema, after.schema)
@@ -122,19 +122,19 @@ def _hidden(
     return hidden
 
 
-def _just_rewritten(table: Table, past: Versions) -> bool:
+def _just_rewritten(table: Table, versions: Versions) -> bool:
     """Whether the last change is a resolve or a promote, and no row was written since."""
-    last = history.of(table.name, past).entries[-1]
+    last = history.of(table.name, versions).entries[-1]
     return last.by in ("resolve", "promote") and table.load().snapshot == last.after.snapshot
 
 
-def _target(table: str, past: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:
+def _target(table: str, versions: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:
     """What is taken back, and what the table was before it."""
-    events = history.of(table, past)
+    events = history.of(table, versions)
     if to is not None:
         return f"all since schema {to}", replace(now, schema=events.schema(to))
     last = events.entries[-1]
-    if last.made:
+    if last.makes_table:
         raise DataError(f"{table} is as it was made: there is nothing to take back")
     if last.before is None or last.by == "unknown":
         raise DataError(
@@ -184,25 +184,25 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def _back(table: Table, past: Versions, draft: Draft, plan: Restoration) -> tuple[Values, ...]:
+def _back(table: Table, versions: Versions, draft: Draft, plan: Restoration) -> tuple[Values, ...]:
     """The values that come back, and how many there were."""
     ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
     seen = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
     counts = _counted(draft.read, plan.after.schema, seen)
     return tuple(
-        replace(values, before=_had(table, past, plan.after.schema, path))
+        replace(values, before=_had(table, versions, plan.after.schema, path))
         for values, path in zip(counts, seen, strict=True)
     )
 
 
-def _had(table: Table, past: Versions, schema: Schema, path: Path) -> int | None:
+def _had(table: Table, versions: Versions, schema: Schema, path: Path) -> int | None:
     """How many values a column had when it was dropped; None where that snapshot is gone."""
     column = schema.find(path)
     assert column is not None
-    for before, after in reversed(list(pairwise(past.versions))):
+    for before, after in reversed(list(pairwise(versions.versions))):
         if after.definition.path_of(column.id) is None and before.definition.path_of(column.id) is not None:
             for snapshot in table.snapshots(after.snapshot):
-                then = past.schemas.get(snapshot.schema)
+                then = versions.schemas.get(snapshot.schema)
                 at = next((p for p, f in then.walk() if f.id == column.id), None) if then else None
                 if then and at:
                     return _counted(partial(table.read, snapshot.id), then, [at])[0].count

@@ -31,9 +31,9 @@ _NO_VIEWS = ("not supported by catalog", "without view support", "ability.views"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class View(Shown):
-    """A view of a table. ``statement`` makes it; ``select`` is what it shows. ``made``: it is in the
-    catalog; if not, ``why`` says so where a view was wanted. ``new``: columns that the view of
-    before had not, None where there was none.
+    """A view of a table. ``statement`` makes it; ``select`` is what it shows. If it is not
+    ``in_catalog``, ``why`` says so where a view was wanted. ``new``: columns that the view of before had not,
+    None where there was none.
     """
 
     table: str
@@ -41,7 +41,7 @@ class View(Shown):
     fields: tuple[Drifted, ...]
     select: str
     statement: str
-    made: bool
+    in_catalog: bool
     why: str = ""
     new: tuple[str, ...] | None = None
 
@@ -50,7 +50,7 @@ class View(Shown):
         return {
             "table": self.table,
             "view": self.name,
-            "made": self.made,
+            "made": self.in_catalog,
             "why": self.why or None,
             "fields": [
                 {
@@ -82,7 +82,7 @@ def view(
     settings = from_properties(state.properties)
     settling = Settling(settings.mark, settings.contract, wanted_types(types or {}))
     one = settling.record([state.schema.struct])
-    for path in settling.wanted.keys() - settling.met:
+    for path in settling.asked_types.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
     at = view_name or table.name + SUFFIX
     if at.count(".") != table.name.count("."):
@@ -93,7 +93,7 @@ def view(
     full = catalog.sql_name(at)
     properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
     statement = _statement(full, properties, one, fields, select)
-    view = View(table.name, at, fields, select, statement, made=False)
+    view = View(table.name, at, fields, select, statement, in_catalog=False)
     if not make:
         return view
     if not catalog.has_views:
@@ -188,7 +188,7 @@ def _create(spark: SparkSession, view: View, full: str) -> View:
             raise DataError(f"view {view.name} cannot be made: {text.splitlines()[0]}") from error
         now = spark.table(full).columns
     new = None if before is None else tuple(c for c in now if c not in before)
-    return View(view.table, view.name, view.fields, view.select, view.statement, made=True, new=new)
+    return View(view.table, view.name, view.fields, view.select, view.statement, in_catalog=True, new=new)
 
 
 def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | None:
@@ -217,4 +217,4 @@ def _properties(spark: SparkSession, full: str) -> dict[str, str]:
 
 
 def _not_made(view: View, why: str) -> View:
-    return View(view.table, view.name, view.fields, view.select, view.statement, made=False, why=why)
+    return View(view.table, view.name, view.fields, view.select, view.statement, in_catalog=False, why=why)

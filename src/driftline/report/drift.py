@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def view(result: View) -> Iterator[RenderableType]:
     """A view that was made: the fields that are one column there."""
-    head = "view of" if result.made else f"not made, for {result.why}: the statement is below; view of"
+    head = "view of" if result.in_catalog else f"not made, for {result.why}: the statement is below; view of"
     yield Text.assemble(
         (clean(result.name), "bold"), f"  {head} {clean(result.table)}, {_fields(len(result.fields))}"
     )
@@ -61,7 +61,7 @@ def resolved(result: Resolved) -> Iterator[RenderableType]:
         yield Hanging(line, 6, 10)
     if result.rest:
         shown = ", ".join(map(sample, result.samples)) + (", …" if result.rest > len(result.samples) else "")
-        columns = ", ".join(clean(dotted(path)) for path in result.kept)
+        columns = ", ".join(clean(dotted(path)) for path in result.kept_in)
         becomes = (
             "would not convert"
             if result.dry_run

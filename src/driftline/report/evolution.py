@@ -36,11 +36,11 @@ def altered(result: Altered) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(note), "dim"), 6, 6)
 
 
-def history(past: History) -> Iterator[RenderableType]:
+def history(changes: History) -> Iterator[RenderableType]:
     """A table's changes, oldest first: when, by whom, what, for which rule."""
-    if not past.whole:
+    if not changes.whole:
         yield Text("the metadata of the oldest versions were cleaned away", "yellow")
-    for entry in past.entries:
+    for entry in changes.entries:
         when = entry.time.strftime("%Y-%m-%d %H:%M:%S") if entry.time else "some time before"
         head = Text.assemble(
             (f"schema {entry.after.definition.schema.id:<4}", "bold"), f" {when}  ", (_who(entry), "cyan")
@@ -62,7 +62,7 @@ def difference(result: Difference) -> Iterator[RenderableType]:
 def undone(result: Undone) -> Iterator[RenderableType]:
     """What `undo` took back, and what readers see now."""
     yield Text.assemble((clean(result.table), "bold"), f"  schema {result.schema}")
-    yield Hanging(Text(clean(f"taken back: {result.what}")), 2, 6)
+    yield Hanging(Text(clean(f"taken back: {result.undone}")), 2, 6)
     for change in told(result.changes):
         yield Hanging(Text(clean(in_words(change))), 2, 6)
     for line in result.layout:

@@ -28,7 +28,7 @@ from driftline.runtime.stores import mapped
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
 from driftline.source.csv_files import ANY, Stretch, header_of, size_of, stretches_of
-from driftline.source.csv_look import CsvFile, looked, looks_at
+from driftline.source.csv_look import CsvFile, looks_at, with_types
 from driftline.source.rejects import Origin, Reject
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def csv_readers(
     stretches = mapped(lambda file: stretches_of(file, headers[file], size), list(headers))
     cut = [CsvFile(file, headers[file], of_file) for file, of_file in zip(headers, stretches, strict=True)]
     groups: dict[tuple[str, ...], list[CsvFile]] = {}
-    for file in looked(spark, cut, strings=strings):
+    for file in with_types(spark, cut, strings=strings):
         groups.setdefault(file.header.names, []).append(file)
     return [_reader(group, strings=strings) for group in groups.values()]
 
@@ -127,15 +127,15 @@ class Fitted:
 
     spark: SparkSession
     readers: Sequence[CsvReader]
-    wanted: Sequence[Sequence[Types]] = ()
-    found: Sequence[CsvReader] = ()
+    declared: Sequence[Sequence[Types]] = ()
+    fitted: Sequence[CsvReader] = ()
 
     def __call__(self, known: Expect) -> Sequence[CsvReader]:
         """The readers for a table of which this is ``known``."""
         wanted_types = [[_wanted(f, known) for f in reader.struct.fields] for reader in self.readers]
-        if wanted_types != self.wanted:
-            self.wanted, self.found = wanted_types, self._fitted(wanted_types)
-        return self.found
+        if wanted_types != self.declared:
+            self.declared, self.fitted = wanted_types, self._fitted(wanted_types)
+        return self.fitted
 
     def _fitted(self, wanted_types: Sequence[Sequence[Types]]) -> Sequence[CsvReader]:
         pairs = list(zip(self.readers, wanted_types, strict=True))

@@ -73,7 +73,7 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
     return Look(types, lines)
 
 
-def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
+def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
     """The files with the types that their columns may have, none if all are ``strings``, in stretches that
     begin and end with whole records, numbered by lines.
 
@@ -87,11 +87,11 @@ def looked(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> l
         looks = iter(looks_at(spark, work, types_of))
         again = {}
         for number, file in todo.items():
-            looked_at = _with_looks(file, [next(looks) for _ in file.stretches])
-            if looked_at is None:
+            typed = _with_looks(file, [next(looks) for _ in file.stretches])
+            if typed is None:
                 again[number] = replace(file, stretches=[whole(file.stretches)])
             else:
-                done[number] = looked_at
+                done[number] = typed
         todo = again
     return [done[number] for number in range(len(files))]
 

@@ -93,8 +93,8 @@ def form_of(first: bytes, given: Dialect) -> Form:
     marks = _marks_of(text, delimiters, quotes)
     decimal = given.decimal or POINT
     seems = _seems(text, marks) if given.delimiter else ""
-    looked = not (given.decimal or seems or marks.delimiter == b",")
-    commas = tuple(_with_commas(_rows(text, marks))) if looked else ()
+    may_be_commas = not (given.decimal or seems or marks.delimiter == b",")
+    commas = tuple(_with_commas(_rows(text, marks))) if may_be_commas else ()
     return Form(marks, encoding, decimal, commas, seems)
 
 

@@ -194,7 +194,7 @@ def _rejected_of(
 ) -> Iterator[Reject]:
     line = split.line
     for lines in blocks(split, longest):
-        looked = observer.feed(lines, split.path, line)
-        for place, why in rejected_of(lines, looked, everything):
+        judged = observer.feed(lines, split.path, line)
+        for place, why in rejected_of(lines, judged, everything):
             yield Reject(Origin(split.path, line + place), lines[place], why)
         line += len(lines)

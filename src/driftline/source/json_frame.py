@@ -166,8 +166,8 @@ def _rejected(
     def rejects() -> Iterator[Reject]:
         for batch in batches:
             for run in texts.runs(batch):
-                looked = observer.feed(run.lines, run.source, run.line)
-                for place, why in rejected_of(run.lines, looked, everything):
+                judged = observer.feed(run.lines, run.source, run.line)
+                for place, why in rejected_of(run.lines, judged, everything):
                     yield run.reject(place, why)
 
     yield from reject_batches(rejects())

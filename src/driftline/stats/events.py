@@ -15,11 +15,11 @@ from driftline.stats.model import Event, Step
 PLAIN = "first-sight"
 
 
-def events(past: History, samples: Mapping[int, str]) -> Iterator[Event]:
+def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
     """The versions of the schema, oldest first. ``samples``: by column id, a
     value of the batch that brought the column.
     """
-    for entry in past.entries:
+    for entry in history.entries:
         rules = {rule.path: rule for rule in entry.record.rules}
         plain: list[Step] = []
         steps: list[Step] = []
@@ -29,13 +29,13 @@ def events(past: History, samples: Mapping[int, str]) -> Iterator[Event]:
         if plain or steps:
             who = entry.record.batch if entry.by == "batch" else entry.record.text
             version = entry.after.definition.schema.id
-            yield Event(entry.at, version, entry.by, who, tuple(plain), tuple(steps), entry.made)
+            yield Event(entry.at, version, entry.by, who, tuple(plain), tuple(steps), entry.makes_table)
 
 
-def added(past: History) -> dict[int, tuple[Seen | None, Rule | None]]:
+def added(history: History) -> dict[int, tuple[Seen | None, Rule | None]]:
     """By column id: the batch that brought the column, where one did, and for which rule."""
     out: dict[int, tuple[Seen | None, Rule | None]] = {}
-    for entry in past.entries:
+    for entry in history.entries:
         seen = Seen(entry.at, entry.record.batch) if entry.by == "batch" and entry.at is not None else None
         rules = {rule.path: rule for rule in entry.record.rules}
         for change in entry.changes:

@@ -146,7 +146,7 @@ class Event:
     who: str
     plain: tuple[Step, ...] = ()
     steps: tuple[Step, ...] = ()
-    made: bool = False
+    makes_table: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The same as `--json` prints it."""

@@ -65,7 +65,7 @@ class Entry:
     after: Version
     changes: tuple[ColumnChange, ...]
     record: Record = field(default_factory=lambda: Record(""))
-    made: bool = False
+    makes_table: bool = False
 
     @property
     def time(self) -> datetime | None:

@@ -123,7 +123,7 @@ class Settling:
 
     mark: str = MARK
     contract: Contract = field(default_factory=Contract)
-    wanted: Mapping[Path, Type] = field(default_factory=dict)
+    asked_types: Mapping[Path, Type] = field(default_factory=dict)
     met: set[Path] = field(default_factory=set)
     drifted: list[Drifted] = field(default_factory=list)
 
@@ -143,7 +143,7 @@ class Settling:
 
     def _parts(self, family: Family, at: Path, keys: Path) -> Iterator[Family]:
         """The field, or, where it is a struct of words beside a map of the other keys, each of these."""
-        asked = {(*at, family.key), (*keys, family.key)} & self.wanted.keys()
+        asked = {(*at, family.key), (*keys, family.key)} & self.asked_types.keys()
         contract = contract_at(self.contract, (*keys, family.key))
         if asked or not words_apart([c.type for c in family.columns], contract, self.mark):
             yield family
@@ -160,10 +160,10 @@ class Settling:
 
     def of(self, types: Sequence[Type], at: Path, keys: Path) -> One:
         """The type that holds every value of columns of these types, as far as there is one."""
-        asked = next((p for p in (at, keys) if p in self.wanted), None)
+        asked = next((p for p in (at, keys) if p in self.asked_types), None)
         if asked is not None:
             self.met.add(asked)
-            return replace(self._wanted(self.wanted[asked], types, at, keys), asked=True)
+            return replace(self._wanted(self.asked_types[asked], types, at, keys), asked=True)
         return self._widest(types, at, keys)
 
     def _widest(self, types: Sequence[Type], at: Path, keys: Path) -> One:

@@ -102,14 +102,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """``snapshots``: oldest first; a place is an index in them. ``of``: counts by column id, then by the
-    schema that the files were written with, None where that is not known. ``ids``: the columns of each
+    """``snapshots``: oldest first; a place is an index in them. ``by_column``: counts by column id, then
+    by the schema that the files were written with, None where that is not known. ``ids``: the columns of each
     schema. ``defaulted``: columns that have a value in files older than themselves; ``expired``: how many
     batches are not among the snapshots any more.
     """
 
     snapshots: tuple[Snapshot, ...]
-    of: Mapping[int, Mapping[int | None, Count]]
+    by_column: Mapping[int, Mapping[int | None, Count]]
     ids: Mapping[int, frozenset[int]]
     defaulted: frozenset[int] = frozenset()
     expired: int = 0
@@ -126,7 +126,7 @@ class Counts:
     @property
     def files(self) -> Mapping[int | None, Count]:
         """The files themselves, by their schema: ``values`` are records."""
-        return self.of.get(RECORDS, {})
+        return self.by_column.get(RECORDS, {})
 
     @property
     def records(self) -> int:
@@ -134,7 +134,7 @@ class Counts:
 
     def values(self, column: int, schema: int | None) -> int | None:
         """Rows with a value in the files written with a schema; None where the files do not tell."""
-        count = self.of.get(column, {}).get(schema)
+        count = self.by_column.get(column, {}).get(schema)
         if count is not None and count.files == self.files[schema].files:
             return count.values
         if schema is None or column in self.ids.get(schema, (column,)):
@@ -177,7 +177,7 @@ class Counts:
         return tuple(out)
 
     def _counts(self, column: int) -> list[Count]:
-        return list(self.of.get(column, {}).values())
+        return list(self.by_column.get(column, {}).values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ def _state(field: FieldDecision, target: Target, context: Context) -> tuple[Fiel
         pinned=[t == field.contract.hint for t in field.types],
         unit=field.unit,
         rewrite=context.settings.allow_rewrite,
-        # A list or map that is kept is kept with what is inside it.
-        kept=any(p[: len(fixed)] == fixed for p in target.paths for fixed in context.not_rewritten),
+        # A list or map that is fixed is so with what is inside it.
+        fixed=any(p[: len(fixed)] == fixed for p in target.paths for fixed in context.not_rewritten),
         reserved=path[-1].startswith("_") and bool(context.schema.struct.fields),
     )
     return state, no_room

@@ -90,7 +90,7 @@ def rename(connection: Connection, name: str, to: str, message: Message) -> None
     set_version(connection, head, table.id)
     columns = columns_of(connection, table.id, head.snapshot)
     renew_inlined_table(connection, table.id, table.schema_id, head.schema_version, columns)
-    head.made.append(f"created_table:{quoted(namespace)}.{quoted(short)}")
+    head.changes_made.append(f"created_table:{quoted(namespace)}.{quoted(short)}")
     _finish(connection, head, message)
 
 
@@ -115,7 +115,7 @@ def _finish(connection: Connection, head: Head, message: Message) -> None:
         [
             {
                 "snapshot_id": head.snapshot,
-                "changes_made": ",".join(dict.fromkeys(head.made)),
+                "changes_made": ",".join(dict.fromkeys(head.changes_made)),
                 "author": message.author,
                 "commit_message": message.text,
                 "commit_extra_info": message.extra,
@@ -166,15 +166,15 @@ def _table(
             f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND path IN ({listed})",
             intent.dropped,
         )
-        head.made.append(f"deleted_from_table:{table.id}")
+        head.changes_made.append(f"deleted_from_table:{table.id}")
     if intent.replaces:
         _emptied(connection, head.snapshot, table.id)
-        head.made.append(f"deleted_from_table:{table.id}")
+        head.changes_made.append(f"deleted_from_table:{table.id}")
     if intent.files:
         add_files(connection, head, intent, table)
-        head.made.append(f"inserted_into_table:{table.id}")
+        head.changes_made.append(f"inserted_into_table:{table.id}")
     if now.exists and (schema_changes or not (intent.files or intent.dropped)):
-        head.made.append(f"altered_table:{table.id}")
+        head.changes_made.append(f"altered_table:{table.id}")
 
 
 def _emptied(connection: Connection, snapshot: int, table: int) -> None:
@@ -205,7 +205,7 @@ def _made(connection: Connection, head: Head, intent: Intent) -> TableRow:
         "VALUES (?, ?, ?, ?, ?, ?, true)",
         [table.id, table.uuid, head.snapshot, schema_id, name, table_path(name)],
     )
-    head.made.append(f"created_table:{quoted(namespace)}.{quoted(name)}")
+    head.changes_made.append(f"created_table:{quoted(namespace)}.{quoted(name)}")
     return table
 
 
@@ -226,7 +226,7 @@ def _namespace(connection: Connection, head: Head, namespace: str) -> int:
         "VALUES (?, ?, ?, ?, ?, true)",
         [given, str(uuid.uuid4()), head.snapshot, namespace, table_path(namespace)],
     )
-    head.made.append(f"created_schema:{quoted(namespace)}")
+    head.changes_made.append(f"created_schema:{quoted(namespace)}")
     return given
 
 

@@ -62,7 +62,7 @@ class Head:
     schema_version: int
     catalog_id: int
     file_id: int
-    made: list[str] = field(default_factory=list)
+    changes_made: list[str] = field(default_factory=list)
 
 
 def set_version(connection: Connection, head: Head, table: int) -> None:

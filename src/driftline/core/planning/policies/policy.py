@@ -16,7 +16,7 @@ class FieldState:
     """One field: its ``columns``, and the types that were seen of it.
 
     ``pinned``: for each column, whether a hint declares it; ``unit``: of its epoch numbers.
-    ``rewrite``: columns may be written anew, unless they are ``kept`` as they are.
+    ``rewrite``: columns may be written anew, unless they are ``fixed`` as they are.
     ``reserved``: its name is for the first batch only.
     """
 
@@ -25,7 +25,7 @@ class FieldState:
     pinned: Sequence[bool] = ()
     unit: str = "ms"
     rewrite: bool = False
-    kept: bool = False
+    fixed: bool = False
     reserved: bool = False
 
 

@@ -91,8 +91,8 @@ def _widened(field: FieldState) -> tuple[list[Facet], list[Retyped | None], list
         if any(takes(column, facet, seen) for column in now):
             continue
         i, wider = _target(now, field.pinned, facet, seen)
-        if wider is None or not ((field.rewrite and not field.kept) or _in_place(now[i], wider)):
-            why = _why(facet, seen, now, wider, is_fixed=field.rewrite and field.kept)
+        if wider is None or not ((field.rewrite and not field.fixed) or _in_place(now[i], wider)):
+            why = _why(facet, seen, now, wider, is_fixed=field.rewrite and field.fixed)
             refused[facet] = Refusal(facet, why)
         else:
             before = changed[i]
