@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli.options import Json, TableName
-from driftline.operations.history import history as read
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Scope
@@ -24,6 +23,7 @@ def history(
 ) -> None:
     """List the changes of a table: when, by whom, for which rule."""
     from driftline.cli.terminal import Progress, put, show
+    from driftline.operations.history import history as read  # late: the other commands do without
     from driftline.report import evolution
 
     offline = context.obj.offline(table)

@@ -17,7 +17,6 @@ from driftline.cli.interrupt import Interrupt
 from driftline.errors import UsageError
 from driftline.formats.open import offline
 from driftline.observe.endings import is_packed
-from driftline.runtime.java import QUICK
 from driftline.runtime.stores import configure
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ class Scope:
         """The lake; with ``must_exist`` none is made where there is
         none. ``brief``: Spark has little to do.
         """
+        from driftline.runtime.java import QUICK  # late: help and completion do without
         from driftline.runtime.session import is_embedded
 
         configured = self.config

@@ -14,17 +14,14 @@ from driftline.errors import DataError, UsageError
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.spark_conf import FILES, configured, literally
-from driftline.source.avro import avro_readers
 from driftline.source.base import Source
 from driftline.source.columns import ColumnFiles
-from driftline.source.csv import CsvFiles
 from driftline.source.files import expand
 from driftline.source.given import paths_or_rows
 from driftline.source.in_memory import written
 from driftline.source.json import JsonFiles
 from driftline.source.json_column import json_column as of_column
 from driftline.source.named import named
-from driftline.source.orc import check_timestamps
 from driftline.source.parquet import parquet_readers
 from driftline.source.pipes import spooled
 from driftline.source.spool import place_of, told_where
@@ -93,12 +90,18 @@ def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool
         case "json":
             return JsonFiles(spark, files)
         case "csv":
+            from driftline.source.csv import CsvFiles  # late: with the first file of its kind
+
             return ColumnFiles(spark, CsvFiles(spark, files, strings), files)
         case "parquet":
             return ColumnFiles(spark, parquet_readers(files), files)
         case "avro":
+            from driftline.source.avro import avro_readers  # late: with the first file of its kind
+
             return ColumnFiles(spark, avro_readers(files), files)
         case _:
+            from driftline.source.orc import check_timestamps  # late: with the first file of its kind
+
             check_timestamps(spark, files)
             with configured(spark, FILES):
                 frames = [(file, _load(spark, kind, file)) for file in files]
