@@ -22,3 +22,8 @@ def test_without_its_comments_it_is_a_settings_file_with_every_setting(tmp_path)
     assert "catalog" in tomllib.loads(
         "\n".join(line for line in lines if line.startswith(("[catalog]", "token")))
     )
+
+
+def test_it_is_read_in_80_columns():
+    assert max(map(len, text().splitlines())) <= 80
+    assert 'One of ".", ",".' in text()

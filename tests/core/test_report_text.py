@@ -61,6 +61,15 @@ def test_each_conflict_is_told_with_its_cause():
     )
 
 
+def test_a_long_conflict_goes_on_below_itself():
+    changes = (add("a_decimal_38_18", STRING, key="a", rule="sibling", sample="1", doc=mark("a")),)
+    assert printed(text.batch(Result("s.t", "", 1, 1, 0, changes)), width=40).splitlines()[1:] == [
+        "  a → a_decimal_38_18 string",
+        "      sibling",
+        "      1 (f.json:3): why it is so",
+    ]
+
+
 def test_a_name_that_cannot_be_is_told_with_the_reason():
     changes = (add("x_y", LONG, key="x.y", sample="1", doc=mark("x.y")),)
     assert printed(text.batch(Result("s.t", "", 1, 1, 0, changes))).splitlines()[1:] == [

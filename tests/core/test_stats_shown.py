@@ -13,6 +13,7 @@ from driftline.core.schema.types import STRING, TIMESTAMP
 from driftline.report.page import page
 from driftline.report.stats_text import bar, percent, spark, stats
 from driftline.sql.rest import Waiting
+from driftline.stats.model import Drifted, Part
 from stats_models import AT, HOSTILE, column, hostile, made, small, wide
 
 
@@ -53,18 +54,23 @@ def test_types_of_a_drifted_field_are_whole_in_80_characters(of):
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize("exact", [False, True])
-def test_of_columns_bounds_are_cut_before_types(width, exact):
-    bounds = {"low": "a text of many words", "high": "text of some more words"}
+def test_names_samples_and_bounds_are_cut_and_no_column_of_the_terminal_is_lost(width, exact):
+    seen, bounds = Seen(AT, "b1"), {"low": "a text of many words", "high": "text of some more words"}
     columns = [
-        column(1, "one_column_of_a_long_name", type_=TIMESTAMP, values=100, distinct=7, **bounds),
-        column(2, "another_column_string", type_=STRING, values=99, last=Seen(AT, "b1"), **bounds),
-    ]
-    lines = text(replace(made(columns), exact=exact), width=width)
+        column(1, "one_column_of_a_long_name", type_=TIMESTAMP, values=100, distinct=7, trend=(1.0,) * 12, **bounds),
+        column(2, "another_column_string", type_=STRING, values=99, last=seen, **bounds),
+    ]  # fmt: skip
+    path = ("customer", "address", "postal_code")
+    part = Part(((*path[:-1], "postal_code_string"),), (STRING,), 99, share=0.99, sample="x" * 30, first=seen)
+    lines = text(replace(made(columns, [Drifted(path, (part,))]), exact=exact), width=width)
     assert max(map(len, lines)) <= width
-    assert "timestamptz" in line(lines, "one_col") and "a t" in line(lines, "one_col")
-    assert "99 %" in line(lines, "anoth")
-    assert ("distinct" in line(lines, "column")) == exact
+    drifted = line(lines, "customer")
+    assert all(words in drifted for words in ("custom", " string ", "99 %", " xxx", "2026-03-02", " postal_"))
+    assert " timestamptz " in line(lines, "one_") and " a t" in line(lines, "one_")
+    assert "99 %" in line(lines, "anoth") and " text" in line(lines, "anoth")
+    assert ("distinct" in line(lines, "column ")) == exact
     assert ("2026-03-02" in line(lines, "anoth")) == (width > 80 or not exact)
+    assert line(lines, "one_").endswith("█" * 12) == (width >= 100)
 
 
 def test_columns_tell_what_is_known_and_mark_what_is_not():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,27 +12,33 @@ from driftline.config import FILE
 from driftline.errors import UsageError
 from driftline.settings import PATH_SETTINGS, SETTINGS
 
+if TYPE_CHECKING:
+    from driftline.settings import Setting
+
 _HEAD = """\
-# Settings of driftline, for commands that run in this folder. What begins with # is as it is by default.
-# ${NAME} in a value is taken from the environment.
+# Settings of driftline, for commands that run in this folder. What begins with
+# "# " is as it is by default; ${NAME} in a value is taken from the environment.
 
-# lake = "lake"                   # the folder of the lake, from the folder of this file
-# format = "iceberg"              # or "ducklake"
+# lake = "lake"         # the folder of the lake, from the folder of this file
+# format = "iceberg"    # or "ducklake"
 
-# An Iceberg catalog in place of a folder, with its properties as Spark knows them:
+# An Iceberg catalog in place of a folder, with its properties as Spark knows
+# them:
 # [catalog]
 # type = "rest"
 # uri = "https://catalog.example.com"
 # token = "${CATALOG_TOKEN}"
 
-# What object stores are reached with, where the environment does not tell (AWS_ACCESS_KEY_ID, ...):
+# What object stores are reached with, where the environment does not tell
+# (AWS_ACCESS_KEY_ID, ...):
 # [store.s3]
 # endpoint = "https://minio.example.com"
 # region = "us-east-1"
 # access_key = "${STORE_KEY}"
 # secret_key = "${STORE_SECRET}"
 
-# Clients of captures: of Kafka in librdkafka's words or Java's, of a schema registry in confluent-kafka's.
+# Clients of captures: of Kafka in librdkafka's words or Java's, of a schema
+# registry in confluent-kafka's.
 # [kafka]
 # security.protocol = "SASL_SSL"
 # sasl.mechanism = "SCRAM-SHA-512"
@@ -61,18 +69,17 @@ def text() -> str:
     """The file: each setting with its default, what it decides and the values it may have."""
     lines = [_HEAD.rstrip()]
     for name, setting in SETTINGS.items():
-        lines += ["#", f"# {setting.about}{_values(setting.values)}", f'# {name} = "{setting.default}"']
+        lines += [*_about(setting), f'# {name} = "{setting.default}"']
     for name, setting in PATH_SETTINGS.items():
         value = setting.default or (
             setting.values[0] if isinstance(setting.values, tuple) else "decimal(18,2)"
         )
-        lines += [
-            "#",
-            f"# {setting.about}{_values(setting.values)}",
-            f'# "{name}.payload.amount" = "{value}"',
-        ]
+        lines += [*_about(setting), f'# "{name}.payload.amount" = "{value}"']
     return "\n".join(lines) + "\n"
 
 
-def _values(values: object) -> str:
-    return f" One of {', '.join(values)}." if isinstance(values, tuple) else ""
+def _about(setting: Setting) -> list[str]:
+    """What a setting decides, and its values, as lines of comment."""
+    values = ", ".join(f'"{value}"' for value in setting.values) if isinstance(setting.values, tuple) else ""
+    words = f"{setting.about} One of {values}." if values else setting.about
+    return ["#", *(f"# {line}" for line in wrap(words, 78))]

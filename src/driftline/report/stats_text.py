@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from driftline.core.columns.statistics import TREND, Seen, Value, iso
+from driftline.core.columns.statistics import Seen, Value, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import noun
@@ -26,9 +26,10 @@ _WAITING = 5  # paths of the rest
 WIDE = 60  # columns: of a wider table only what drifted is shown
 _BARS = "▁▂▃▄▅▆▇█"
 _NARROW = 100  # characters of a line
-_TYPE, _SHORT_TYPE, _SHARE, _DATE = 20, 12, 5, 10  # characters
+_TYPE, _DATE = 15, 10  # characters
 _VALUE = 24  # characters of a bound or a sample
-_FIRM = {"values": 8, "density": 7, "distinct": 8, "share": 14, "since": 16, "last seen": 16, "trend": TREND}
+# What is cut where there is little room, and what part of it each gets.
+_TEXTS = {"drifted field": 2, "sample": 2, "column": 2, "min": 1, "max": 1}
 
 
 def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType]:
@@ -117,31 +118,35 @@ def _notes(table: Stats) -> Iterator[Text]:
 
 @dataclass(frozen=True, slots=True)
 class _Drifted:
-    """Each drifted field with its types; where there is little room, without bars and times of day."""
+    """Each drifted field with its types; where there is little room, without counts, bars and times."""
 
     fields: Sequence[Drifted]
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         narrow = options.max_width < _NARROW
-        table = _table("drifted field", "type", ">values", "share", "sample", "since", "column")
-        type_, share, since = (table.columns[i] for i in (1, 3, 5))
-        # What one looks for here is the types: the others are cut before them.
-        type_.min_width = max(min(len(part.name), _TYPE) for one in self.fields for part in one.parts)
+        heads = ["drifted field", "type", ">values", "share", "sample", "since", "column"]
         if narrow:
-            share.min_width, since.min_width = _SHARE, _DATE
-        for one in self.fields:
-            for i, part in enumerate(one.parts):
-                some = percent(part.share) if part.share else ""
-                table.add_row(
-                    Text(clean(dotted(one.path)) if i == 0 else "", "bold yellow"),
-                    _cut(part.name, 30),
-                    _values(part),
-                    f"{some:>5}" if narrow or not some else f"{bar(part.share)} {some:>5}",
-                    Text(_cut(part.sample or "", _VALUE), "dim"),
-                    _seen(part.first)[: _DATE if narrow else None],
-                    Text(", ".join(clean(path[-1]) for path in part.columns), "cyan"),
-                )
-        yield Padding(table, (0, 0, 0, 2))
+            heads.remove(">values")
+        rows = [
+            _part_cells(dotted(one.path) if i == 0 else "", part, narrow)
+            for one in self.fields
+            for i, part in enumerate(one.parts)
+        ]
+        yield _fitted(heads, rows, options.max_width)
+
+
+def _part_cells(field: str, part: Part, narrow: bool) -> dict[str, Text | str]:
+    """What stands of one type of a drifted field, by the head that it stands below."""
+    some = percent(part.share) if part.share else ""
+    return {
+        "drifted field": Text(clean(field), "bold yellow"),
+        "type": _cut(part.name, 30),
+        ">values": _values(part),
+        "share": f"{some:>5}" if narrow or not some else f"{bar(part.share)} {some:>5}",
+        "sample": Text(_cut(part.sample or "", _VALUE), "dim"),
+        "since": _seen(part.first)[: _DATE if narrow else None],
+        "column": Text(", ".join(clean(path[-1]) for path in part.columns), "cyan"),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,58 +156,16 @@ class _Columns:
     stats: Stats
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        heads = self._heads(options.max_width)
+        narrow = options.max_width < _NARROW
+        numbers = [">values", ">density", *([">distinct"] if self.stats.exact else [])]
+        last = [] if narrow and self.stats.exact else ["last seen"]
+        heads = ["column", "type", *numbers, "min", "max", *last, *([] if narrow else ["trend"])]
         shown = {column.path for column in self.stats.columns}
-        rows = [_cells(column, column.path[:-1] in shown) for column in self.stats.columns]
-        table = _table(*heads)
-        columns = dict(zip(heads, table.columns, strict=True))
-        if "trend" not in columns and "last seen" in columns:
-            columns["last seen"].min_width = _DATE
-            rows = [row | {"last seen": row["last seen"][:_DATE]} for row in rows]
-        widths = {
-            head: max(len(head), column.min_width or 0, *(cell_len(str(row[head])) for row in rows))
-            for head, column in columns.items()
-        }
-        firm = sum(width for head, width in widths.items() if head not in _SHORTENED)
-        room = options.max_width - firm - 2 * len(heads)
-        for head, width in zip(
-            _SHORTENED, _shortened([widths[head] for head in _SHORTENED], room), strict=True
-        ):
-            columns[head].max_width = width
-        for row in rows:
-            table.add_row(*(row[head] for head in heads))
-        yield Padding(table, (0, 0, 0, 2))
-
-    def _heads(self, width: int) -> list[str]:
-        heads = ["column", "type", ">values", ">density", ">distinct", "min", "max", "last seen", "trend"]
-        if not self.stats.exact:
-            heads.remove(">distinct")
-        if width < (_NARROW + 20 if self.stats.exact else _NARROW):
-            heads.remove("trend")
-        if width < _NARROW and self.stats.exact:
-            heads.remove("last seen")
-        return heads
+        rows = [_column_cells(column, column.path[:-1] in shown, narrow) for column in self.stats.columns]
+        yield _fitted(heads, rows, options.max_width)
 
 
-_SHORTENED = ("column", "type", "min", "max")  # where there is little room
-
-
-def _shortened(widths: Sequence[int], room: int) -> list[int]:
-    """Widths of a name, its type and its bounds that fit the room: first the type, then the name.
-
-    >>> _shortened([20, 30, 24, 24], 60), _shortened([9, 6, 3, 3], 60)
-    ([20, 12, 14, 14], [9, 6, 3, 3])
-    """
-    if sum(widths) <= room:
-        return list(widths)
-    name, type_, *bounds = widths
-    type_ = min(type_, _SHORT_TYPE)
-    name = min(name, (room - type_) // 2)
-    low = min(bounds[0], (room - type_ - name) // 2)
-    return [name, type_, low, max(room - type_ - name - low, 1)]
-
-
-def _cells(column: Column, nested: bool) -> dict[str, Text | str]:
+def _column_cells(column: Column, nested: bool, narrow: bool) -> dict[str, Text | str]:
     """What stands of a column, by the head that it stands below."""
     n = column.numbers
     title = Text(clean("  " * (len(column.path) - 1) + column.path[-1] if nested else dotted(column.path)))
@@ -216,19 +179,39 @@ def _cells(column: Column, nested: bool) -> dict[str, Text | str]:
         ">distinct": _number(n.distinct) if n.distinct is not None else "",
         "min": _value(n.low, n.low_cut),
         "max": _value(n.high, n.high_cut),
-        "last seen": _seen(n.last),
+        "last seen": _seen(n.last)[: _DATE if narrow else None],
         "trend": Text(spark(n.trend), "green"),
     }
 
 
+def _fitted(heads: Sequence[str], rows: Sequence[Mapping[str, Text | str]], width: int) -> RenderableType:
+    """The rows as a table. Where there is little room names, samples and bounds are cut, and long types."""
+    table = _table(*heads)
+    columns = dict(zip(heads, table.columns, strict=True))
+    widths = {
+        head: max([cell_len(head.strip(">")), *(cell_len(str(row[head])) for row in rows)]) for head in heads
+    }
+    if sum(widths.values()) + 2 * len(heads) > width:
+        widths["type"] = min(widths["type"], _TYPE)
+        texts = sorted(_TEXTS.keys() & widths.keys(), key=lambda head: widths[head] / _TEXTS[head])
+        room = width - 2 * len(heads) - sum(widths[head] for head in heads if head not in _TEXTS)
+        for i, head in enumerate(texts):  # the shorter first, which may leave some of its part to the others
+            part = room * _TEXTS[head] // sum(_TEXTS[other] for other in texts[i:])
+            widths[head] = min(widths[head], max(part, 1))
+            room -= widths[head]
+    for head, column in columns.items():
+        column.max_width = widths[head]
+    for row in rows:
+        table.add_row(*(row[head] for head in heads))
+    return Padding(table, (0, 0, 0, 2))
+
+
 def _table(*heads: str) -> Table:
-    """``>``: to the right. Where there is little room, words are cut, and numbers are not."""
+    """``>``: to the right."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for head in heads:
         name = head.removeprefix(">")
-        table.add_column(
-            name, justify="right" if name != head else "left", no_wrap=True, min_width=_FIRM.get(name)
-        )
+        table.add_column(name, justify="right" if name != head else "left", no_wrap=True)
     return table
 
 

@@ -189,7 +189,7 @@ def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
 def _conflict(change: Change, among: Iterable[Change], near: Path) -> Iterator[RenderableType]:
     reason = change.reason
     rule, why = _rule(change, among)
-    yield Text.assemble((f"  {_what(change)}", "bold yellow"), f"   {rule}")
+    yield Hanging(Text.assemble((_what(change), "bold yellow"), f"   {rule}"), 2, 6)
     if because := list(filter(None, [_seen(reason.sample, reason.place, near), clean(why)])):
         yield Hanging(Text(": ".join(because), "dim"), 6, 6)
 
