@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +15,14 @@ from numpy.typing import NDArray
 from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
-from driftline.convert.lists import assemble, flattened, numbered, place, relist, same_lists
+from driftline.convert.lists import Shredded, assemble, flattened, joined, numbered, place, relist, same_lists
 from driftline.convert.rest import json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values, merged
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
-from driftline.core.planning.shape import RECORD
+from driftline.core.planning.shape import RECORD, Facet
 from driftline.core.schema.types import (
     DOUBLE,
     LONG,
@@ -32,6 +33,7 @@ from driftline.core.schema.types import (
     Primitive,
     Struct,
     Type,
+    children,
     peel,
     wrap,
 )
@@ -80,8 +82,19 @@ def _values(
     return values[0] if len(values) == 1 else MixedValues(values)
 
 
+class Entries(NamedTuple):
+    """The entries of leaves that are maps: how many each has, their keys,
+    a column for each type of their values, and which leaves they are.
+    """
+
+    lengths: NDArray[Any]
+    keys: pa.Array
+    values: Sequence[tuple[Type, pa.Array]]
+    numbers: NDArray[np.int64]
+
+
 class ArrowValues:
-    """The values of one field, all of one dimension, in a column for each of
+    """The values of one field, all of one dimension ``dim``, in a column for each of
     their types. ``count``: of their leaves.
     """
 
@@ -89,7 +102,7 @@ class ArrowValues:
         self, columns: Sequence[tuple[Type, pa.Array]], route: FieldRoute, json: bool, dates: str
     ) -> None:
         self._route, self._json, self._dates = route, json, dates
-        self._dim = peel(columns[0][0])[0]
+        self.dim = peel(columns[0][0])[0]
         self._leaves = [(peel(type_)[1], flattened(lists)) for type_, lists in columns]
         self._lists = columns[0][1]
         self._columns = [lists for _, lists in columns]
@@ -111,7 +124,7 @@ class ArrowValues:
     def _primitives(
         self, source: Type, leaves: pa.Array, target: Primitive, column_route: ColumnRoute
     ) -> pa.Array:
-        bases = bases_of(column_route).get(self._dim, frozenset())
+        bases = bases_of(column_route).get(self.dim, frozenset())
         nothing = pa.nulls(len(leaves), arrow_type(target))
         if not isinstance(source, Primitive):
             return nothing
@@ -152,20 +165,22 @@ class ArrowValues:
         return scattered(len(leaves), parts, arrow_type(target))
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        if not self._dim and self._leaves[0][0] == VARIANT:
+        if not self.dim and self._leaves[0][0] == VARIANT:
             return self._leaves[0][1], self._valid
-        whole = [column.to_pylist() for column in self._columns]
+        whole = self.lists()
         values = whole[0] if len(whole) == 1 else [reduce(_merged, same) for same in zip(*whole, strict=True)]
         array = variants_of(values)
         valid = array.is_valid().to_numpy(zero_copy_only=False)
-        owners = [n for n, value in enumerate(values) for _ in _leaves_in(value, self._dim)]
+        owners = [n for n, value in enumerate(values) for _ in _leaves_in(value, self.dim)]
         return array, valid[np.asarray(owners, np.int64)]
 
     def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
-        takes = RECORD in bases_of(column_route).get(self._dim, frozenset())
+        takes = RECORD in bases_of(column_route).get(self.dim, frozenset())
+        # A column has an object that it does not take as {}, but for what has to be found in the rest.
+        waits = not takes and Facet(self.dim, RECORD) in self._route.beyond
         parts, numbers = [], []
         for inner, leaves in self._leaves:
-            if isinstance(inner, Struct):
+            if isinstance(inner, Struct) and not waits:
                 valid = leaves.filter(leaves.is_valid()) if leaves.null_count else leaves
                 struct = inner if takes else Struct()
                 arrays = [valid.field(i) for i in range(len(struct.fields))]
@@ -178,6 +193,13 @@ class ArrowValues:
         )
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
+        entries = self.entries(key)
+        return None if entries is None else self.maps_of([entries], route)
+
+    def entries(self, key: Type, first: int = 0) -> Entries | None:
+        """The entries of the leaves that are maps with keys of this type; ``first``: the number of the
+        first leaf.
+        """
         columns = [
             (inner.value, leaves)
             for inner, leaves in self._leaves
@@ -186,34 +208,44 @@ class ArrowValues:
         if not columns:
             return None
         maps = columns[0][1]
-        numbers = np.flatnonzero(~nulls_of(maps))
-        entries = [entries_of(leaves).flatten() for _, leaves in columns]
-        values = [(type_, flat.field(1)) for (type_, _), flat in zip(columns, entries, strict=True)]
+        flat = [entries_of(leaves).flatten() for _, leaves in columns]
+        values = [(type_, items.field(1)) for (type_, _), items in zip(columns, flat, strict=True)]
         lengths = entries_of(maps).value_lengths().drop_null().to_numpy(zero_copy_only=False)
-        offsets = np.zeros(len(numbers) + 1, np.int32)
-        np.cumsum(lengths, out=offsets[1:])
-        keys = entries[0].field(0)
-        return Maps(pa.array(offsets), keys, _values(values, route, self._json, self._dates), numbers)
+        return Entries(lengths, flat[0].field(0), values, np.flatnonzero(~nulls_of(maps)) + first)
+
+    def maps_of(self, some: Sequence[Entries], route: FieldRoute) -> Maps:
+        """Maps of these entries."""
+        total, before = sum(len(entries.keys) for entries in some), 0
+        values = []
+        for entries in some:
+            values += [(type_, _among(array, before, total)) for type_, array in entries.values]
+            before += len(entries.keys)
+        lengths = np.concatenate([entries.lengths for entries in some])
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+        keys = pa.concat_arrays([entries.keys for entries in some])
+        numbers = np.concatenate([entries.numbers for entries in some])
+        return Maps(offsets, keys, _values(values, route, self._json, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
         return scattered(self.count, [(numbers, leaves)], leaves.type)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-        dim, inner = 0, type_
-        while pa.types.is_list(inner):
-            dim, inner = dim + 1, inner.value_type
-        if dim == self._dim and (not dim or leaves.null_count == self.count - self._valid.sum()):
+        dim = _dimension(type_)
+        if dim == self.dim and (not dim or leaves.null_count == self.count - self._valid.sum()):
             return relist(self._lists, leaves, type_)
-        if dim < self._dim:
+        if dim < self.dim:
             return pa.nulls(len(self._lists), type_)
-        apart = numbered(self._lists, self._valid)
-        return assemble(place(apart, leaves.is_valid().to_pylist(), dim), leaves, type_)
+        return assemble(place(self.apart(), leaves.is_valid().to_pylist(), dim), leaves, type_)
+
+    def apart(self, first: int = 0) -> Shredded:
+        """The values taken apart; ``first``: the number of the first leaf."""
+        return numbered(self._lists, self._valid, first)
 
     def missing(self) -> pa.Array:
-        return self._lists.is_null() if self._dim else pa.array(~self._valid)
+        return self._lists.is_null() if self.dim else pa.array(~self._valid)
 
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
-        if not self._dim:
+        if not self.dim:
             return [(number, ()) for number in range(self.count)]
         return places_of(numbered(self._lists, np.ones(self.count, np.bool_)))
 
@@ -228,24 +260,35 @@ class ArrowValues:
                     yield from (text._replace(number=value) for text in whole.texts(None, contract))
                 for number in numbers:
                     yield from self._leaf_texts(number, value, places[number][1], contract)
-        elif len(self._columns) > 1 and self._dim:
-            # Lists whose elements are of several types are no one type's.
-            columns = zip(self._columns, self._leaves, strict=True)
-            lists = [json_values(array, wrap(inner, self._dim)) for array, (inner, _) in columns]
-            for number, value in enumerate(reduce(merged, same) for same in zip(*lists, strict=True)):
-                if has_value(value):
-                    yield Text(number, (), json_text(value, contract))
+        elif len(self._columns) > 1 and self.dim:
+            yield from _texts_of_lists(self.json_lists(), contract)
         else:
             for array, (inner, _) in zip(self._columns, self._leaves, strict=True):
-                type_ = wrap(inner, self._dim)
+                type_ = wrap(inner, self.dim)
                 for number, value in enumerate(json_values(array, type_)):
                     if has_value(value):
-                        yield Text(number, (), json_text(value, contract), type_)
+                        yield Text(number, (), json_text(value, contract), _single(type_))
+
+    def lost_leaves(self, held: NDArray[np.bool_], contract: Contract) -> Iterator[Text]:
+        """The leaves that no column holds, each by its places."""
+        places = self.places()
+        for number in np.flatnonzero(self._valid & ~held).tolist():
+            value, within = places[number]
+            yield from self._leaf_texts(number, value, within, contract)
+
+    def lists(self) -> list[list[Any]]:
+        """The values of each column as Python's."""
+        return [column.to_pylist() for column in self._columns]
+
+    def json_lists(self) -> list[list[Any]]:
+        """The values of each column as what JSON is written from."""
+        columns = zip(self._columns, self._leaves, strict=True)
+        return [json_values(array, wrap(inner, self.dim)) for array, (inner, _) in columns]
 
     def _taken(self, numbers: Sequence[int]) -> ArrowValues:
         """Some of the values."""
         columns = [
-            (wrap(inner, self._dim), array.take(pa.array(numbers)))
+            (wrap(inner, self.dim), array.take(pa.array(numbers)))
             for array, (inner, _) in zip(self._columns, self._leaves, strict=True)
         ]
         return ArrowValues(columns, self._route, self._json, self._dates)
@@ -256,7 +299,7 @@ class ArrowValues:
         for inner, leaves in self._leaves:
             (leaf,) = json_values(leaves.slice(number, 1), inner)
             if has_value(leaf):
-                yield Text(value, places, json_text(leaf, contract.inside(self._dim)), inner)
+                yield Text(value, places, json_text(leaf, contract.inside(self.dim)), _single(inner))
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for inner, leaves in self._leaves:
@@ -273,13 +316,17 @@ def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
 
 
 class MixedValues:
-    """The values of one field, each in one of ``parts``, which have lists
-    of their own; leaves are numbered through.
+    """The values of one field in ``parts``, which have lists of their own; leaves are numbered through.
+
+    Most values are in one of the parts. A list of mixed depth is in several, of each the
+    elements that are as deep as its own.
     """
 
     def __init__(self, parts: Sequence[ArrowValues]) -> None:
         self._parts = parts
         self._starts = np.cumsum([0, *(part.count for part in parts)])
+        valued = [~part.missing().to_numpy(zero_copy_only=False) for part in parts]
+        self._shared: NDArray[np.bool_] = np.sum(valued, axis=0) > 1
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         return pa.concat_arrays([part.primitives(target, column_route) for part in self._parts])
@@ -293,20 +340,29 @@ class MixedValues:
         return _one_after_another(records, records[0].json, records[0].dates), np.concatenate(numbers)
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        if self._shared.any():
+            columns = [column for part in self._parts for column in part.lists()]
+            array = variants_of(reduce(_merged, same) for same in zip(*columns, strict=True))
+            owners = [value for value, _ in self.places()]
+            return array, array.is_valid().to_numpy(zero_copy_only=False)[owners]
         parts = [part.variants() for part in self._parts]
         return reduce(_first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
-        for part, start in zip(self._parts, self._starts, strict=False):
-            maps = part.maps(route, key)
-            if maps is not None:
-                return maps._replace(numbers=np.asarray(maps.numbers, np.int64) + start)
-        return None
+        some = [part.entries(key, start) for part, start in zip(self._parts, self._starts, strict=False)]
+        entries_of_parts = [entries for entries in some if entries is not None]
+        return self._parts[0].maps_of(entries_of_parts, route) if entries_of_parts else None
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
         return scattered(int(self._starts[-1]), [(numbers, leaves)], leaves.type)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+        if self._shared.any():
+            dim = _dimension(type_)
+            fitting = [p.apart(i) for p, i in zip(self._parts, self._starts, strict=False) if p.dim <= dim]
+            if not fitting:
+                return pa.nulls(len(self.missing()), type_)
+            return assemble(place(joined(fitting), leaves.is_valid().to_pylist(), dim), leaves, type_)
         placed = [
             part.placed(leaves.slice(start, part.count), type_)
             for part, start in zip(self._parts, self._starts, strict=False)
@@ -321,7 +377,14 @@ class MixedValues:
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
         for part, start in zip(self._parts, self._starts, strict=False):
-            yield from part.texts(None if held is None else held[start : start + part.count], contract)
+            if held is not None and self._shared.any():
+                yield from part.lost_leaves(held[start : start + part.count], contract)
+            else:
+                texts = part.texts(None if held is None else held[start : start + part.count], contract)
+                yield from (text for text in texts if not self._shared[text.number])
+        if held is None and self._shared.any():
+            whole = _texts_of_lists([lists for part in self._parts for lists in part.json_lists()], contract)
+            yield from (text for text in whole if self._shared[text.number])
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for part, start in zip(self._parts, self._starts, strict=False):
@@ -343,14 +406,43 @@ def _one_after_another(parts: Sequence[ArrowRecords], json: bool, dates: str) ->
     fields: list[Field] = []
     before, total = 0, sum(part.count for part in parts)
     for part in parts:
-        after = total - before - part.count
         fields += part.struct.fields
-        arrays += [
-            pa.concat_arrays([pa.nulls(before, array.type), array, pa.nulls(after, array.type)])
-            for array in part.arrays
-        ]
+        arrays += [_among(array, before, total) for array in part.arrays]
         before += part.count
     return ArrowRecords(arrays, Struct(tuple(fields)), total, json, dates)
+
+
+def _among(array: pa.Array, before: int, total: int) -> pa.Array:
+    """The array among ``total`` values, so many nulls in front of it."""
+    if len(array) == total:
+        return array
+    after = total - before - len(array)
+    return pa.concat_arrays([pa.nulls(before, array.type), array, pa.nulls(after, array.type)])
+
+
+def _dimension(type_: pa.DataType) -> int:
+    """How many lists the type has around its leaves."""
+    dim = 0
+    while pa.types.is_list(type_):
+        dim, type_ = dim + 1, type_.value_type
+    return dim
+
+
+def _single(type_: Type) -> Type | None:
+    """The type; None where a key stands several times in it: no one type reads such a value."""
+    return type_ if _is_single(type_) else None
+
+
+def _is_single(type_: Type) -> bool:
+    below = children(type_)
+    return len({f.name for f in below}) == len(below) and all(_is_single(f.type) for f in below)
+
+
+def _texts_of_lists(columns: Sequence[list[Any]], contract: Contract) -> Iterator[Text]:
+    """Lists whose elements are of several types are no one type's."""
+    for number, value in enumerate(reduce(merged, same) for same in zip(*columns, strict=True)):
+        if has_value(value):
+            yield Text(number, (), json_text(value, contract))
 
 
 def _merged(value: object, fallback: object) -> object:

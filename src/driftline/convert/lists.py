@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -210,10 +211,12 @@ def flattened(lists: pa.Array) -> pa.Array:
     return lists
 
 
-def numbered(lists: pa.Array, valid: NDArray[np.bool_]) -> Shredded:
-    """Lists of uniform depth, taken apart; a leaf is none where it is not ``valid``."""
+def numbered(lists: pa.Array, valid: NDArray[np.bool_], first: int = 0) -> Shredded:
+    """Lists of uniform depth, taken apart; a leaf is none where it is not ``valid``. ``first``: the number
+    of the first leaf.
+    """
     total = len(valid)
-    numbers = pa.array(np.arange(total), pa.int64(), mask=~valid)
+    numbers = pa.array(np.arange(first, first + total), pa.int64(), mask=~valid)
     type_: pa.DataType = pa.int64()
     depth, outer = 0, lists.type
     while pa.types.is_list(outer):
@@ -222,6 +225,25 @@ def numbered(lists: pa.Array, valid: NDArray[np.bool_]) -> Shredded:
     out.dims = [out.dimension(tree) for tree in out.trees]
     out.leaf_dims = [depth] * total
     return out
+
+
+def joined(parts: Sequence[Shredded]) -> Shredded:
+    """Values of which each part has some leaves, under numbers of their own, in lists of as many places.
+
+    >>> long, text = Shredded([[0, None]]), Shredded([[None, [1]]])
+    >>> apart = joined([long, text])
+    >>> apart.trees, apart.dims
+    ([[0, [1]]], [2])
+    """
+    out = Shredded([reduce(_joined, same) for same in zip(*(part.trees for part in parts), strict=True)])
+    out.dims = [out.dimension(tree) for tree in out.trees]
+    return out
+
+
+def _joined(tree: Tree, other: Tree) -> Tree:
+    if isinstance(tree, list) and isinstance(other, list):
+        return [_joined(*items) for items in zip(tree, other, strict=True)]
+    return other if tree is None else tree
 
 
 def same_lists(left: pa.Array, right: pa.Array) -> bool:

@@ -37,12 +37,12 @@ def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dic
 
 def merged(value: Any, later: Any) -> Any:
     """A value of two columns of one key; ``later``: that of the second one."""
+    if value is None or later is None:
+        return later if value is None else value
     if isinstance(value, list) and isinstance(later, list):
-        return [
-            b if a is None else a if b is None else merged(a, b) for a, b in zip(value, later, strict=True)
-        ]
+        return [merged(a, b) for a, b in zip(value, later, strict=True)]
     if isinstance(value, dict) and isinstance(later, dict):
-        return {key: item if later.get(key) is None else later[key] for key, item in value.items()}
+        return {key: merged(item, later.get(key)) for key, item in value.items()}
     return value
 
 
