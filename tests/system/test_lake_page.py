@@ -82,6 +82,34 @@ def test_the_index_is_no_wider_than_the_window(show, folder, width):
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("name", ["small", "lake"])
+def test_what_stands_below_begins_where_the_rest_does(show, folder, name):
+    browser = show((folder / INDEX).read_text() if name == "lake" else small(), 1600, 800)
+    edges = (
+        "return ['header', 'main', 'footer'].map(n => document.querySelector(n).getBoundingClientRect().left)"
+    )
+    assert len(set(browser.execute_script(edges))) == 1
+
+
+def test_the_tools_of_columns_are_one_line(show):
+    browser = show(small())
+    places = {one.rect["y"] for one in browser.find_elements(By.CSS_SELECTOR, ".tools > button")}
+    assert len(places) == 1
+
+
+def test_one_is_not_several(show):
+    one = replace(small(), records=1, batches=1, leaves=1)
+    shown = [term.text for term in show(one).find_elements(By.CSS_SELECTOR, ".overview dt")]
+    assert shown[:4] == ["record", "batch", "column", "drifted field"]
+    shown = [
+        term.text
+        for term in show(dict(pages(LakeStats("lake", (one,), at=AT + DAY)))[INDEX]).find_elements(
+            By.CSS_SELECTOR, ".overview dt"
+        )
+    ]
+    assert shown[:3] == ["table", "record", "drift in 7 days"]
+
+
 def test_a_link_leads_to_a_column(show):
     browser = show(wide())
     here = browser.current_url.partition("#")[0]

@@ -8,6 +8,7 @@ from typing import Any
 from driftline.core.columns.statistics import Seen, Value, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Primitive, Type, dotted, peel
+from driftline.core.values.counted import noun
 from driftline.report.lines import clean
 from driftline.report.stats_text import percent
 from driftline.stats.lake import last_drift
@@ -207,6 +208,6 @@ def tallest(numbers: Sequence[int]) -> int:
 
 FILTERS = {
     "clean": clean, "number": number, "when": when, "seen": seen, "short": short, "place": place, "size": size, "tallest": tallest,
-    "last_drift": last_drift, "rule": lambda rule: _RULES.get(rule or "", rule or ""),
+    "last_drift": last_drift, "noun": noun, "rule": lambda rule: _RULES.get(rule or "", rule or ""),
 }  # fmt: skip
 FILTERS["who"] = lambda event: who(event.by, event.who)
