@@ -1,4 +1,4 @@
-"""`driftline capture` of a secured topic, as a process: where its secrets are not."""
+"""`driftline capture` of a secured topic, as a process: by a login, by certificates, and where their secrets are not."""
 
 import json
 import os
@@ -7,10 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from driftline.runtime.java import QUICK
+from servers.certificates import Authority, Certificate
 from servers.fixtures import kafka  # noqa: F401
-from servers.kafka import PASSWORDS, Kafka
+from servers.kafka import PASSWORDS, USER, Kafka
+from servers.registry import Registry
 
 from .test_cli import SEVERAL, Done
 
@@ -26,6 +34,28 @@ ssl.ca.location = "AUTHORITY"
 [registry]
 url = "http://me:r3gistry-pw@127.0.0.1:9"
 """
+KEY_PASSWORD = "k3y-secret"
+# The same certificate for the broker and the registry.
+MUTUAL = """
+[kafka]
+security.protocol = "SSL"
+{certificate}
+
+[registry]
+url = "{registry}"
+{certificate}
+"""
+CERTIFICATE = """
+ssl.ca.location = "{authority.file}"
+ssl.certificate.location = "{issued.file}"
+ssl.key.location = "{issued.key}"
+ssl.key.password = "${{KEY_PASSWORD}}"
+"""
+
+
+@pytest.fixture(scope="module")
+def issued(kafka: Kafka) -> Certificate:  # noqa: F811
+    return kafka.authority.issue(USER, KEY_PASSWORD)
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +77,72 @@ def ran(tmp_path_factory, kafka: Kafka) -> tuple[Path, dict[str, Done]]:  # noqa
             "https://me:r3gistry-pw@",
         ],
     }
+    return folder, run(folder, commands)
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory, kafka: Kafka, issued: Certificate) -> tuple[Path, dict[str, Done]]:  # noqa: F811
+    """Avro by a certificate, for which the broker and the registry ask."""
+    folder = tmp_path_factory.mktemp("certified")
+    other = Authority(folder / "other").file
+    with Registry(tls=kafka.authority.context("127.0.0.1")) as registry:
+        schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+        number = registry.register("certified-value", schema)
+        kafka.send("certified", [b"\0" + number.to_bytes(4, "big") + b"\x02"])
+        certificate = CERTIFICATE.format(authority=kafka.authority, issued=issued)
+        (folder / "driftline.toml").write_text(MUTUAL.format(certificate=certificate, registry=registry.url))
+        (folder / "none.toml").write_text("[kafka]")
+        topic = f"kafka://{kafka.mutual}/certified"
+        typed = [
+            "capture",
+            topic,
+            "--into",
+            "shop.typed",
+            "--name",
+            "typed",
+            "--value-format",
+            "avro",
+            "--json",
+        ]
+        plain = [
+            "capture",
+            topic,
+            "--into",
+            "shop.plain",
+            "--name",
+            "plain",
+            "--config",
+            "none.toml",
+            "--json",
+        ]
+        ours = [
+            "--kafka-set",
+            "security.protocol=SSL",
+            "--kafka-set",
+            f"ssl.ca.location={kafka.authority.file}",
+        ]
+        keystore = {"type": "PKCS12", "location": issued.keystore, "password": "${KEY_PASSWORD}"}
+        flags = [
+            word for key, value in keystore.items() for word in ("--kafka-set", f"ssl.keystore.{key}={value}")
+        ]
+        commands = {
+            "wrong authority": [*typed, "--kafka-set", f"ssl.ca.location={other}"],
+            "wrong key password": [*typed, "--kafka-set", f"ssl.key.password={WRONG}"],
+            "no certificate": [*plain, *ours],
+            "PEM": typed,
+            "keystore": [*plain, *ours, *flags],
+        }
+        return folder, run(folder, commands)
+
+
+def run(folder: Path, commands: dict[str, list[str]]) -> dict[str, Done]:
+    """The commands one after the other, in one process."""
+    secrets = {"KAFKA_PASSWORD": PASSWORDS["alice"], "WRONG_PASSWORD": WRONG, "KEY_PASSWORD": KEY_PASSWORD}
     done = subprocess.run(
         [sys.executable, "-c", SEVERAL], cwd=folder, input=json.dumps(list(commands.values())),
-        env={**os.environ, "SPARK_SUBMIT_OPTS": QUICK, "KAFKA_PASSWORD": PASSWORDS["alice"], "WRONG_PASSWORD": WRONG},
-        capture_output=True, text=True, check=True,
+        env={**os.environ, "SPARK_SUBMIT_OPTS": QUICK, **secrets}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    told = {name: Done(*each) for name, each in zip(commands, json.loads(done.stdout), strict=True)}
-    return folder, told
+    return {name: Done(*each) for name, each in zip(commands, json.loads(done.stdout), strict=True)}
 
 
 def test_a_wrong_password_is_one_sentence(ran):
@@ -69,19 +158,45 @@ def test_the_right_one_is_of_the_environment(ran):
     assert ran[1]["no variable"].code == 2 and "there is no NOWHERE" in ran[1]["no variable"].err
 
 
-def test_secrets_are_nowhere(ran):
-    folder, told = ran
+def test_certificates_are_shown_to_broker_and_registry(certified):
+    for name, written, quarantined in (("PEM", 1, 0), ("keystore", 0, 1)):  # Avro is no JSON
+        done = certified[1][name]
+        assert done.code == 0, done
+        (batch,) = map(json.loads, done.out.splitlines())
+        assert (batch["rows_written"], batch["rows_quarantined"]) == (written, quarantined)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("wrong authority", 3, "unable to find valid certification path"),
+        ("wrong key password", 2, "[kafka] ssl.key.location: the key does not open"),
+        ("no certificate", 3, "bad_certificate"),
+    ],
+)
+def test_certificates_that_do_not_count_are_one_sentence(name, code, says, certified):
+    done = certified[1][name]
+    assert (done.code, done.out) == (code, ""), done
+    assert done.err.startswith("error: ") and says in done.err.splitlines()[0]
+
+
+def test_secrets_are_nowhere(ran, certified, issued):
+    key = load_pem_private_key(issued.key.read_bytes(), issued.password.encode())
+    opened = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     secrets = [
         PASSWORDS["alice"],
         PASSWORDS["alice"].replace('"', r"\""),
         WRONG,
         "r3gistry-pw",
         "LoginModule",
+        KEY_PASSWORD,
+        issued.key.read_text().splitlines()[2],
+        opened.splitlines()[1][48:62],  # behind what is the same in all keys
     ]
-    texts = [text for done in told.values() for text in (done.out, done.err)]
-    assert not [text for text in texts for secret in secrets if secret in text]
-    files = [path for path in (folder / "lake").rglob("*") if path.is_file()]
-    assert any("_captures" in path.parts for path in files) and any(
-        path.suffix == ".parquet" for path in files
-    )
-    assert not [path for path in files for secret in secrets if secret.encode() in path.read_bytes()]
+    for folder, commands in (ran, certified):
+        texts = [text for done in commands.values() for text in (done.out, done.err)]
+        assert not [text for text in texts for secret in secrets if secret in text]
+        files = [path for path in (folder / "lake").rglob("*") if path.is_file()]
+        assert any("_captures" in path.parts for path in files)
+        assert any(path.suffix == ".parquet" for path in files)
+        assert not [path for path in files for secret in secrets if secret.encode() in path.read_bytes()]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from driftline.capture.kafka_client import check_names, client_settings
+from driftline.capture.kafka_client import check_names, client_settings, with_open_key
 from driftline.capture.lost import Lost, Offsets, lost
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
@@ -40,7 +40,9 @@ _REFUSED = re.compile(r"(?:Sasl|Ssl)AuthenticationException|SSLHandshakeExceptio
 _SETTINGS = re.compile(r"kafka\.common\.(?:config\.ConfigException|errors\.InvalidConfigurationException)")
 JSON_SCHEMA = "json-schema"
 _TEXTS = ("json", JSON_SCHEMA)
-_AROUND = re.compile(r"^.*terminated with exception: |(?<=: )(?:[\w$]+\.)+[\w$]+: |\s*SQLSTATE: \w+")
+_AROUND = re.compile(
+    r"^.*terminated with exception: |^(?:[\w$]+\.)+[\w$]+: |(?<=: )(?:[\w$]+\.)+[\w$]+: |\s*SQLSTATE: \w+"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -181,12 +183,13 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     """The topics of a URL. Raises UsageError."""
     brokers, topics = place(url)
     values = reading.values()
+    jvm: Any = spark._jvm if reading.client else None
     client = {
         # Kafka's own default gives out what aborted transactions have written, too.
         "isolation.level": "read_committed",
         "request.timeout.ms": str(PATIENCE),
         "default.api.timeout.ms": str(PATIENCE),
-        **client_settings(reading.client),
+        **with_open_key(client_settings(reading.client), jvm),
         "bootstrap.servers": brokers,
     }
     options: dict[str, Any] = {
@@ -200,7 +203,6 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
         options["maxOffsetsPerTrigger"] = str(reading.max_records)
     frame = spark.readStream.format("kafka").options(**options).load()
     if reading.client:
-        jvm: Any = spark._jvm
         check_names(client, set(jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()))
     offsets = Offsets(checkpoint) if reading.skip_lost else None
     return Kafka(frame, f"topic {topics}", values, client, offsets)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from driftline.errors import UsageError
 
@@ -30,6 +32,9 @@ _OURS = {
     "interceptor.classes": "Spark's connector takes none",
     "enable.ssl.certificate.verification": "name the broker's authority instead: ssl.ca.location",
 }
+_ENCRYPTED = re.compile(r"-----BEGIN ENCRYPTED PRIVATE KEY-----(.+?)-----END", re.DOTALL)
+_PBES2 = ("PBES2", "1.2.840.113549.1.5.13")  # what the parameters name in full
+_DECRYPT = 2  # as Java's Cipher numbers what it does
 _NEAR = 0.85  # of a name that is not known to one that is: a slip of the pen
 
 
@@ -71,6 +76,33 @@ def check_names(settings: Mapping[str, str], known: Collection[str]) -> None:
     for key in settings.keys() - set(known):
         if near := difflib.get_close_matches(key, known, 1, _NEAR):
             raise UsageError(f"Kafka's client has no setting {key!r}", hint=f"did you mean {near[0]!r}?")
+
+
+def with_open_key(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:
+    """The settings with a key that needs no password: of encrypted ones in PEM, Kafka's client opens those
+    of an outdated kind alone, Java itself all that openssl writes. Raises UsageError.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    match = _ENCRYPTED.search(settings.get("ssl.keystore.key", ""))
+    if match is None:
+        return dict(settings)
+    crypto, password = jvm.javax.crypto, settings.get("ssl.key.password", "")
+    try:
+        info = crypto.EncryptedPrivateKeyInfo(base64.b64decode(match[1]))
+        name, parameters = info.getAlgName(), info.getAlgParameters()
+        name = parameters.toString() if name in _PBES2 else name
+        characters = jvm.java.nio.CharBuffer.allocate(len(password)).put(password).array()
+        secret = crypto.SecretKeyFactory.getInstance(name).generateSecret(crypto.spec.PBEKeySpec(characters))
+        cipher = crypto.Cipher.getInstance(name)
+        cipher.init(_DECRYPT, secret, parameters)
+        key = base64.encodebytes(bytes(info.getKeySpec(cipher).getEncoded())).decode()
+    except (Py4JJavaError, ValueError) as error:
+        raise UsageError(
+            "[kafka] ssl.key.location: the key does not open", hint="is ssl.key.password right?"
+        ) from error
+    rest = {name: value for name, value in settings.items() if name != "ssl.key.password"}
+    return rest | {"ssl.keystore.key": f"-----BEGIN PRIVATE KEY-----\n{key}-----END PRIVATE KEY-----\n"}
 
 
 def _with_login(settings: dict[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from driftline.formats.retry import WAITING, Progress
 from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
-from driftline.runtime.failure import explained
+from driftline.runtime.failure import explained, text_of
 from driftline.source.base import Source
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class CaptureQuery(StreamingQuery):
         if cause is None or self._runner.stopping:
             return None
         message, hint = explained(cause)
-        return self._flow.explain(str(cause)) or DataError(f"the stream ended: {message}", hint)
+        return self._flow.explain(text_of(cause)) or DataError(f"the stream ended: {message}", hint)
 
     def _keep(self, held: ExitStack, pause: float) -> None:
         """Until the stream ends: holds the checkpoint, and looks for new files."""

@@ -53,7 +53,7 @@ _OURS = re.compile(r"driftline\.errors\.\w+: ([^\n]+)(?:\n(?!\s)([^\n]+))?")
 
 def explained(error: BaseException) -> tuple[str, str | None]:
     """The cause in one sentence, and what to do about it where that is known."""
-    return of_text(_text(error))
+    return of_text(text_of(error))
 
 
 def of_text(text: str) -> tuple[str, str | None]:
@@ -105,7 +105,7 @@ def _path(text: str) -> str:
     return unquote(re.sub(r"^file:/+", "/", text)) if text.startswith("file:/") else text
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     """All that an error says: of Java's, the causes too."""
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     return "\n".join([str(error) or type(error).__name__, *_caused(java)])
