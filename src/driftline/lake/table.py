@@ -1,169 +1,49 @@
-"""What a user holds in Python: a lake, and its tables."""
+"""One table of a lake, as a user holds it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import driftline.report.shown  # noqa: F401  how results print
 from driftline.capture import Reading, capture
 from driftline.capture import Request as CaptureRequest
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.core.changes import TableChange
-from driftline.core.planning.contract import epoch_units
-from driftline.core.planning.exclude import excluded_paths
-from driftline.core.planning.rest import rest_column
-from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.table_name import QUARANTINE
-from driftline.core.schema.types import Schema, Struct, dotted
-from driftline.errors import DriftlineError, UsageError, no_table
-from driftline.formats.base import Catalog, Orphan, State
-from driftline.formats.open import iceberg, located
+from driftline.core.schema.types import Schema
+from driftline.errors import no_table
+from driftline.formats.base import State
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
-from driftline.operations.alter import Altered, Request, alter, local_name
+from driftline.lake.check import checked
+from driftline.lake.view_follows import altered, view_note
+from driftline.operations.alter import Altered, Request
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.promote import Promoted, promote
-from driftline.operations.replay import Quarantine, Replay, export, listed, replay, waiting
+from driftline.operations.replay import Quarantine, Replay, export, listed, replay
 from driftline.operations.resolve import Resolved, resolve
 from driftline.operations.undo import Undone, undo
-from driftline.operations.view import View, moved, remade, view
+from driftline.operations.view import View, view
 from driftline.report import schema_text
 from driftline.report.listeners import listeners
 from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
-from driftline.runtime.connect import must_be_classic
-from driftline.runtime.read_only import must_read
-from driftline.runtime.session import in_store, open_session
 from driftline.runtime.shown import Shown, shows
-from driftline.runtime.stores import is_stored
-from driftline.settings import from_properties
-from driftline.source.files import expand
-from driftline.source.given import paths_or_rows
 from driftline.source.opening import Data, opened
-from driftline.source.pipes import spooled
-from driftline.source.spool import folder_in, leftovers, place_of, told_where
 from driftline.stats import Stats, stats
-from driftline.stats.lake import LakeStats
-from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
+from driftline.verify import Verdict
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-
-DEFAULT = "lake"
-
-
-class Lake(Shown):
-    """A catalog of tables, and the Spark session that reads and writes them."""
-
-    def __init__(self, spark: SparkSession, catalog: str, tables: Catalog | None = None) -> None:
-        self.spark = spark
-        self.catalog = catalog
-        self.format = iceberg(spark, catalog) if tables is None else tables
-
-    @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str] = DEFAULT,
-        *,
-        properties: Mapping[str, str] | None = None,
-        ducklake: str | None = None,
-        notify: Callable[[str], None] | None = None,
-    ) -> Lake:
-        """The embedded lake in a folder, made where there is none: Iceberg, its catalog in a SQLite file.
-
-        ``properties``: those of an existing Iceberg catalog, which is then used in place of the
-        folder's. A ``path`` like ``s3://bucket/lake`` says where its files are; such a lake has no other
-        catalog. ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``,
-        either with ``:PATH``, or ``postgres:`` and what libpq takes. Raises SetupError where Java,
-        the jars or the folder are not to be had.
-        """
-        if is_stored(str(path)):
-            if ducklake is not None:
-                raise UsageError(f"{path}: a DuckLake of driftline's lies in a folder")
-            path, properties = DEFAULT, in_store(str(path), properties or {})
-        if ducklake is not None:
-            location = located("ducklake", ducklake, Path(path))
-            session = open_session(Path(path), catalog=None, properties=properties, notify=notify)
-            return cls(session, "lake", location.open(session))
-        return cls(open_session(Path(path), properties=properties, notify=notify), "lake")
-
-    @classmethod
-    def attach(cls, spark: SparkSession, catalog: str = "spark_catalog") -> Lake:
-        """A lake on a session of your own, with an Iceberg catalog of this
-        name. Raises UsageError for one of Spark Connect.
-        """
-        must_be_classic(spark)
-        return cls(spark, catalog)
-
-    def on(self, spark: SparkSession) -> Lake:
-        """The same lake on another session of the same Spark."""
-        return Lake(spark, self.catalog, self.format.on(spark))
-
-    @property
-    def warehouse(self) -> str | None:
-        """The folder of the lake's files; None where the catalog tells none."""
-        return self.format.folder
-
-    def tables(self) -> list[Table]:
-        """The lake's tables by name, without their quarantines."""
-        return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(QUARANTINE)]
-
-    def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
-        """What is in all tables, what drifted lately, and what waits: from metadata, or ``exact`` by scans.
-
-        ``progress`` is told what comes next.
-        """
-        stats = (table.stats(exact=exact, progress=_about(table.name, progress)) for table in self.tables())
-        return LakeStats(self.warehouse or self.catalog, tuple(stats))
-
-    def table(self, name: str) -> Table:
-        """A table by ``namespace.table``; it is made on its first ingest."""
-        return Table(self, name)
-
-    def alter(self, sql: str, *, upgrade: bool = False) -> Altered:
-        """Runs ALTER TABLE statements about one table in one commit, or none of them.
-
-        ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
-        """
-        request = Request.of_sql(sql)
-        table = self.table(local_name(request.table, self.catalog))
-        if request.if_exists and not table.format.load().exists:
-            return Altered(table.name, ())
-        return _altered(table, request, upgrade=upgrade)
-
-    def query(self, sql: str) -> DataFrame:
-        """Runs SQL that only reads, by the plan that Spark parses it
-        into. Raises UsageError for any other.
-        """
-        must_read(self.spark, sql, self.format.writes)
-        return self.sql(sql)
-
-    def sql(self, query: str) -> DataFrame:
-        """Runs SQL: any statement of Spark's; on a DuckLake, which Spark's SQL cannot write, one that reads.
-
-        Raises UsageError for another on a DuckLake, and Spark's own errors.
-        """
-        return self.format.sql(query)
-
-    def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
-        """Deletes files that no snapshot has, left by batches that died; returns them.
-
-        ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit
-        yet. In an Iceberg lake they are those that driftline's own tasks wrote.
-        """
-        left = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
-        return [*self.format.clean(older_than * 3600, dry_run=dry_run), *left]
+    from driftline.lake import Lake
 
 
 class Table(Shown):
@@ -212,7 +92,7 @@ class Table(Shown):
 
         ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
         """
-        return _altered(self, Request.of_changes(changes), upgrade=upgrade)
+        return altered(self, Request.of_changes(changes), upgrade=upgrade)
 
     def capture(
         self,
@@ -321,7 +201,7 @@ class Table(Shown):
         ``drop_rest``. ``dry_run``: only says how many would. Raises UsageError, DataError.
         """
         done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
-        return done if dry_run else replace(done, notes=(*done.notes, *_view_note(self)))
+        return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
 
     def promote(
         self,
@@ -337,7 +217,7 @@ class Table(Shown):
         come to be. Raises UsageError, DataError.
         """
         done = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
-        return done if dry_run else replace(done, notes=(*done.notes, *_view_note(self)))
+        return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
 
     def quarantine(self) -> Quarantine:
         """What could not be accepted and waits, by reason. Raises UsageError where there is no such table."""
@@ -391,67 +271,7 @@ class Table(Shown):
         is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default what
         files' endings tell. Raises UsageError where there is no such table.
         """
-        state = self.state()
-        contract = from_properties(state.properties).contract
-        columns = self.format.readable(state.schema).struct.fields
-        rest = rest_column(Struct(columns))
-        beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
-        struct = Struct(tuple(f for f in columns if f.name not in beside))
-        room = place_of(self.lake.spark, self.lake.warehouse)
-        with told_where(self.lake.spark, room), _checked(data, format, room) as (sources, kind, names):
-            stored = Stored(
-                self.format.read_readable().drop(*beside),
-                replace(state.schema, struct=struct),
-                waiting(self.format),
-                state.properties,
-                [_keys(path) for path in excluded_paths(contract)],
-                {_keys(path): unit for path, unit in epoch_units(contract)},
-                self.format.defaults(),
-            )
-            return verify(self.lake.spark, stored, sources, kind, exactly=exactly).named(names)
-
-
-@contextmanager
-def _checked(
-    data: Data, fmt: str | None, room: Path | None
-) -> Iterator[tuple[list[str], str, dict[str, str]]]:
-    """The files that are checked, their format, and names for those that are made for it, where there is
-    ``room``.
-    """
-    paths, rows = paths_or_rows(data)
-    if rows is not None:
-        with folder_in(room) as folder:
-            names = pickled(rows, folder)
-            yield list(names), PICKLED, names
-        return
-    kind, files = expand(paths, fmt)
-    with spooled(files, kind, room) as (sources, names):
-        yield sources, kind, names
-
-
-def _altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
-    """The table altered; its view follows where it gets another name."""
-    done = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
-    if done.table == table.name:
-        return done
-    try:
-        view = moved(table.lake.format, table.format, table.lake.format.table(done.table))
-    except DriftlineError as error:
-        return replace(done, notes=(*done.notes, f"its view is to be made again: {error.message}"))
-    return replace(done, notes=(*done.notes, f"its view is {view.name} now")) if view else done
-
-
-def _view_note(table: Table) -> tuple[str, ...]:
-    """The table's view follows it, where there is one; what there is to say of that."""
-    try:
-        view = remade(table.lake.format, table.format)
-    except DriftlineError as error:
-        return (f"the view of {table.name} is to be made again: {error.message}",)
-    return (f"view {view.name} was made again",) if view else ()
-
-
-def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:
-    return lambda phase: progress(f"{name}: {phase}")
+        return checked(self, data, format, exactly=exactly)
 
 
 def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:
@@ -468,11 +288,6 @@ def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callab
     return tell
 
 
-def _keys(path: tuple[str, ...]) -> str:
-    """A path without its steps into lists."""
-    return dotted(tuple(step for step in path if step != "element"))
-
-
 class TableSchema(Shown):
     """A table's schema; `to_dict` is its Iceberg JSON form."""
 
@@ -485,6 +300,5 @@ class TableSchema(Shown):
         return to_json(self.schema)
 
 
-shows(Lake, lambda lake: [f"lake {lake.warehouse or lake.catalog}"])
 shows(Table, lambda table: [f"table {table.name}"])
 shows(TableSchema, lambda shown: [schema_text.schema(shown.table, shown.schema)])

@@ -1,0 +1,141 @@
+"""What a user holds in Python: a lake, and its tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import driftline.report.shown  # noqa: F401  how results print
+from driftline.core.schema.table_name import QUARANTINE
+from driftline.errors import UsageError
+from driftline.formats.base import Catalog, Orphan
+from driftline.formats.open import iceberg, located
+from driftline.lake.table import Table, TableSchema
+from driftline.lake.view_follows import altered
+from driftline.operations.alter import Altered, Request, local_name
+from driftline.runtime.connect import must_be_classic
+from driftline.runtime.read_only import must_read
+from driftline.runtime.session import in_store, open_session
+from driftline.runtime.shown import Shown, shows
+from driftline.runtime.stores import is_stored
+from driftline.source.spool import leftovers
+from driftline.stats.lake import LakeStats
+
+__all__ = ["DEFAULT", "Lake", "Table", "TableSchema"]
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEFAULT = "lake"
+
+
+class Lake(Shown):
+    """A catalog of tables, and the Spark session that reads and writes them."""
+
+    def __init__(self, spark: SparkSession, catalog: str, tables: Catalog | None = None) -> None:
+        self.spark = spark
+        self.catalog = catalog
+        self.format = iceberg(spark, catalog) if tables is None else tables
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] = DEFAULT,
+        *,
+        properties: Mapping[str, str] | None = None,
+        ducklake: str | None = None,
+        notify: Callable[[str], None] | None = None,
+    ) -> Lake:
+        """The embedded lake in a folder, made where there is none: Iceberg, its catalog in a SQLite file.
+
+        ``properties``: those of an existing Iceberg catalog, which is then used in place of the
+        folder's. A ``path`` like ``s3://bucket/lake`` says where its files are; such a lake has no other
+        catalog. ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``,
+        either with ``:PATH``, or ``postgres:`` and what libpq takes. Raises SetupError where Java,
+        the jars or the folder are not to be had.
+        """
+        if is_stored(str(path)):
+            if ducklake is not None:
+                raise UsageError(f"{path}: a DuckLake of driftline's lies in a folder")
+            path, properties = DEFAULT, in_store(str(path), properties or {})
+        if ducklake is not None:
+            location = located("ducklake", ducklake, Path(path))
+            session = open_session(Path(path), catalog=None, properties=properties, notify=notify)
+            return cls(session, "lake", location.open(session))
+        return cls(open_session(Path(path), properties=properties, notify=notify), "lake")
+
+    @classmethod
+    def attach(cls, spark: SparkSession, catalog: str = "spark_catalog") -> Lake:
+        """A lake on a session of your own, with an Iceberg catalog of this
+        name. Raises UsageError for one of Spark Connect.
+        """
+        must_be_classic(spark)
+        return cls(spark, catalog)
+
+    def on(self, spark: SparkSession) -> Lake:
+        """The same lake on another session of the same Spark."""
+        return Lake(spark, self.catalog, self.format.on(spark))
+
+    @property
+    def warehouse(self) -> str | None:
+        """The folder of the lake's files; None where the catalog tells none."""
+        return self.format.folder
+
+    def tables(self) -> list[Table]:
+        """The lake's tables by name, without their quarantines."""
+        return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(QUARANTINE)]
+
+    def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
+        """What is in all tables, what drifted lately, and what waits: from metadata, or ``exact`` by scans.
+
+        ``progress`` is told what comes next.
+        """
+        stats = (table.stats(exact=exact, progress=_about(table.name, progress)) for table in self.tables())
+        return LakeStats(self.warehouse or self.catalog, tuple(stats))
+
+    def table(self, name: str) -> Table:
+        """A table by ``namespace.table``; it is made on its first ingest."""
+        return Table(self, name)
+
+    def alter(self, sql: str, *, upgrade: bool = False) -> Altered:
+        """Runs ALTER TABLE statements about one table in one commit, or none of them.
+
+        ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
+        """
+        request = Request.of_sql(sql)
+        table = self.table(local_name(request.table, self.catalog))
+        if request.if_exists and not table.format.load().exists:
+            return Altered(table.name, ())
+        return altered(table, request, upgrade=upgrade)
+
+    def query(self, sql: str) -> DataFrame:
+        """Runs SQL that only reads, by the plan that Spark parses it
+        into. Raises UsageError for any other.
+        """
+        must_read(self.spark, sql, self.format.writes)
+        return self.sql(sql)
+
+    def sql(self, query: str) -> DataFrame:
+        """Runs SQL: any statement of Spark's; on a DuckLake, which Spark's SQL cannot write, one that reads.
+
+        Raises UsageError for another on a DuckLake, and Spark's own errors.
+        """
+        return self.format.sql(query)
+
+    def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
+        """Deletes files that no snapshot has, left by batches that died; returns them.
+
+        ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit
+        yet. In an Iceberg lake they are those that driftline's own tasks wrote.
+        """
+        left = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
+        return [*self.format.clean(older_than * 3600, dry_run=dry_run), *left]
+
+
+def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda phase: progress(f"{name}: {phase}")
+
+
+shows(Lake, lambda lake: [f"lake {lake.warehouse or lake.catalog}"])

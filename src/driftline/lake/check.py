@@ -1,0 +1,69 @@
+"""The independent check, of a table that a user holds against data that he has at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from driftline.core.planning.contract import epoch_units
+from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.rest import rest_column
+from driftline.core.schema.naming import is_metadata
+from driftline.core.schema.types import Struct, dotted
+from driftline.operations.replay import waiting
+from driftline.settings import from_properties
+from driftline.source.files import expand
+from driftline.source.given import paths_or_rows
+from driftline.source.opening import Data
+from driftline.source.pipes import spooled
+from driftline.source.spool import folder_in, place_of, told_where
+from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
+
+if TYPE_CHECKING:
+    from driftline.lake.table import Table
+
+
+def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verdict:
+    """Whether every record of the data is in the table or its quarantine: see `Table.verify`."""
+    state = table.state()
+    contract = from_properties(state.properties).contract
+    columns = table.format.readable(state.schema).struct.fields
+    rest = rest_column(Struct(columns))
+    beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
+    struct = Struct(tuple(f for f in columns if f.name not in beside))
+    room = place_of(table.lake.spark, table.lake.warehouse)
+    with told_where(table.lake.spark, room), _files(data, fmt, room) as (sources, kind, names):
+        stored = Stored(
+            table.format.read_readable().drop(*beside),
+            replace(state.schema, struct=struct),
+            waiting(table.format),
+            state.properties,
+            [_keys(path) for path in excluded_paths(contract)],
+            {_keys(path): unit for path, unit in epoch_units(contract)},
+            table.format.defaults(),
+        )
+        return verify(table.lake.spark, stored, sources, kind, exactly=exactly).named(names)
+
+
+@contextmanager
+def _files(data: Data, fmt: str | None, room: Path | None) -> Iterator[tuple[list[str], str, dict[str, str]]]:
+    """The files that are checked, their format, and names for those that are made for it, where there is
+    ``room``.
+    """
+    paths, rows = paths_or_rows(data)
+    if rows is not None:
+        with folder_in(room) as folder:
+            names = pickled(rows, folder)
+            yield list(names), PICKLED, names
+        return
+    kind, files = expand(paths, fmt)
+    with spooled(files, kind, room) as (sources, names):
+        yield sources, kind, names
+
+
+def _keys(path: tuple[str, ...]) -> str:
+    """A path without its steps into lists."""
+    return dotted(tuple(step for step in path if step != "element"))

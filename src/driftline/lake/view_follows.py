@@ -1,0 +1,34 @@
+"""A table's view follows where the table changes its name or its columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from driftline.errors import DriftlineError
+from driftline.operations.alter import Altered, Request, alter
+from driftline.operations.view import moved, remade
+
+if TYPE_CHECKING:
+    from driftline.lake.table import Table
+
+
+def altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
+    """The table altered; its view follows where it gets another name."""
+    done = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
+    if done.table == table.name:
+        return done
+    try:
+        view = moved(table.lake.format, table.format, table.lake.format.table(done.table))
+    except DriftlineError as error:
+        return replace(done, notes=(*done.notes, f"its view is to be made again: {error.message}"))
+    return replace(done, notes=(*done.notes, f"its view is {view.name} now")) if view else done
+
+
+def view_note(table: Table) -> tuple[str, ...]:
+    """The table's view follows it, where there is one; what there is to say of that."""
+    try:
+        view = remade(table.lake.format, table.format)
+    except DriftlineError as error:
+        return (f"the view of {table.name} is to be made again: {error.message}",)
+    return (f"view {view.name} was made again",) if view else ()
