@@ -21,8 +21,9 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import LONG, STRING, VARIANT, Field, List, Map, Schema, Struct
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
-from driftline.verify.match import Record, differences
-from driftline.verify.values import is_nothing
+from driftline.verify.match import differences
+from driftline.verify.source_values import is_nothing
+from driftline.verify.table_shape import Record
 
 
 def rows_of(

@@ -46,8 +46,9 @@ from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.verify.json_texts import parse as parse_apart
-from driftline.verify.match import Record, differences
-from driftline.verify.values import Pairs, Reading, Single
+from driftline.verify.match import differences
+from driftline.verify.source_values import Pairs, Reading, Single
+from driftline.verify.table_shape import Record
 
 DATES = st.sampled_from(["on", "off", "instant"])
 

@@ -28,7 +28,8 @@ from driftline.source.csv_files import ANY
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect
 from driftline.verify.files import parts
-from driftline.verify.values import Cell, Reading, holds
+from driftline.verify.holds import holds
+from driftline.verify.source_values import Cell, Reading
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 ENCODINGS = ["utf-8", "utf-8-sig", "latin1", "cp1252", "cp1250", "utf-16", "utf-16-be", "utf-32-le", "shift_jis", "gb18030"]  # fmt: skip

@@ -26,8 +26,9 @@ from driftline.observe.observation import merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.source.json_rows import JsonRows, LineRows, Run
 from driftline.verify.json_texts import parse as parse_apart
-from driftline.verify.match import Record, differences
-from driftline.verify.values import Reading
+from driftline.verify.match import differences
+from driftline.verify.source_values import Reading
+from driftline.verify.table_shape import Record
 
 AUTO = Settings(contract=contract(maps="auto"))
 # Few keys, so that they meet: words, neutral ones, data that is sure, data, and the empty key.

@@ -27,8 +27,9 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.walk import Walker
 from driftline.verify.json_texts import parse
-from driftline.verify.match import Record, differences
-from driftline.verify.values import is_nothing
+from driftline.verify.match import differences
+from driftline.verify.source_values import is_nothing
+from driftline.verify.table_shape import Record
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.sampled_from([0, 7, 2**53 + 1, 10**40, 0.5, "", "x", "2024-01-02"])),

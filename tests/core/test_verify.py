@@ -15,10 +15,12 @@ import pytest
 
 from core.shapes import schema
 from driftline.core.schema.types import Schema
+from driftline.verify.difference import Difference
 from driftline.verify.json_texts import parse
-from driftline.verify.match import Difference, Record, differences
+from driftline.verify.match import differences
 from driftline.verify.matching_key import Meeting, Slot, key
-from driftline.verify.values import Cell, Misquoted, Pairs, Reading, Single, single
+from driftline.verify.source_values import Cell, Misquoted, Pairs, Reading, Single, single
+from driftline.verify.table_shape import Record
 
 D = Decimal
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)

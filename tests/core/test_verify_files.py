@@ -18,7 +18,7 @@ from driftline.verify.cells import cells, rows
 from driftline.verify.files import Part, Place, parts, read
 from driftline.verify.frames import alike
 from driftline.verify.pairing import pair
-from driftline.verify.values import Cell, Misquoted
+from driftline.verify.source_values import Cell, Misquoted
 
 
 def records(path: Path, content: bytes, fmt: str = "json") -> list[tuple[str, Any]]:

@@ -13,9 +13,10 @@ from driftline.core.planning.rest import REST, element, step, steps
 from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import LONG, STRING, Field, List, Map, Struct
 from driftline.verify.json_texts import parse
-from driftline.verify.match import Record, differences
+from driftline.verify.match import differences
 from driftline.verify.matching_key import Meeting, Slot
-from driftline.verify.values import Reading, Single
+from driftline.verify.source_values import Reading, Single
+from driftline.verify.table_shape import Record
 
 COLUMNS = Struct(
     (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO, NamedTuple
 
 from driftline.verify.packed import pieces
-from driftline.verify.values import Cell, Misquoted
+from driftline.verify.source_values import Cell, Misquoted
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _DELIMITERS = ",;\t|"

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow.parquet import ParquetFile
 
 from driftline.verify.files import Place, Read, opened
-from driftline.verify.values import Pairs, Single
+from driftline.verify.source_values import Pairs, Single
 
 _EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
 _ROWS = 5_000  # of one batch

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from driftline.verify.difference import Difference
 from driftline.verify.files import Place, Read
 from driftline.verify.left import Left
-from driftline.verify.match import Difference
-from driftline.verify.values import is_nothing
+from driftline.verify.source_values import is_nothing
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -13,7 +13,7 @@ from pyarrow.parquet import ParquetFile
 
 from driftline.verify.files import Place, Read, opened
 from driftline.verify.json_texts import Malformed, parse
-from driftline.verify.values import Pairs, Single
+from driftline.verify.source_values import Pairs, Single
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from driftline.verify.columns import values_of
 from driftline.verify.files import Place, Read
-from driftline.verify.values import Single
+from driftline.verify.source_values import Single
 
 PICKLED = "pickled"  # the format of these files
 _ROWS = 20_000  # of one file

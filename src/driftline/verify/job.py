@@ -24,6 +24,7 @@ from driftline.core.schema.types import Schema
 from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.cells import CsvDialect, cells
 from driftline.verify.columns import floats_in, read_columns, readable
+from driftline.verify.difference import Difference, shown
 from driftline.verify.emptied import Listless, lost_lists
 from driftline.verify.files import LONGEST, Part, Place, Read, grouped, parts, read
 from driftline.verify.frames import rows, typed
@@ -43,10 +44,10 @@ from driftline.verify.left import (
     quarantined_again,
     unpacked,
 )
-from driftline.verify.match import Difference, Record, shown
 from driftline.verify.matching_key import Meeting, Slot, exactly, key, loosely
 from driftline.verify.pairing import pair
-from driftline.verify.values import Reading
+from driftline.verify.source_values import Reading
+from driftline.verify.table_shape import Record
 from driftline.verify.verdict import LISTED, Verdict
 
 if TYPE_CHECKING:

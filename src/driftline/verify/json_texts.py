@@ -12,7 +12,7 @@ from itertools import chain
 from typing import IO, Any, NamedTuple
 
 from driftline.verify.packed import Stream, pieces
-from driftline.verify.values import number
+from driftline.verify.source_values import number
 
 _BLANK = b" \t\r\n"
 _BLANKS, _BETWEEN = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n,]*")

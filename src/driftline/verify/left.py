@@ -10,8 +10,9 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from driftline.verify.difference import Difference, shown
 from driftline.verify.files import Place, Read
-from driftline.verify.match import Difference, differences, shown
+from driftline.verify.match import differences
 from driftline.verify.matching_key import Meeting, key
 from driftline.verify.verdict import LISTED, Mismatch
 

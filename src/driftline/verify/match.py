@@ -10,112 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from driftline.core.planning.rest import rest_column
-from driftline.core.schema.naming import MARK, data_key
-from driftline.core.schema.types import Expression, Map, Primitive, Struct, Type, peel
+from driftline.core.schema.types import Expression
+from driftline.verify.difference import Difference, Steps, shown
+from driftline.verify.holds import has_value, holds, routed
 from driftline.verify.rest import Waiting
-from driftline.verify.values import Cell, Pairs, Reading, has_value, holds, is_nothing, routed
+from driftline.verify.source_values import Cell, Pairs, Reading, is_nothing
+from driftline.verify.table_shape import Column, Record
 
-Steps: TypeAlias = "tuple[str | int, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Where a row and a record part.
-
-    ``steps``: keys, and positions in lists. ``value``: the record's. ``lost``: no column holds it.
-    ``invented``: a column holds what does not come from it. ``unproven``: a list without a value is not
-    there, which is lawful where its column is younger than the row (2.4).
-    """
-
-    steps: Steps
-    value: Any
-    why: str
-    lost: bool = True
-    invented: bool = False
-    unproven: bool = False
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The steps, without those into lists."""
-        return tuple(step for step in self.steps if isinstance(step, str))
-
-    @property
-    def path(self) -> str:
-        """The path, a list's element as ``element``.
-
-        >>> Difference(("items", 3, "price"), 1, "").path
-        'items.element.price'
-        """
-        return ".".join("element" if isinstance(step, int) else step for step in self.steps)
-
-
-@dataclass(slots=True)
-class Column:
-    """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map.
-
-    ``defaults``: what a record without a value may have got, now or earlier."""
-
-    name: str
-    dim: int
-    type: Primitive | None = None
-    record: Record | None = None
-    value: Column | None = None
-    defaults: tuple[Any, ...] = ()
-
-    def has_map(self) -> bool:
-        """Whether it is a map, or has one at any depth."""
-        if self.record is not None:
-            return any(column.has_map() for _, column in self.record.columns.values())
-        return self.value is not None
-
-    @property
-    def variant(self) -> bool:
-        return self.type is not None and self.type.name == "variant"
-
-    @classmethod
-    def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> Column:
-        dim, inner = peel(type_)
-        match inner:
-            case Struct():
-                return cls(name, dim, record=Record.of(inner, prefix, defaults))
-            case Map():
-                return cls(name, dim, value=cls.of(name, inner.value, prefix, defaults))
-            case Primitive():
-                return cls(name, dim, type=inner)
-        raise AssertionError(inner)
-
-
-@dataclass(slots=True)
-class Record:
-    """A struct's columns by name, each with the exact key that it holds: its mark's, else its name.
-
-    ``lists``: the names of those that hold lists, by key. ``rest``: the
-    name of the column for what has no other.
-    """
-
-    columns: dict[str, tuple[str, Column]]
-    lists: dict[str, list[str]] = field(default_factory=dict)
-    rest: str | None = None
-
-    @classmethod
-    def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> Record:
-        own = rest_column(struct)
-        out = cls({}, rest=own.name if own is not None else None)
-        for f in struct.fields:
-            if f.name == out.rest:
-                continue
-            key = data_key(f, prefix)
-            column = Column.of(f.name, f.type, prefix, defaults)
-            column.defaults = tuple((defaults or {}).get(f.id, ()))
-            out.columns[f.name] = (key, column)
-            if column.dim:
-                out.lists.setdefault(key, []).append(f.name)
-        return out
-
-
-# By column id.
-Defaults: TypeAlias = "Mapping[int, Iterable[Any]]"
 # A column of the field at hand, the lists still around its values, and what the row has in it.
 _Held: TypeAlias = "tuple[Column, int, Any]"
 
@@ -394,25 +295,3 @@ def _depth(v: Any, empties: bool) -> int:
 
 def _key_text(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-def shown(v: Any, limit: int = 80) -> str:
-    """A value as people read it, cut to ``limit``."""
-    match v:
-        case None:
-            text = "null"
-        case bool():
-            text = str(v).lower()
-        case str():
-            text = repr(str(v)) if len(v) <= limit else f"{str(v)[:limit]!r}"
-        case dict():
-            text = "{" + ", ".join(f"{k}: {shown(x, limit)}" for k, x in _first(v.items())) + "}"
-        case list():
-            text = "[" + ", ".join(shown(x, limit) for x in _first(v)) + "]"
-        case _:
-            text = str(v)
-    return text if len(text) <= limit else text[:limit] + "…"
-
-
-def _first(items: Iterable[Any], limit: int = 10) -> Iterable[Any]:
-    return (x for x, _ in zip(items, range(limit), strict=False))

@@ -12,7 +12,8 @@ from typing import Any
 from driftline.core.planning.rest import is_type_key, steps, type_key
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, peel
-from driftline.verify.values import Cell, Reading, Single, holds, is_nothing, number, single, written
+from driftline.verify.holds import holds
+from driftline.verify.source_values import Cell, Reading, Single, is_nothing, number, single, written
 
 Steps = tuple["str | int", ...]
 _DECODE = json.JSONDecoder(parse_int=number, parse_float=number).decode

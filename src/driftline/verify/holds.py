@@ -1,127 +1,35 @@
-"""Single values: what a source's values are in Python, and which of them a column's value holds.
+"""Which values of a source a column's value holds.
 
 Sources: "exactness" and "Values as text" of the evolution rules (2.1, 2.2, 2.3, section 3).
-Values of a source are plain Python: JSON's integers are int, its other numbers Decimal, digits as written.
 """
 
 from __future__ import annotations
 
 import math
-import re
-import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from driftline.core.schema.types import Primitive
 from driftline.verify.moments import PER_UNIT, Moment, epoch, micros, moment
-
-
-class Single(float):
-    """A number of 4 bytes."""
-
-
-class Pairs(dict[Any, Any]):
-    """A map of a typed source or a table: its keys are values, an entry without a value is one."""
-
-
-class Cell(str):
-    """A cell of CSV: a text, and the typed value whose print it is."""
-
-    __slots__ = ()
-
-
-class Misquoted(Cell):
-    """A cell whose quotes do not end where it ends: readers may take
-    it as it is ``written``, quotes and all.
-    """
-
-    written: str
-
-    @classmethod
-    def of(cls, text: str, written: str) -> Misquoted:
-        cell = cls(text)
-        cell.written = written
-        return cell
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The settings of a table that say how its values are read.
-
-    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are
-    instants. ``units``: epoch units of key paths, dotted, without steps for elements of lists.
-    ``resolved``: fields were folded into a type that somebody chose, so that a text may stand as
-    what it spells, and a number as an instant. ``comma``: stands in CSV's numbers for the point.
-    """
-
-    unit: str | None = None
-    offsets: bool = False
-    units: Mapping[str, str] = field(default_factory=dict)
-    resolved: bool = False
-    comma: bool = False
-
-    def at(self, path: str) -> Reading:
-        """How the field at a path is read: by the unit of the longest path that leads to it."""
-        above = [p for p in self.units if path == p or path.startswith(f"{p}.")]
-        unit = self.units[max(above, key=len)] if above else None
-        return replace(self, unit=unit, units={}) if above else self
-
+from driftline.verify.source_values import (
+    Cell,
+    Misquoted,
+    Reading,
+    Single,
+    declared,
+    is_nothing,
+    number,
+    reads_back,
+    single,
+    typed,
+    written,
+)
 
 # Numbers ------------------------------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_PLAIN_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
 _DECLARED = ("int", "float", "decimal")  # types that a column has only if somebody declared it
-_COMMA = str.maketrans(",.", "._")
-_INT_DIGITS = 4300  # Python converts no more
-
-
-def number(text: str) -> int | Decimal | None:
-    """The number that the text is by JSON's grammar, None if it is none, or beyond what Decimal can hold.
-
-    >>> number("-12"), number("1.50"), number("007")
-    (-12, Decimal('1.50'), None)
-    """
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        return None
-    if match[1] is None and match[2] is None and len(text) < _INT_DIGITS:
-        return int(text)
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return None
-
-
-def written(text: str, how: Reading) -> int | Decimal | None:
-    """The number that a cell of CSV is.
-
-    >>> written("1,50", Reading(comma=True)), written("1.50", Reading(comma=True))
-    (Decimal('1.50'), None)
-    """
-    return number(text.translate(_COMMA) if how.comma else text)
-
-
-def single(x: float) -> float:
-    """The nearest number of 4 bytes."""
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", x))[0])
-    except OverflowError:
-        return math.copysign(math.inf, x)
-
-
-def reads_back(x: float, written: Decimal) -> bool:
-    """Whether ``x``, printed at as many digits as were written, 17 at most, is the written number (2.1).
-
-    >>> reads_back(0.1, Decimal("0.10000000000000001")), reads_back(0.1, Decimal("0.1000000000000000001"))
-    (True, False)
-    """
-    digits = min(len(written.as_tuple().digits), 17)
-    # Half way between two prints, it may be either: printers differ.
-    return math.isfinite(x) and written in (Decimal(f"{x:.{digits - 1}e}"), Decimal(repr(x)))
 
 
 def _same_float(x: float, y: float) -> bool:
@@ -277,7 +185,7 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True
-        v = _declared(v, how) if type_.name in _DECLARED else _typed(v, how)
+        v = declared(v, how) if type_.name in _DECLARED else typed(v, how)
     fits = _IN.get(type_.name, _in_other)(stored, v, how)
     return fits or (
         how.resolved and any(rule(type_, stored, v, how) for rule in (_spells, routed, _is_midnight))
@@ -296,43 +204,6 @@ def _is_midnight(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     """Whether a column's date stands for an instant, or a zoneless timestamp, at which it begins."""
     m = moment_of(v, how)
     return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m
-
-
-def _declared(cell: Cell, how: Reading) -> Any:
-    """The number that the cell's text is, for a column that somebody declared; else what `_typed` says.
-
-    >>> _declared(Cell("1.50"), Reading()), _declared(Cell("007"), Reading())
-    (Decimal('1.50'), '007')
-    """
-    number_ = written(cell, how)
-    return _typed(cell, how) if number_ is None else number_
-
-
-def _typed(cell: Cell, how: Reading) -> Any:
-    """The value that prints as the cell's text; the text where none does (2.3).
-
-    >>> [_typed(Cell(text), Reading()) for text in ("12", "007", "1.50", "true")]
-    [12, '007', '1.50', True]
-    """
-    text = str(cell)
-    if text in ("true", "false"):
-        return text == "true"
-    n = written(text, how)
-    if isinstance(n, int):
-        return n if str(n) == text else text
-    spelled = text.translate(_COMMA) if how.comma else text
-    if n is None or not (_PLAIN_FRACTION.fullmatch(spelled) or _printed(float(n), spelled)):
-        return text
-    return n
-
-
-def _printed(x: float, text: str) -> bool:
-    """Whether the text is how Python, or Java, prints ``x`` with an exponent."""
-    if not math.isfinite(x):
-        return False
-    sign, digits, _ = (shortest := Decimal(repr(x))).as_tuple()
-    first, rest = str(digits[0]), "".join(map(str, digits[1:])).rstrip("0") or "0"
-    return text in (repr(x), f"{'-' * sign}{first}.{rest}E{shortest.adjusted()}")
 
 
 def same_json(stored: Any, v: Any) -> bool:
@@ -355,19 +226,3 @@ def has_value(stored: Any) -> bool:
     if isinstance(stored, dict):
         return any(map(has_value, stored.values()))
     return any(map(has_value, stored)) if isinstance(stored, list) else stored is not None
-
-
-def is_nothing(v: Any, *, in_map: bool = False) -> bool:
-    """null, ``[]``, ``{}`` and what holds only those carry no value (2.4); nor does the empty key (2.5).
-
-    ``in_map``: a map has it, of whose keys the empty one is one.
-    """
-    if v is None:
-        return True
-    if isinstance(v, list):
-        return all(is_nothing(x, in_map=in_map) for x in v)
-    if isinstance(v, Pairs):
-        return not v
-    if isinstance(v, dict):
-        return all(is_nothing(x, in_map=in_map) for k, x in v.items() if in_map or k != "")
-    return isinstance(v, Cell) and not v

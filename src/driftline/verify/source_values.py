@@ -1,0 +1,168 @@
+"""What a source's values are in Python. JSON's integers are int, its other numbers Decimal, as written;
+a cell of CSV is a text, and the value that prints so (2.1 to 2.3 of the evolution rules).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+
+class Single(float):
+    """A number of 4 bytes."""
+
+
+class Pairs(dict[Any, Any]):
+    """A map of a typed source or a table: its keys are values, an entry without a value is one."""
+
+
+class Cell(str):
+    """A cell of CSV: a text, and the typed value whose print it is."""
+
+    __slots__ = ()
+
+
+class Misquoted(Cell):
+    """A cell whose quotes do not end where it ends: readers may take
+    it as it is ``written``, quotes and all.
+    """
+
+    written: str
+
+    @classmethod
+    def of(cls, text: str, written: str) -> Misquoted:
+        cell = cls(text)
+        cell.written = written
+        return cell
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The settings of a table that say how its values are read.
+
+    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are
+    instants. ``units``: epoch units of key paths, dotted, without steps for elements of lists.
+    ``resolved``: fields were folded into a type that somebody chose, so that a text may stand as
+    what it spells, and a number as an instant. ``comma``: stands in CSV's numbers for the point.
+    """
+
+    unit: str | None = None
+    offsets: bool = False
+    units: Mapping[str, str] = field(default_factory=dict)
+    resolved: bool = False
+    comma: bool = False
+
+    def at(self, path: str) -> Reading:
+        """How the field at a path is read: by the unit of the longest path that leads to it."""
+        above = [p for p in self.units if path == p or path.startswith(f"{p}.")]
+        unit = self.units[max(above, key=len)] if above else None
+        return replace(self, unit=unit, units={}) if above else self
+
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PLAIN_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
+_COMMA = str.maketrans(",.", "._")
+_INT_DIGITS = 4300  # Python converts no more
+
+
+def number(text: str) -> int | Decimal | None:
+    """The number that the text is by JSON's grammar, None if it is none, or beyond what Decimal can hold.
+
+    >>> number("-12"), number("1.50"), number("007")
+    (-12, Decimal('1.50'), None)
+    """
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    if match[1] is None and match[2] is None and len(text) < _INT_DIGITS:
+        return int(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
+
+
+def written(text: str, how: Reading) -> int | Decimal | None:
+    """The number that a cell of CSV is.
+
+    >>> written("1,50", Reading(comma=True)), written("1.50", Reading(comma=True))
+    (Decimal('1.50'), None)
+    """
+    return number(text.translate(_COMMA) if how.comma else text)
+
+
+def single(x: float) -> float:
+    """The nearest number of 4 bytes."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", x))[0])
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
+def reads_back(x: float, written: Decimal) -> bool:
+    """Whether ``x``, printed at as many digits as were written, 17 at most, is the written number (2.1).
+
+    >>> reads_back(0.1, Decimal("0.10000000000000001")), reads_back(0.1, Decimal("0.1000000000000000001"))
+    (True, False)
+    """
+    digits = min(len(written.as_tuple().digits), 17)
+    # Half way between two prints, it may be either: printers differ.
+    return math.isfinite(x) and written in (Decimal(f"{x:.{digits - 1}e}"), Decimal(repr(x)))
+
+
+def declared(cell: Cell, how: Reading) -> Any:
+    """The number that the cell's text is, for a column that somebody declared; else what `typed` says.
+
+    >>> declared(Cell("1.50"), Reading()), declared(Cell("007"), Reading())
+    (Decimal('1.50'), '007')
+    """
+    number_ = written(cell, how)
+    return typed(cell, how) if number_ is None else number_
+
+
+def typed(cell: Cell, how: Reading) -> Any:
+    """The value that prints as the cell's text; the text where none does (2.3).
+
+    >>> [typed(Cell(text), Reading()) for text in ("12", "007", "1.50", "true")]
+    [12, '007', '1.50', True]
+    """
+    text = str(cell)
+    if text in ("true", "false"):
+        return text == "true"
+    n = written(text, how)
+    if isinstance(n, int):
+        return n if str(n) == text else text
+    spelled = text.translate(_COMMA) if how.comma else text
+    if n is None or not (_PLAIN_FRACTION.fullmatch(spelled) or _printed(float(n), spelled)):
+        return text
+    return n
+
+
+def _printed(x: float, text: str) -> bool:
+    """Whether the text is how Python, or Java, prints ``x`` with an exponent."""
+    if not math.isfinite(x):
+        return False
+    sign, digits, _ = (shortest := Decimal(repr(x))).as_tuple()
+    first, rest = str(digits[0]), "".join(map(str, digits[1:])).rstrip("0") or "0"
+    return text in (repr(x), f"{'-' * sign}{first}.{rest}E{shortest.adjusted()}")
+
+
+def is_nothing(v: Any, *, in_map: bool = False) -> bool:
+    """null, ``[]``, ``{}`` and what holds only those carry no value (2.4); nor does the empty key (2.5).
+
+    ``in_map``: a map has it, of whose keys the empty one is one.
+    """
+    if v is None:
+        return True
+    if isinstance(v, list):
+        return all(is_nothing(x, in_map=in_map) for x in v)
+    if isinstance(v, Pairs):
+        return not v
+    if isinstance(v, dict):
+        return all(is_nothing(x, in_map=in_map) for k, x in v.items() if in_map or k != "")
+    return isinstance(v, Cell) and not v

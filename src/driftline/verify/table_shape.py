@@ -1,0 +1,78 @@
+"""A table's columns from its own side: by the key that each holds, with the lists around its values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from driftline.core.planning.rest import rest_column
+from driftline.core.schema.naming import MARK, data_key
+from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
+
+# By column id.
+Defaults: TypeAlias = "Mapping[int, Iterable[Any]]"
+
+
+@dataclass(slots=True)
+class Column:
+    """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map.
+
+    ``defaults``: what a record without a value may have got, now or earlier."""
+
+    name: str
+    dim: int
+    type: Primitive | None = None
+    record: Record | None = None
+    value: Column | None = None
+    defaults: tuple[Any, ...] = ()
+
+    def has_map(self) -> bool:
+        """Whether it is a map, or has one at any depth."""
+        if self.record is not None:
+            return any(column.has_map() for _, column in self.record.columns.values())
+        return self.value is not None
+
+    @property
+    def variant(self) -> bool:
+        return self.type is not None and self.type.name == "variant"
+
+    @classmethod
+    def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> Column:
+        dim, inner = peel(type_)
+        match inner:
+            case Struct():
+                return cls(name, dim, record=Record.of(inner, prefix, defaults))
+            case Map():
+                return cls(name, dim, value=cls.of(name, inner.value, prefix, defaults))
+            case Primitive():
+                return cls(name, dim, type=inner)
+        raise AssertionError(inner)
+
+
+@dataclass(slots=True)
+class Record:
+    """A struct's columns by name, each with the exact key that it holds: its mark's, else its name.
+
+    ``lists``: the names of those that hold lists, by key. ``rest``: the
+    name of the column for what has no other.
+    """
+
+    columns: dict[str, tuple[str, Column]]
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    rest: str | None = None
+
+    @classmethod
+    def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> Record:
+        own = rest_column(struct)
+        out = cls({}, rest=own.name if own is not None else None)
+        for f in struct.fields:
+            if f.name == out.rest:
+                continue
+            key = data_key(f, prefix)
+            column = Column.of(f.name, f.type, prefix, defaults)
+            column.defaults = tuple((defaults or {}).get(f.id, ()))
+            out.columns[f.name] = (key, column)
+            if column.dim:
+                out.lists.setdefault(key, []).append(f.name)
+        return out
