@@ -25,7 +25,8 @@ from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Primitive, Schema, Struct
 from driftline.errors import no_table
 from driftline.formats import base
-from driftline.formats.base import Added, CommitConflict, Moved, Orphan, State
+from driftline.formats.base import Added, CommitConflict, Moved, State
+from driftline.formats.lakes import Orphan
 from driftline.runtime.spark_conf import CASE, PLAIN, configured
 from driftline.sql.quoting import name as quoted
 from driftline.sql.quoting import spark_type

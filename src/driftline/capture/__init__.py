@@ -25,7 +25,7 @@ from driftline.source.web import is_url, shown
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.formats.base import Catalog
+    from driftline.formats.lakes import Catalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from driftline.runtime.stores import configure
 
 if TYPE_CHECKING:
     from driftline.cli.terminal import Progress
-    from driftline.formats.base import OfflineTable
+    from driftline.formats.lakes import OfflineTable
     from driftline.lake import Lake
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from driftline.formats.base import Orphan
+from driftline.formats.lakes import Orphan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

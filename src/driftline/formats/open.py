@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.formats.base import Catalog, Location, OfflineTable
+    from driftline.formats.lakes import Catalog, Location, OfflineTable
 
 
 def iceberg(spark: SparkSession, name: str) -> Catalog:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import driftline.report.shown  # noqa: F401  how results print
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
-from driftline.formats.base import Catalog, Orphan
+from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import iceberg, located
 from driftline.lake.table import Table, TableSchema
 from driftline.lake.view_follows import altered

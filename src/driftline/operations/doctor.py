@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from driftline.core.values.counted import counted
 from driftline.errors import DriftlineError
-from driftline.formats.base import Location
+from driftline.formats.lakes import Location
 from driftline.formats.open import located
 from driftline.runtime import class_data, file_io, jars, session, stores
 from driftline.runtime.java import find_java

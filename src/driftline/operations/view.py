@@ -22,7 +22,8 @@ from driftline.sql.quoting import literal, name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.formats.base import Catalog, Table
+    from driftline.formats.base import Table
+    from driftline.formats.lakes import Catalog
 
 SUFFIX = "_settled"
 _OF, _TYPES = "driftline.view-of", "driftline.view-types"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from driftline.errors import DriftlineError, SetupError
-from driftline.formats.base import Orphan
+from driftline.formats.lakes import Orphan
 from driftline.runtime.spark_conf import runs_here
 from driftline.write import on_disk
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.table_name import QUARANTINE
-from driftline.formats.base import OfflineTable
+from driftline.formats.lakes import OfflineTable
 from driftline.operations.history import history
 from driftline.settings import from_properties
 from driftline.stats import resolved

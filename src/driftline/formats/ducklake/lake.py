@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftline.formats.base import Orphan
 from driftline.formats.ducklake.catalog import Catalog
 from driftline.formats.ducklake.orphans import clean, orphans
 from driftline.formats.ducklake.query import sql, tables
 from driftline.formats.ducklake.table import DuckLakeTable
+from driftline.formats.lakes import Orphan
 from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:

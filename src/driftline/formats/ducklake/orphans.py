@@ -6,9 +6,9 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from driftline.formats.base import Orphan
 from driftline.formats.ducklake.catalog import Catalog, Connection
 from driftline.formats.ducklake.snapshot import data_path
+from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import bare, delete, listed
 from driftline.write import STAGED
 

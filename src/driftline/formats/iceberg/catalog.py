@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
 from driftline.errors import DataError, DriftlineError
-from driftline.formats.base import Orphan
 from driftline.formats.iceberg.gateway import items, java_type
 from driftline.formats.iceberg.orphans import clean
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
+from driftline.formats.lakes import Orphan
 from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from driftline.formats.base import Orphan
 from driftline.formats.iceberg import store
+from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import bare, delete, listed
 from driftline.runtime.stores import is_stored
 from driftline.write import STAGED, WRITTEN

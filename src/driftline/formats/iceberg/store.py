@@ -9,8 +9,8 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
-from driftline.formats.base import Orphan
 from driftline.formats.iceberg.gateway import items, text_map
+from driftline.formats.lakes import Orphan
 from driftline.runtime import file_io
 
 _RESOLVING = "ResolvingFileIO"

@@ -1,0 +1,123 @@
+"""What others need of a lake of a format: where it is before Spark runs, its tables by name, and a table as
+its files tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from driftline.core.schema.types import Schema
+from driftline.formats.base import State, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from driftline.core.changelog.entries import Versions
+    from driftline.core.columns.statistics import TableStatistics
+
+
+class OfflineTable(Protocol):
+    """A table as its metadata tell, read without Spark, as it was when it was looked at."""
+
+    @property
+    def name(self) -> str: ...
+
+    def load(self) -> State:
+        """The table's state."""
+        ...
+
+    def versions(self) -> Versions:
+        """What is left of the table's past."""
+        ...
+
+    def statistics(self, schema: Schema) -> TableStatistics | None:
+        """What the metadata tell of the columns of ``schema``; None where it takes Spark to read them."""
+        ...
+
+    def is_empty(self, name: str) -> bool:
+        """Whether another table of this lake has no records, or is not there.
+
+        False also where that is not to be told.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A file that no snapshot has. ``size`` in bytes."""
+
+    path: str
+    size: int
+
+
+class Location(Protocol):
+    """A lake as its settings name it, before Spark runs."""
+
+    @property
+    def shown(self) -> str:
+        """Its catalog for people, without a password."""
+        ...
+
+    def engine(self) -> str:
+        """What reads and writes the catalog, for people. Raises SetupError where it is not installed."""
+        ...
+
+    def exists(self) -> bool:
+        """Whether there is a catalog to look into; a server's is not asked."""
+        ...
+
+    def tables(self) -> list[str]:
+        """The names of its tables. Raises SetupError where the catalog cannot be opened."""
+        ...
+
+    def open(self, spark: SparkSession) -> Catalog:
+        """Its tables, on a Spark session."""
+        ...
+
+
+class Catalog(Protocol):
+    """The tables of one lake, on one Spark session."""
+
+    @property
+    def folder(self) -> str | None:
+        """Where the lake's files are; None where the catalog tells none."""
+        ...
+
+    @property
+    def writes(self) -> str:
+        """What runs statements that write, for whoever asks for one that reads."""
+        ...
+
+    @property
+    def has_views(self) -> bool:
+        """Whether Spark's views can be kept beside the tables."""
+        ...
+
+    def sql_name(self, name: str) -> str:
+        """A table or view by ``namespace.table``, quoted for `sql`."""
+        ...
+
+    def on(self, spark: SparkSession) -> Self:
+        """The same tables, on another session of the same Spark."""
+        ...
+
+    def table(self, name: str) -> Table:
+        """A table by ``namespace.table``, there or not. Raises
+        UsageError where it cannot be a table's name.
+        """
+        ...
+
+    def tables(self) -> list[str]:
+        """The names of all tables of the lake, ``namespace.table``."""
+        ...
+
+    def sql(self, query: str) -> DataFrame:
+        """Runs SQL. Raises UsageError where this format cannot run the statement, and Spark's own errors."""
+        ...
+
+    def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
+        """Deletes files that no snapshot has and nobody has touched
+        for ``older_than`` seconds; returns them.
+        """
+        ...
