@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driftline.convert import Converter, arrow_schema
-from driftline.convert.promote import Promoter, Selection, parts_of
+from driftline.convert.rest_records import Promoter, Selection, parts_of
 from driftline.core.changelog.rest_since import MOST, PREFIX, first_seen, since
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed

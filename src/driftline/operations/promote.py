@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.convert.promote import Chosen, Promoter, Selection, parts_of, typed_batches
+from driftline.convert.rest_records import Chosen, Promoter, Selection, parts_of, typed_batches
 from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, diff, to_dict

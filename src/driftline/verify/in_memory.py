@@ -1,5 +1,5 @@
 """What Python holds, in files that the check reads: some records in each, with
-values as `columns` has them of other files.
+values as `typed_files` has them of other files.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from driftline.verify.columns import values_of
 from driftline.verify.files import Place, Read
 from driftline.verify.source_values import Single
+from driftline.verify.typed_files import values_of
 
 PICKLED = "pickled"  # the format of these files
 _ROWS = 20_000  # of one file

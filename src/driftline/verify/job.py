@@ -23,7 +23,6 @@ from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Schema
 from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.cells import CsvDialect, cells
-from driftline.verify.columns import floats_in, read_columns, readable
 from driftline.verify.difference import Difference, shown
 from driftline.verify.emptied import Listless, lost_lists
 from driftline.verify.files import LONGEST, Part, Place, Read, grouped, parts, read
@@ -48,6 +47,7 @@ from driftline.verify.matching_key import Meeting, Slot, exactly, key, loosely
 from driftline.verify.pairing import pair
 from driftline.verify.source_values import Reading
 from driftline.verify.table_shape import Record
+from driftline.verify.typed_files import floats_in, read_columns, readable
 from driftline.verify.verdict import LISTED, Verdict
 
 if TYPE_CHECKING:

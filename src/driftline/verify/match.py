@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from driftline.core.schema.types import Expression
 from driftline.verify.difference import Difference, Steps, shown
 from driftline.verify.holds import has_value, holds, routed
-from driftline.verify.rest import Waiting
 from driftline.verify.source_values import Cell, Pairs, Reading, is_nothing
 from driftline.verify.table_shape import Column, Record
+from driftline.verify.waiting import Waiting
 
 # A column of the field at hand, the lists still around its values, and what the row has in it.
 _Held: TypeAlias = "tuple[Column, int, Any]"

@@ -17,9 +17,9 @@ from typing import Any
 
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
 from driftline.verify.moments import epoch, moment
-from driftline.verify.rest import Waiting
 from driftline.verify.source_values import Reading, number, single, written
 from driftline.verify.table_shape import Column, Record
+from driftline.verify.waiting import Waiting
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
 _WHOLE = _NUMBERS | {"string"}  # what holds a long beside the instant that it may be
