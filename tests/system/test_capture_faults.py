@@ -1,6 +1,7 @@
 """A capture is killed at every point that matters, twice in a row, and again after its tables were tidied up: in the end
 every record is there once."""
 
+import io
 import json
 import os
 import signal
@@ -10,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fastavro
+
 from driftline.runtime.java import QUICK
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 from servers.lakehouse import Lakehouse
+from servers.registry import Registry
 
 # Where each start dies: at the making of the table, then in the batch after it, again and again, until that is in.
 DEATHS = [
@@ -97,3 +101,27 @@ def test_kafka(tmp_path, kafka: Kafka):  # noqa: F811
     told = {"lake": str(tmp_path / "lake"), "source": f"kafka://{kafka.address}/faults", "table": "t.t", "name": "t",
             "options": {"max_records": RECORDS + 1}}  # fmt: skip
     check(died_everywhere(told, lambda n: kafka.send("faults", [r.encode() for r in batch(n)], partition=0)))
+
+
+def framed(line: str, registry: Registry) -> bytes:
+    """A record of `batch` in Avro behind the id of its schema; what is none as it is."""
+    if line.startswith("broken"):
+        return line.encode()
+    record = json.loads(line)
+    fields = [{"name": name, "type": "long"} for name in record]
+    schema = {"type": "record", "name": "Record", "fields": fields}
+    value = io.BytesIO()
+    fastavro.schemaless_writer(value, schema, record)
+    return b"\0" + registry.register("typed-value", schema).to_bytes(4, "big") + value.getvalue()
+
+
+def test_kafka_of_typed_values(tmp_path, kafka: Kafka):  # noqa: F811
+    deaths = [("writing", 2), ("committed", 1)]
+    with Registry() as registry:
+        options = {"max_records": RECORDS + 1, "value_format": "avro", "registry": {"url": registry.url}}
+        told = {"lake": str(tmp_path / "lake"), "source": f"kafka://{kafka.address}/typed", "table": "t.t", "name": "t",
+                "options": options}  # fmt: skip
+        found = died_everywhere(
+            told, lambda n: kafka.send("typed", [framed(r, registry) for r in batch(n)], partition=0), deaths
+        )
+    check(found, deaths)
