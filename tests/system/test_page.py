@@ -68,7 +68,7 @@ def test_the_numbers_of_the_page_are_those_of_the_table(show):
         "records": "100",
         "batches": "2",
         "columns": "3",
-        "drifted fields": "1",
+        "drifted field": "1",
         "in quarantine": "3",
     }
     bar = browser.find_element(By.CSS_SELECTOR, ".card .bar")
