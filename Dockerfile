@@ -4,11 +4,12 @@
 FROM python:3.12-slim
 
 WORKDIR /build
-COPY requirements/local.txt requirements/local.txt
-RUN pip install --no-cache-dir --require-hashes -r requirements/local.txt
+COPY requirements/local.txt requirements/build.txt requirements/
+RUN pip install --no-cache-dir --require-hashes -r requirements/local.txt -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN pip install --no-cache-dir --no-deps . && rm -rf /build/*
+# What builds the package is pinned like the rest, so nothing is fetched for it here.
+RUN pip install --no-cache-dir --no-deps --no-build-isolation . && rm -rf /build/*
 
 RUN useradd --create-home --uid 1000 driftline && mkdir /work && chown driftline /work
 USER driftline

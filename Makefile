@@ -5,7 +5,7 @@ INSTALLED := .venv/installed
 BENCH := bench/.venv/installed
 DUCKDB := bench/.duckdb/installed
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-annotate --custom-compile-command "make lock" pyproject.toml
+	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
 # Where it is set, each start of Python compiles its libraries again, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -95,8 +95,9 @@ bench-growth: $(INSTALLED) $(BENCH) ## how time and memory grow with rows, colum
 	@bench/.venv/bin/python bench/growth.py $(ARGS)
 
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
-	@$(LOCK) --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
-	@$(LOCK) --all-extras --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
+	@$(LOCK) pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
+	@$(LOCK) pyproject.toml --all-extras --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
+	@$(LOCK) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 
 clean: ## remove what was made here
 	rm -rf .venv bench/.venv bench/.duckdb build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

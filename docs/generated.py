@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import typer
@@ -18,7 +19,9 @@ from driftline.settings import PATH_SETTINGS, SETTINGS
 
 SOURCES = Path(__file__).parent.parent / "src/driftline"
 _KINDS = {int: "a whole number", None: "a text"}
-EXIT_CODES = {"DataError": 1, "UsageError": 2, "SetupError": 3}
+EXIT_CODES = {"DataError": 1, "CommitConflict": 1, "UsageError": 2, "SetupError": 3, "NoLakeError": 3}
+_SAYS_THE_SAME = {"redacted", "without_secrets"}
+REASONS = {"EOFError", "Malformed", "NoSchemaError", "UnreadableError", "ValueError"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -58,12 +61,15 @@ def settings() -> str:
 
 
 def messages() -> str:
-    """Every error that driftline raises by name, or makes of what Spark, Java and stores say, with
-    what to do; `…` stands for what the message fills in.
+    """Every error that driftline raises by name, or makes of what Spark, Java and stores say, with what to
+    do; and the words that end messages, or are reasons in quarantine. `…` stands for what is filled in.
     """
-    rows = {row for path in SOURCES.rglob("*.py") for row in _errors(ast.parse(path.read_text()))}
+    modules = sources()
+    known = {name: names(modules, name) for name in modules}
+    rows = {row for name in modules for call in errors(modules[name]) for row in shown(call, known[name])}
     rows |= {(re.sub(r"{\w+}", "…", words), hint or "", 1) for _, words, hint in failure._CAUSES}
     rows |= {(f"…: {words}", hint or "", 3) for _, words, hint in store_answers._ANSWERS}
+    reasons = {words for name in modules for words in _reasons(modules[name], known[name])}
     lines = [
         "# Messages",
         "",
@@ -74,28 +80,96 @@ def messages() -> str:
         "|---|---|---|",
     ]
     lines += [f"| {_cell(message)} | {_cell(hint)} | {code} |" for message, hint, code in sorted(rows)]
+    lines += [
+        "",
+        "## Reasons",
+        "",
+        "Words that end other messages, or say why a record is in quarantine.",
+        "",
+    ]
+    lines += [f"- {_cell(words)}" for words in sorted(reasons)]
     return "\n".join(lines) + "\n"
 
 
-def _errors(module: ast.Module) -> Iterator[tuple[str, str, int]]:
+Names = Mapping[str, Sequence[ast.expr]]
+
+
+def sources() -> dict[str, ast.Module]:
+    """The modules of driftline, by their names."""
+    files = {path.relative_to(SOURCES.parent): path for path in SOURCES.rglob("*.py")}
+    return {
+        ".".join(name.with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
+        for name, path in files.items()
+    }
+
+
+def names(modules: Mapping[str, ast.Module], name: str) -> Names:
+    """What names stand for in a module: what it assigns to them, or imports."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(modules[name]):
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
+            found.setdefault(target.id, []).append(node.value)
+        if isinstance(node, ast.ImportFrom) and node.module in modules:
+            constants = {
+                other.targets[0].id: other.value
+                for other in modules[node.module].body
+                if isinstance(other, ast.Assign) and isinstance(other.targets[0], ast.Name)
+            }
+            for alias in node.names:
+                if alias.name in constants:
+                    found.setdefault(alias.asname or alias.name, []).append(constants[alias.name])
+    return found
+
+
+def errors(module: ast.Module) -> Iterator[ast.Call]:
+    """The places where an error is made by its name."""
     for node in ast.walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXIT_CODES:
-            hints = [word.value for word in node.keywords if word.arg == "hint"] + node.args[1:]
-            message = _text(node.args[0]) if node.args else ""
-            hint = _text(hints[0]) if hints else ""
-            if f"{message}{hint}".strip("…: "):
-                yield message, hint, EXIT_CODES[node.func.id]
+            yield node
 
 
-def _text(node: ast.expr) -> str:
-    """The words of a literal; `…` for whatever is computed."""
+def shown(error: ast.Call, known: Names) -> Iterator[tuple[str, str, int]]:
+    """What such an error says, its hint and its exit code; nothing where all of it is computed."""
+    hints = [word.value for word in error.keywords if word.arg == "hint"] + error.args[1:]
+    says = _texts(error.args[0], known) if error.args else [""]
+    for message, hint in product(says, _texts(hints[0], known) if hints else [""]):
+        if f"{message}{hint}".strip("…: "):
+            yield message, hint, EXIT_CODES[error.func.id]
+
+
+def _reasons(module: ast.Module, known: Names) -> Iterator[str]:
+    """The words of exceptions that become part of an error, or a reason."""
+    for node in ast.walk(module):
+        error = node.exc if isinstance(node, ast.Raise) else None
+        reason: ast.expr | None = None
+        if isinstance(error, ast.Call) and error.args and ast.unparse(error.func) in REASONS:
+            reason = error.args[0]
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "why":
+            reason = node.value
+        texts = _texts(reason, known) if reason is not None else []
+        yield from (words for words in texts if words.strip("…: "))
+
+
+def _texts(node: ast.expr, known: Names, depth: int = 3) -> list[str]:
+    """The texts that an expression may be; `…` for whatever is computed."""
     if isinstance(node, ast.Constant):
-        return str(node.value or "")
+        return [str(node.value or "")]
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) for part in node.values)
+        return ["".join(parts) for parts in product(*(_texts(part, known, depth) for part in node.values))]
+    if isinstance(node, ast.FormattedValue):
+        texts = _texts(node.value, known, depth)
+        if isinstance(node.value, ast.Name):  # a sentence is told, a name or a value is not
+            return [text for text in texts if " " in text and "…" not in text] or ["…"]
+        return texts
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _text(node.left) + _text(node.right)
-    return "…"
+        return ["".join(parts) for parts in product(_texts(node.left, known), _texts(node.right, known))]
+    if isinstance(node, ast.IfExp):
+        return [*_texts(node.body, known, depth), *_texts(node.orelse, known, depth)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SAYS_THE_SAME:
+        return _texts(node.args[0], known, depth)
+    if isinstance(node, ast.Name) and depth and node.id in known:
+        return [text for value in known[node.id] for text in _texts(value, known, depth - 1)]
+    return ["…"]
 
 
 def _cell(text: str) -> str:

@@ -1,5 +1,7 @@
 """The docs: the site builds with no warning and no network, and its sessions print what they say."""
 
+import ast
+import importlib
 import os
 import re
 import shlex
@@ -114,6 +116,31 @@ def test_a_newcomer_s_question_is_one_click_from_the_first_page(question: str) -
     (line,) = (line for line in lines if line.startswith(f"| {question} |"))
     targets = re.findall(r"\]\(([\w/-]+\.md)", line)
     assert targets and all((DOCS / target).is_file() for target in targets)
+
+
+# What an error may be made of that has no words of its own: those of another error, or of what is named here.
+HANDED_ON = re.compile(r"\berror\b|\b(?:sentence|message|change|no_value|conflicts|why)\b")
+
+
+def test_each_error_has_a_line_among_the_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    generated = importlib.import_module("generated")
+    modules = generated.sources()
+    page = generated.messages()
+    for name, module in modules.items():
+        known = generated.names(modules, name)
+        for error in generated.errors(module):
+            rows = list(generated.shown(error, known))
+            says = any(message.strip("…: ()") for message, _, _ in rows)
+            assert says or HANDED_ON.search(ast.unparse(error)), f"{name}: {ast.unparse(error)}"
+            assert all(generated._cell(message) in page for message, _, _ in rows)
+    for words in (
+        "the folder holds no files to ingest",
+        "does not give schemas",
+        "is not …",
+        "half of a surrogate",
+    ):
+        assert words in page, words
 
 
 def test_site(tmp_path: Path) -> None:

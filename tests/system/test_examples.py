@@ -90,3 +90,7 @@ def test_the_image_takes_what_there_is() -> None:
     kept = [line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     assert sorted(copied) == sorted(kept)
     assert [name for name in copied if not (root / name).exists()] == []
+    # All that pip installs is pinned by its hash, and what builds the package is among it.
+    for step in (" ".join(step) for step in steps if "pip" in step):
+        assert "--require-hashes" in step or "--no-deps --no-build-isolation" in step, step
+    assert "hatchling==" in (root / "requirements/build.txt").read_text()
