@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.convert.declared import VOID
 from driftline.convert.kernels import decimal_text, without_zeros
+from driftline.convert.leaf_readings import VOID
 from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode
 from driftline.core.schema.types import (
     BINARY,

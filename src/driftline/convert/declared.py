@@ -8,62 +8,27 @@ in one of the columns, all of which have the same lists.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.convert.kernels import decimal_text, nulls_of, without_zeros
+from driftline.convert.kernels import nulls_of
+from driftline.convert.leaf_readings import Read, Reading, leaf_readings
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     UUID,
     VARIANT,
-    Field,
     List,
     Map,
     Path,
     Primitive,
     Struct,
-    Type,
-    decimal,
     dotted,
 )
 from driftline.errors import UsageError
-
-BEYOND = "beyond"  # the doc of a field whose type counts only where it has values
-VOID = Primitive("void")  # the type of a column that only has nulls
-_DIGITS = 38  # of the largest decimal
-
-
-Read: TypeAlias = Callable[[pa.Array], pa.Array]
-
-
-class Reading(NamedTuple):
-    """A type of a column, and what makes that column's array of its values of the type. ``beyond``: it is for
-    values that the column's own type does not hold.
-    """
-
-    type: Type
-    read: Read
-    beyond: bool = False
-
-    def field(self, name: str) -> Field:
-        """A field of the type."""
-        return Field(name, self.type, doc=BEYOND if self.beyond else None)
 
 
 class Declared:
@@ -134,7 +99,7 @@ def readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
         for type_of, read, beyond in readings(type_.value_type, (*path, "element")):
             yield Reading(List(type_of), partial(_relisted, read=read), beyond)
     else:
-        yield from _of_leaf(type_, path)
+        yield from leaf_readings(type_, path)
 
 
 def _plain_text(type_: pa.DataType) -> pa.DataType:
@@ -225,100 +190,3 @@ def _remapped(maps: pa.Array, key: Reading, value: Reading) -> pa.Array:
     return pa.Array.from_buffers(
         pa.map_(keys.type, items.type), len(maps), lists.buffers()[:2], lists.null_count, 0, [pairs]
     )
-
-
-def _of_leaf(type_: pa.DataType, path: Path) -> Iterator[Reading]:
-    for is_type, plain in _PLAIN:
-        if is_type(type_):
-            yield _cast_to(plain)
-            return
-    if pa.types.is_null(type_):
-        yield Reading(VOID, lambda a: a)
-    elif pa.types.is_timestamp(type_):
-        yield from _of_timestamp(type_)
-    elif pa.types.is_time(type_):
-        yield Reading(STRING, lambda a: without_zeros(a.cast(pa.string())))
-    elif pa.types.is_decimal(type_):
-        yield from _of_decimal(type_)
-    elif pa.types.is_duration(type_):
-        yield Reading(LONG, lambda a: a.cast(pa.int64()))
-    else:
-        raise UsageError(
-            f"{dotted(path)}: type {type_} has no place in a table", hint="cast it, or drop the column"
-        )
-
-
-def _cast_to(plain: Primitive) -> Reading:
-    return Reading(plain, lambda a: a.cast(arrow_type(plain)))
-
-
-_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (
-    (pa.types.is_boolean, BOOLEAN),
-    (pa.types.is_uint32, LONG),
-    (pa.types.is_int64, LONG),
-    (pa.types.is_uint64, decimal(20, 0)),
-    (pa.types.is_integer, INT),
-    (pa.types.is_float64, DOUBLE),
-    (pa.types.is_floating, FLOAT),
-    (pa.types.is_date, DATE),
-    (lambda t: t in (pa.string(), pa.large_string(), pa.string_view()), STRING),
-    (lambda t: t in (pa.binary(), pa.large_binary(), pa.binary_view()), BINARY),
-    (pa.types.is_fixed_size_binary, BINARY),
-)
-
-
-def _of_timestamp(type_: pa.TimestampType) -> Iterator[Reading]:
-    plain = TIMESTAMP_NTZ if type_.tz is None else TIMESTAMP
-    if type_.unit != "ns":
-        yield Reading(plain, lambda a: a.cast(pa.timestamp("us", type_.tz)).cast(arrow_type(plain)))
-        return
-    yield Reading(plain, lambda a: _whole_micros(a, plain))
-    yield Reading(STRING, lambda a: _finer(a, plain), beyond=True)
-
-
-def _whole_micros(values: pa.Array, plain: Primitive) -> pa.Array:
-    if values.type.unit == "us":  # a reader knows that none is finer
-        return values.cast(arrow_type(plain))
-    nanos = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    micros = pa.array(nanos // 1000, pa.int64(), mask=nulls_of(values) | (nanos % 1000 != 0))
-    return micros.cast(arrow_type(plain))
-
-
-def _finer(values: pa.Array, plain: Primitive) -> pa.Array:
-    """The text, of nine digits, of what is finer than a microsecond."""
-    if values.type.unit == "us":
-        return pa.nulls(len(values), pa.string())
-    nanos = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    finer = nanos % 1000 != 0
-    if not finer.any():
-        return pa.nulls(len(values), pa.string())
-    text = pc.replace_substring(
-        values.cast(pa.timestamp("ns")).cast(pa.string()), " ", "T", max_replacements=1
-    )
-    text = pc.binary_join_element_wise(text, "Z", "") if plain == TIMESTAMP else text
-    return pc.if_else(pa.array(finer), text, pa.scalar(None, pa.string()))
-
-
-def _of_decimal(type_: Any) -> Iterator[Reading]:
-    whole, scale = type_.precision - type_.scale, max(type_.scale, 0)
-    if whole + scale <= _DIGITS:
-        yield _cast_to(decimal(whole + scale, scale))
-        return
-    if scale <= _DIGITS:
-        widest = decimal(_DIGITS, scale)
-        yield Reading(
-            widest, lambda a: _numbers(a, arrow_type(widest), lambda d: d if _fits(d, scale) else None)
-        )
-    yield Reading(
-        STRING,
-        lambda a: _numbers(a, pa.string(), lambda d: None if _fits(d, scale) else decimal_text(d)),
-        beyond=scale <= _DIGITS,
-    )
-
-
-def _numbers(values: pa.Array, type_: pa.DataType, read: Callable[[Decimal], Any]) -> pa.Array:
-    return pa.array([None if d is None else read(d) for d in values.to_pylist()], type_)
-
-
-def _fits(number: Decimal, scale: int) -> bool:
-    return scale <= _DIGITS and abs(number) < Decimal(10) ** (_DIGITS - scale)

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.convert.declared import BEYOND, VOID, readings
+from driftline.convert.declared import readings
+from driftline.convert.leaf_readings import BEYOND, VOID
 from driftline.core.schema.types import Field, List, Path, Struct, Type, dotted
 from driftline.errors import UsageError
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from driftline.convert.declared import BEYOND, VOID, entries_of
+from driftline.convert.declared import entries_of
 from driftline.convert.kernels import convert, converts
+from driftline.convert.leaf_readings import BEYOND, VOID
 from driftline.convert.lists import flattened
 from driftline.core.planning.routes import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
-from driftline.convert.declared import VOID
+from driftline.convert.leaf_readings import VOID
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.convert import Converter
-from driftline.convert.declared import VOID, Declared
+from driftline.convert.declared import Declared
+from driftline.convert.leaf_readings import VOID
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.types import (
