@@ -42,7 +42,7 @@ _FENCE = re.compile(
 _VARYING = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d(:\d\d)?"), "MOMENT"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "BATCH"),
-    (re.compile(r" +\d+ kB\b"), " SIZE"),
+    (re.compile(r" +\d+ k?B\b"), " SIZE"),
 )
 _SECONDS = 300  # for a command
 
