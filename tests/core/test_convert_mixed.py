@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 from pyspark.sql.types import VariantVal
 
 from core.test_convert_sound import plain
-from driftline.convert import Converter
+from driftline.convert import Converter, arrow_type
 from driftline.convert.python_values import record_columns
 from driftline.convert.row_text import row_texts
 from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import LONG, STRING, VARIANT, Field, List, Map, Schema, Struct
+from driftline.core.schema.types import LONG, STRING, VARIANT, Field, List, Map, Schema, Struct, Type
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.verify.match import differences
 from driftline.verify.source_values import is_nothing
 from driftline.verify.table_shape import Record
+
+
+def record(type_: Type) -> Struct:
+    return Struct((Field("m", type_),))
 
 
 def rows_of(
@@ -87,24 +91,53 @@ def test_rows_hold_records_of_any_depth(
             assert [d for d in found if not (d.unproven or is_nothing(d.value))] == []
 
 
-MAPS = Map(STRING, LONG)
+LONGS, TEXTS = Map(STRING, LONG), Map(STRING, STRING)
+LIMITED, ROOMIER = (Settings(max_columns=n, beyond="rest") for n in (1, 3))
+CASES: dict[str, tuple[list[Type], list[Any]]] = {
+    "maps, and lists of maps": ([LONGS, List(LONGS)], [{"k": 1}, [{"n": 2}, None, {"o": 3, "p": 4}], {"l": None}]),
+    "maps of longs, and of texts": ([LONGS, TEXTS], [{"k": 1}, {"j": "x"}, {"k": 2}]),
+    "maps of longs, and of records": ([LONGS, Map(STRING, record(LONG))], [{"k": 1}, {"j": {"m": 2}}]),
+    "records with a map each": ([record(LONGS), record(LONGS)], [{"m": {"k": 1}}, {"m": {"j": 2}}]),
+    "records with maps of two types": ([record(LONGS), record(TEXTS)], [{"m": {"k": 1}}, {"m": {"j": "x"}}]),
+    "records by turns": ([record(LONG), record(STRING)], [{"m": 1}, {"m": "x"}, {"m": 2}]),
+    "records with lists by turns": (
+        [record(List(LONG)), record(List(STRING))], [{"m": []}, {"m": ["x"]}, {"m": [1]}]
+    ),
+    "records with maps, and lists of such": (
+        [record(LONGS), List(record(LONGS))], [{"m": {"k": 1}}, [{"m": {"j": 2}}, {"m": {"i": 3}}]]
+    ),
+}  # fmt: skip
 
 
-def test_maps_and_lists_of_maps() -> None:
-    """A union of both, whose values are a column each."""
-    struct = Struct((Field("m", MAPS), Field("m", List(MAPS))))
-    of_maps = pa.array([[("k", 1)], None, [("l", None)]], pa.map_(pa.string(), pa.int64()))
-    of_lists = pa.array([None, [[("n", 2)], None, [("o", 3), ("p", 4)]], None], pa.list_(of_maps.type))
-    batch = pa.RecordBatch.from_arrays([of_maps, of_lists], ["m", "m"])
-    table, rows = rows_of(batch, struct, Schema(), Settings())
-    columns = Record.of(table.struct)
-    records: list[dict[str, Any]] = [
-        {"m": {"k": 1}},
-        {"m": [{"n": 2}, None, {"o": 3, "p": 4}]},
-        {"m": {"l": None}},
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("wanted", [Settings(), LIMITED, ROOMIER], ids=["", "1", "3"])
+def test_unions(case: str, wanted: Settings) -> None:
+    """A column for each of the types, every value in one of them, and none in another record's row."""
+    types, values = CASES[case]
+    struct = Struct((Field("id", LONG), *(Field("a", type_) for type_ in types)))
+    arrays = [
+        pa.array([v if n % len(types) == i else None for n, v in enumerate(values)], arrow_type(type_))
+        for i, type_ in enumerate(types)
     ]
-    for row, record in zip(rows, records, strict=True):
-        assert differences(columns, row, record) == []
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(range(len(values))), *arrays], [f.name for f in struct.fields]
+    )
+    table, rows = rows_of(batch, struct, Schema(), wanted)
+    columns = Record.of(table.struct)
+    for n, (row, value) in enumerate(zip(rows, values, strict=True)):
+        assert differences(columns, row, {"id": n, "a": value}) == []
+
+
+def test_maps_of_values_of_several_types_wait_whole() -> None:
+    struct = Struct((Field("id", LONG), Field("m", LONGS), Field("m", TEXTS)))
+    maps = [
+        pa.array([[("k", 1), ("l", None)]], arrow_type(LONGS)),
+        pa.array([[("k", None), ("l", "x")]], arrow_type(TEXTS)),
+    ]
+    batch = pa.RecordBatch.from_arrays([pa.array([7]), *maps], [f.name for f in struct.fields])
+    table, (row,) = rows_of(batch, struct, Schema(), LIMITED)
+    assert row == {"id": 7, "_rest": {"m": '{"k":1,"l":"x"}'}}
+    assert differences(Record.of(table.struct), row, {"id": 7, "m": {"k": 1, "l": "x"}}) == []
 
 
 def test_maps_of_lists_of_several_types_as_text() -> None:

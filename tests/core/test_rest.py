@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +84,29 @@ def test_nothing_is_lost_nor_refused_for_a_limit(
         assert leaf_columns(schema.struct) <= limits.max_columns
         for struct in _structs(schema):
             assert limits.max_fields is None or len(struct.fields) <= limits.max_fields
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [*({"max_columns": n} for n in range(1, 6)), {"max_fields": 0}, {"max_fields": 1}],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "before", [[], [{"m": {"2024-01-03": 7}}], [{"m": {"2024-01-03": {"a": 7}}}]], ids=str
+)
+def test_values_of_a_map_without_room_wait_by_their_keys(
+    limits: dict[str, int], before: list[dict[str, object]]
+) -> None:
+    """Where a map of other values has its column."""
+    schema = taken(Schema(), before, Settings(contract=contract(maps="auto")))[0].schema
+    records: list[dict[str, object]] = [{"m": {"2024-01-01": {"a": 1, "b": {"c": 2}}, "2024-01-02": 5}}]
+    planned, rows = taken(
+        schema,
+        records,
+        Settings(beyond="rest", contract=contract(maps="auto"), **limits),  # type: ignore[arg-type]
+    )
+    (row,) = rows.to_pylist(maps_as_pydicts="strict")
+    assert differences(Record.of(planned.schema.struct), row, parse(json.dumps(records[0]).encode())) == []
 
 
 def _structs(schema: Schema) -> list[Struct]:

@@ -194,24 +194,30 @@ class ArrowValues:
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
         entries = self.entries(key)
-        return None if entries is None else self.maps_of([entries], route)
+        return self.maps_of(entries, route) if entries else None
 
-    def entries(self, key: Type, first: int = 0) -> Entries | None:
-        """The entries of the leaves that are maps with keys of this type; ``first``: the number of the
-        first leaf.
+    def entries(self, key: Type, first: int = 0) -> list[Entries]:
+        """The entries of the leaves that are maps with keys of this type, those of the same maps
+        together; ``first``: the number of the first leaf.
         """
-        columns = [
-            (inner.value, leaves)
-            for inner, leaves in self._leaves
-            if isinstance(inner, Map) and inner.key == key
-        ]
-        if not columns:
-            return None
-        maps = columns[0][1]
-        flat = [entries_of(leaves).flatten() for _, leaves in columns]
-        values = [(type_, items.field(1)) for (type_, _), items in zip(columns, flat, strict=True)]
-        lengths = entries_of(maps).value_lengths().drop_null().to_numpy(zero_copy_only=False)
-        return Entries(lengths, flat[0].field(0), values, np.flatnonzero(~nulls_of(maps)) + first)
+        by_maps: list[list[tuple[Type, pa.Array]]] = []
+        for inner, leaves in self._leaves:
+            if isinstance(inner, Map) and inner.key == key:
+                column = inner.value, entries_of(leaves)
+                lengths = column[1].value_lengths()
+                alike = next((some for some in by_maps if some[0][1].value_lengths().equals(lengths)), None)
+                if alike is None:
+                    by_maps.append([column])
+                else:
+                    alike.append(column)
+        out = []
+        for columns in by_maps:
+            maps = columns[0][1]
+            lengths = maps.value_lengths().drop_null().to_numpy(zero_copy_only=False)
+            values = [(type_, lists.flatten().field(1)) for type_, lists in columns]
+            numbers = np.flatnonzero(~nulls_of(maps)) + first
+            out.append(Entries(lengths, maps.flatten().field(0), values, numbers))
+        return out
 
     def maps_of(self, some: Sequence[Entries], route: FieldRoute) -> Maps:
         """Maps of these entries."""
@@ -227,7 +233,7 @@ class ArrowValues:
         return Maps(offsets, keys, _values(values, route, self._json, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        return scattered(self.count, [(numbers, leaves)], leaves.type)
+        return _scattered(self.count, leaves, numbers)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
         dim = _dimension(type_)
@@ -260,8 +266,8 @@ class ArrowValues:
                     yield from (text._replace(number=value) for text in whole.texts(None, contract))
                 for number in numbers:
                     yield from self._leaf_texts(number, value, places[number][1], contract)
-        elif len(self._columns) > 1 and self.dim:
-            yield from _texts_of_lists(self.json_lists(), contract)
+        elif len(self._columns) > 1 and (self.dim or isinstance(self._leaves[0][0], Map)):
+            yield from _texts_of_several(self.json_values(), contract)
         else:
             for array, (inner, _) in zip(self._columns, self._leaves, strict=True):
                 type_ = wrap(inner, self.dim)
@@ -280,7 +286,7 @@ class ArrowValues:
         """The values of each column as Python's."""
         return [column.to_pylist() for column in self._columns]
 
-    def json_lists(self) -> list[list[Any]]:
+    def json_values(self) -> list[list[Any]]:
         """The values of each column as what JSON is written from."""
         columns = zip(self._columns, self._leaves, strict=True)
         return [json_values(array, wrap(inner, self.dim)) for array, (inner, _) in columns]
@@ -349,12 +355,12 @@ class MixedValues:
         return reduce(_first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
-        some = [part.entries(key, start) for part, start in zip(self._parts, self._starts, strict=False)]
-        entries_of_parts = [entries for entries in some if entries is not None]
-        return self._parts[0].maps_of(entries_of_parts, route) if entries_of_parts else None
+        parts = zip(self._parts, self._starts, strict=False)
+        entries = [entries for part, start in parts for entries in part.entries(key, start)]
+        return self._parts[0].maps_of(entries, route) if entries else None
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        return scattered(int(self._starts[-1]), [(numbers, leaves)], leaves.type)
+        return _scattered(int(self._starts[-1]), leaves, numbers)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
         if self._shared.any():
@@ -383,7 +389,8 @@ class MixedValues:
                 texts = part.texts(None if held is None else held[start : start + part.count], contract)
                 yield from (text for text in texts if not self._shared[text.number])
         if held is None and self._shared.any():
-            whole = _texts_of_lists([lists for part in self._parts for lists in part.json_lists()], contract)
+            columns = [column for part in self._parts for column in part.json_values()]
+            whole = _texts_of_several(columns, contract)
             yield from (text for text in whole if self._shared[text.number])
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
@@ -412,6 +419,15 @@ def _one_after_another(parts: Sequence[ArrowRecords], json: bool, dates: str) ->
     return ArrowRecords(arrays, Struct(tuple(fields)), total, json, dates)
 
 
+def _scattered(count: int, leaves: pa.Array, numbers: Numbers) -> pa.Array:
+    """The leaves in their places among all; records of a union come type by type, so not in order."""
+    places = np.asarray(numbers, np.int64)
+    if (np.diff(places) < 0).any():
+        order = np.argsort(places)
+        places, leaves = places[order], leaves.take(pa.array(order))
+    return scattered(count, [(places, leaves)], leaves.type)
+
+
 def _among(array: pa.Array, before: int, total: int) -> pa.Array:
     """The array among ``total`` values, so many nulls in front of it."""
     if len(array) == total:
@@ -438,8 +454,8 @@ def _is_single(type_: Type) -> bool:
     return len({f.name for f in below}) == len(below) and all(_is_single(f.type) for f in below)
 
 
-def _texts_of_lists(columns: Sequence[list[Any]], contract: Contract) -> Iterator[Text]:
-    """Lists whose elements are of several types are no one type's."""
+def _texts_of_several(columns: Sequence[list[Any]], contract: Contract) -> Iterator[Text]:
+    """Lists and maps whose values are of several types are no one type's."""
     for number, value in enumerate(reduce(merged, same) for same in zip(*columns, strict=True)):
         if has_value(value):
             yield Text(number, (), json_text(value, contract))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -73,14 +73,36 @@ def leaf_columns(struct: Struct) -> int:
     return sum(leaves(f.type) for f in struct.fields if not is_metadata(f.doc))
 
 
-def without_column(route: ColumnRoute) -> frozenset[Facet]:
-    """The types whose values go to the rest because a column of this
-    route is not made: all that is in it does.
+def in_rest(
+    routes: Sequence[ColumnRoute], unmade: Sequence[ColumnRoute]
+) -> tuple[frozenset[Facet], tuple[ColumnRoute, ...]]:
+    """The types whose values go to the rest because the ``unmade`` columns of a field are not made; and the
+    routes of its columns: of a map that stands in one of them, such values go to the rest key by key.
     """
+    apart = [route for route in unmade if not any(_same_maps(route, other) for other in routes)]
+    beyond = frozenset().union(*map(_all_inside, apart))
+    return beyond, tuple(_with_values(route, unmade) for route in routes)
+
+
+def _all_inside(route: ColumnRoute) -> frozenset[Facet]:
+    """The types of a column in which all goes to the rest."""
     inside = (route.record is not None and route.record.has_rest) or (
         route.value is not None and route.value.has_rest
     )
     return frozenset(route.takes) if inside else frozenset()
+
+
+def _with_values(route: ColumnRoute, unmade: Iterable[ColumnRoute]) -> ColumnRoute:
+    """The route; to the rest go values of its maps for which there are ``unmade`` columns."""
+    if route.value is None:
+        return route
+    values = [other.value for other in unmade if other.value is not None and _same_maps(route, other)]
+    beyond = route.value.beyond.union(*(_all_inside(c) for value in values for c in value.columns))
+    return replace(route, value=replace(route.value, beyond=beyond))
+
+
+def _same_maps(route: ColumnRoute, other: ColumnRoute) -> bool:
+    return route.value is not None and other.value is not None and route.facet.base == other.facet.base
 
 
 def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:

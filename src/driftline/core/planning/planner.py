@@ -23,7 +23,7 @@ from driftline.core.planning.field_plan import (
     named_columns,
 )
 from driftline.core.planning.findings import NOTHING, Findings, gathered
-from driftline.core.planning.limits import without_column
+from driftline.core.planning.limits import in_rest
 from driftline.core.planning.nulls import Filled, opened, relaxed
 from driftline.core.planning.objects import Closed, closed_contract, closed_route
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, facet_of
@@ -179,12 +179,14 @@ def _route_field(scope: Scope, field: _Field, new: Sequence[Field], context: Con
     ]
     routes, findings = _route_columns(decision, targets, (*scope.data_path, field.key), context)
     # The fields of a hollow one are still to come, or have no room.
-    filled = [(c, route) for c, route in zip(columns, routes, strict=True) if not hollow(route.type)]
-    without = [(c, route) for c, route in zip(columns, routes, strict=True) if hollow(route.type)]
-    beyond = decision.beyond.union(*(without_column(route) for _, route in without))
+    pairs = [*zip(columns, routes, strict=True)]
+    filled = [(c, route) for c, route in pairs if not hollow(route.type)]
+    without = [(c, route) for c, route in pairs if hollow(route.type)]
+    beyond, ways = in_rest([route for _, route in filled], [route for _, route in without])
+    beyond |= decision.beyond
     return _Routed(
         replace(decision, beyond=beyond) if beyond != decision.beyond else decision,
-        FieldRoute(field.key, decision.shape, tuple(route for _, route in filled), beyond=beyond),
+        FieldRoute(field.key, decision.shape, ways, beyond=beyond),
         [replace(column, type=route.type) for column, route in filled],
         frozenset(column.name for column, _ in without if column in new),
         findings,
@@ -258,6 +260,8 @@ def _route_values(
     findings = []
     for base, value in decision.values.items():
         places = [i for i, facet in enumerate(facets) if facet.base == base]
+        if not places:  # all such maps go to the rest
+            continue
         inner = [_value_column(columns[i]) for i in places]
         filled, more = _route_columns(value, inner, (*data_path, "value"), context)
         findings.append(more)
