@@ -28,7 +28,8 @@ _SECRET = re.compile(
     r"token|secret|passw|credential|access.?key|private|account.?key|sas(?!l)|jaas|user\.info|key\.pem|keystore\.key",
     re.IGNORECASE,
 )
-_USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+# Before Azure's @ stands the name of a container.
+_USERINFO = re.compile(r"(?<=://)(?<!abfss://)(?<!abfs://)[^/\s@]+(?=@)")
 _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)+)"|'([^']+)'|([^'"\s]+))""", re.IGNORECASE)
 # `$${` stands for `${` itself.
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

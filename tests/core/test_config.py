@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from driftline.config import Config, load
+from driftline.config import Config, load, redacted
 from driftline.errors import UsageError
 
 
@@ -201,3 +201,8 @@ def test_a_ducklake_is_not_in_a_store(write, tmp_path, text):
     write(text)
     with pytest.raises(UsageError, match=r"^s3://bucket/lake: a DuckLake"):
         at(tmp_path, lake="s3://bucket/lake")
+
+
+def test_the_name_of_a_container_is_no_secret():
+    uri = "abfss://orders@account.dfs.core.windows.net/a.json"
+    assert redacted(f"{uri} by https://me:pw@host/") == f"{uri} by https://***@host/"

@@ -1,11 +1,14 @@
 """What a store answers when it does not give what it is asked for, from a server that answers so."""
 
+import io
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 from driftline.errors import DataError, SetupError
 from driftline.runtime import file_systems, stores
+from driftline.runtime.store_answers import explained
 from servers.http_server import serving
 
 BODY = b'{"a": 1}\n'
@@ -94,3 +97,56 @@ def test_a_refusal_is_told_whatever_the_buffer_held(uri, monkeypatch):
         Handler.answers = [(400, "ExpiredToken")]
         with pytest.raises(SetupError, match="the token for the store has expired"):
             file.raw.readinto(bytearray(b"x" * size))
+
+
+class Refusing(io.BytesIO):
+    """A file as Google's store gives it: going to its end is refused, and so is what is behind it."""
+
+    def readinto(self, buffer):
+        self._must_be_before_the_end()
+        return super().readinto(buffer)
+
+    def seek(self, *place):
+        super().seek(*place)
+        self._must_be_before_the_end()
+
+    def _must_be_before_the_end(self):
+        if self.tell() >= self.size():
+            raise OSError("OUT_OF_RANGE: The requested range cannot be satisfied")
+
+    def size(self) -> int:
+        return len(self.getvalue())
+
+
+@pytest.mark.parametrize("name", ["gs://bucket/a.json", "s3://bucket/a.json"])
+def test_nothing_is_asked_for_behind_the_end(name, monkeypatch):
+    content = b"x" * 100
+    monkeypatch.setattr(stores, "native", lambda *_: Refusing(content))
+    monkeypatch.setattr(stores, "_BUFFER", 10)
+
+    assert text(name) == content
+    with stores.buffered(name) as file:
+        assert (file.read(), file.read(1)) == (content, b"")
+        assert (file.seek(0, io.SEEK_END), file.read(1), file.seek(-2, io.SEEK_END), file.read()) == (
+            100, b"", 98, b"xx",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("uri", ["abfss://c@a.dfs.core.windows.net/b/c.json", "gs://b/c.json"])
+def test_what_is_away_or_denies_access_is_told_of_other_stores_too(uri):
+    for said, sentence in (("CURL error [7]=Could not connect to server", "the store does not answer"),
+                           ("Status(PERMISSION_DENIED: no", "the store denies access")):  # fmt: skip
+        error = explained(uri, OSError(said), {})
+        assert error.message == f"{uri}: {sentence}" and "AWS" not in (error.hint or "")
+
+
+def test_a_file_of_an_azure_account_that_cannot_move_is_there_whole(tmp_path, monkeypatch):
+    class Flat(LocalFileSystem):
+        def move(self, *_):
+            raise NotImplementedError
+
+    monkeypatch.setattr(stores, "filesystem", lambda *_: (Flat(), str(tmp_path / "in" / "a.json")))
+    for content in (b"1", b"22"):
+        stores.put("abfss://c@a.dfs.core.windows.net/in/a.json", content)
+        assert (tmp_path / "in" / "a.json").read_bytes() == content
+    assert [path.name for path in (tmp_path / "in").iterdir()] == ["a.json"]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 HADOOP = "HDFS is read by Hadoop's own library: set JAVA_HOME, HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`"
 _ATTEMPTS = 6  # at a request, each after a longer pause: 15 seconds in all, on the average
 _CONNECT, _REQUEST = 5.0, 60.0  # seconds
+_RETRIES = 15.0  # seconds that Google's client tries
 
 
 @lru_cache(maxsize=32)
@@ -79,7 +80,7 @@ def _gs(options: dict[str, str]) -> FileSystem:
         project_id=options.get("project"),
         endpoint_override=host,
         scheme=scheme,
-        retry_time_limit=timedelta(seconds=_REQUEST),
+        retry_time_limit=timedelta(seconds=_RETRIES),
     )
 
 

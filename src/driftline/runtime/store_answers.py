@@ -22,7 +22,11 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
         "the store does not know these keys",
         _KEYS,
     ),
-    (r"ACCESS_DENIED|HTTP status 403|AuthorizationFailure|MISSING_AUTH", "the store denies access", _KEYS),
+    (
+        r"ACCESS_DENIED|HTTP status 403|AuthorizationFailure|MISSING_AUTH|PERMISSION_DENIED|UNAUTHENTICATED",
+        "the store denies access",
+        _KEYS,
+    ),
     (
         r"HTTP status 301|PERMANENT_REDIRECT|PermanentRedirect|AuthorizationHeaderMalformed",
         "the bucket is in another region",
@@ -41,7 +45,7 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
         "has the token expired? else look at the keys and the region",
     ),
     (
-        r"NETWORK_CONNECTION|[Cc]ouldn't connect|[Cc]ould ?n.t resolve|[Tt]imed? ?out",
+        r"NETWORK_CONNECTION|[Cc]ouldn't connect|Could not connect|[Cc]ould ?n.t resolve|[Tt]imed? ?out",
         "the store does not answer",
         _AWAY,
     ),
@@ -49,6 +53,11 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
 _GONE = re.compile(
     r"NO_SUCH_KEY|RESOURCE_NOT_FOUND|Path does not exist|\[Errno 2\]|BlobNotFound|HTTP status 404"
 )
+# The same for stores that are none of S3's.
+_ELSEWHERE: dict[str | None, str] = {
+    _KEYS: "look at the keys: those of the environment, or of [store.gs] or [store.abfss] in driftline.toml",
+    _AWAY: "look at the network, and at the endpoint, if driftline.toml names one",
+}
 _LONGEST = 300  # characters
 _SECRET = re.compile("key|token|secret")
 _SIGNED = re.compile(r"([?&;](?:sig|X-Amz-[\w-]+)=)[^&\s]+")
@@ -67,7 +76,9 @@ def answer_in(uri: str, error: BaseException) -> DriftlineError | None:
     text = str(error)
     for pattern, sentence, hint in _ANSWERS:
         if re.search(pattern, text):
-            return SetupError(f"{uri}: {sentence}", hint)
+            return SetupError(
+                f"{uri}: {sentence}", hint if uri.startswith("s3") else _ELSEWHERE.get(hint, hint)
+            )
     if isinstance(error, FileNotFoundError) or _GONE.search(text):
         return DataError(f"{uri}: there is no such file any more")
     return None

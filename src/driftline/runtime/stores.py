@@ -176,10 +176,15 @@ def opened(path: str) -> Iterator[tuple[Any, int]]:
             yield file, os.fstat(file.fileno()).st_size
         return
     with native(path) as source:
-        size = source.size()
         raw = _Explained(source, path)
         # A small file is one request.
-        yield io.BytesIO(raw.read(size) or b"") if size <= _BUFFER else io.BufferedReader(raw, _BUFFER), size
+        small = raw.size <= _BUFFER
+        yield io.BytesIO(raw.read(raw.size) or b"") if small else io.BufferedReader(raw, _BUFFER), raw.size
+
+
+def buffered(uri: str) -> io.BufferedReader:
+    """A file of a store, to be read as bytes from any place, whose errors are told as `opened` tells them."""
+    return io.BufferedReader(_Explained(native(uri), uri))
 
 
 def put(uri: str, data: bytes) -> None:
@@ -193,7 +198,11 @@ def put(uri: str, data: bytes) -> None:
         system.create_dir(path.rpartition("/")[0])
         with system.open_output_stream(f"{path}.new", compression=None) as file:
             file.write(data)
-        system.move(f"{path}.new", path)
+        if _kind(uri) == "abfss":  # where only some accounts can move, and all can copy
+            system.copy_file(f"{path}.new", path)
+            system.delete_file(f"{path}.new")
+        else:
+            system.move(f"{path}.new", path)
 
 
 def version(path: str) -> tuple[int, int, str]:
@@ -243,10 +252,17 @@ def answer(path: str, error: BaseException) -> DriftlineError | None:
 
 
 class _Explained(io.RawIOBase):
-    """A file of a store whose errors are driftline's."""
+    """A file of a store whose errors are driftline's. It goes to a place when it is read there: Google's
+    store refuses to go to the end, or to be asked for what is behind it.
+    """
 
     def __init__(self, file: pa.NativeFile, uri: str) -> None:
-        self._file, self._uri = file, uri
+        self._file, self._uri, self._place = file, uri, 0
+        self.size = int(file.size())
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
     def readable(self) -> bool:
         return True
@@ -255,23 +271,33 @@ class _Explained(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return int(self._file.tell())
+        return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._file.seek(offset, whence))
+        self._place = offset + (0, self._place, self.size)[whence]
+        return self._place
 
     def readinto(self, buffer: Any) -> int:
+        if self._place >= self.size:
+            return 0
         with explaining(self._uri):
-            for pause in _PAUSES:
-                _blank(buffer)
-                try:
-                    return int(self._file.readinto(buffer))
-                except OSError as error:
-                    if _UNHEARD not in str(error):
-                        raise
-                time.sleep(pause)
+            if self._file.tell() != self._place:
+                self._file.seek(self._place)
+            count = self._asked(buffer)
+        self._place += count
+        return count
+
+    def _asked(self, buffer: Any) -> int:
+        for pause in _PAUSES:
             _blank(buffer)
-            return int(self._file.readinto(buffer))
+            try:
+                return int(self._file.readinto(buffer))
+            except OSError as error:
+                if _UNHEARD not in str(error):
+                    raise
+            time.sleep(pause)
+        _blank(buffer)
+        return int(self._file.readinto(buffer))
 
 
 def _blank(buffer: Any) -> None:

@@ -5,7 +5,6 @@ files first.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from typing import Any
 
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.observe.endings import is_archive
-from driftline.runtime.stores import is_stored, native
+from driftline.runtime.stores import buffered, is_stored
 from driftline.source.archives import unpack
 from driftline.source.spool import folder_in
 from driftline.source.web import fetch, is_url, shown
@@ -104,7 +103,7 @@ def _copy(pipe: str, path: Path) -> None:
 def _opened(pipe: str) -> Any:
     own = _OF_THIS_PROCESS.fullmatch(pipe)
     if is_stored(pipe):
-        return io.BufferedReader(native(pipe))
+        return buffered(pipe)
     if pipe == STDIN or own:
         # Not by its name: a socket, and a file that is deleted already, have none that opens.
         return os.fdopen(os.dup(int(own[1] or 0) if own else 0), "rb")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Any
 
-from driftline.runtime.stores import is_stored, native
+from driftline.runtime.stores import buffered, is_stored
 from driftline.verify.cells import CsvDialect, Row, decoded, marks_of, rows
 from driftline.verify.json_texts import Malformed, lines, of_file, of_lines, parse
 from driftline.verify.packed import is_packed, unpacked
@@ -121,7 +121,7 @@ def _packed(file: str) -> bool:
 
 def opened(file: str) -> IO[bytes]:
     """A file of this machine, or of a store by its URI."""
-    return io.BufferedReader(native(file)) if is_stored(file) else open(file, "rb")
+    return buffered(file) if is_stored(file) else open(file, "rb")
 
 
 def _size(file: str) -> int:
