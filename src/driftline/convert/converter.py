@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from driftline.convert.excluded import cut_columns, cut_record, cuts_variants
 from driftline.convert.objects import JsonRecords
 from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_field, arrow_schema, arrow_type
-from driftline.convert.values import Records, Values
+from driftline.convert.values import Records, Values, overlaid
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, Settings
 from driftline.core.schema.types import (
@@ -100,10 +100,15 @@ class Converter:
         return self._rows(ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates))
 
     def of_both(
-        self, batch: pa.RecordBatch, struct: Struct, objects: Sequence[Mapping[str, object]]
+        self,
+        batch: pa.RecordBatch,
+        struct: Struct,
+        objects: Sequence[Mapping[str, object]],
+        drifted: Mapping[str, Sequence[int]],
     ) -> pa.RecordBatch:
         """Records of which some fields are Arrow columns that were parsed from JSON, as ``struct`` has them,
-        and the others parsed JSON: one of the ``objects`` a row.
+        and the others parsed JSON: one of the ``objects`` a row. ``drifted``: by the key of a column,
+        the rows whose value is in their object, and null in the column.
 
         Raises Lost for a value that no column takes.
         """
@@ -113,15 +118,42 @@ class Converter:
             arrays, struct = cut_columns(arrays, struct, contract)
             objects = [cut_record(record, contract) for record in objects]
         columns = ArrowRecords(arrays, struct, batch.num_rows, True, dates)
-        return self._rows(_Both(columns, JsonRecords(objects, dates), keys))
+        apart = {
+            key: _Apart(rows, JsonRecords([objects[row] for row in rows], dates))
+            for key, rows in drifted.items()
+        }
+        return self._rows(_Both(columns, JsonRecords(objects, dates), keys), apart)
 
-    def _rows(self, records: Records) -> pa.RecordBatch:
+    def _rows(self, records: Records, apart: Mapping[str, _Apart] | None = None) -> pa.RecordBatch:
+        """``apart``: by key, values of a field that are not in the ``records``."""
         column = rest_column(self.struct) if self.route.has_rest else None
         rest = None if column is None else Collector.of(records.count, self.settings.contract)
         arrays = _columns(self.struct, self.route, records, (), rest)
+        if apart:
+            self._put(arrays, apart, rest)
         if rest is not None:
             arrays[self.struct.fields.index(column)] = rest.entries.array()
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _put(self, arrays: list[pa.Array], apart: Mapping[str, _Apart], rest: Collector | None) -> None:
+        """Puts values into the rows of their columns' ``arrays`` that have none."""
+        places = {column.name: place for place, column in enumerate(self.struct.fields)}
+        for field in self.route.fields:
+            if field.key in apart:
+                rows, records = apart[field.key]
+                columns = [places[route.name] for route in field.columns if route.name in places]
+                struct = Struct(tuple(self.struct.fields[place] for place in columns))
+                below = None if rest is None else rest.rows(rows)
+                filled = _columns(struct, RecordRoute((field,)), records, (), below)
+                for place, array in zip(columns, filled, strict=True):
+                    arrays[place] = overlaid(arrays[place], rows, array)
+
+
+class _Apart(NamedTuple):
+    """Values of one field that are on their own: in ``records``, one for each of these rows."""
+
+    rows: Sequence[int]
+    records: Records
 
 
 @dataclass(frozen=True, slots=True)

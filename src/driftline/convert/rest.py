@@ -61,6 +61,10 @@ class Collector:
         row, above = self.spot(text.number)
         self.entries.add((row, element(above, text.places)), text.text, text.type)
 
+    def rows(self, numbers: Numbers) -> Collector:
+        """For some of the records, by their numbers."""
+        return replace(self, spot=lambda number: self.spot(int(numbers[number])))
+
     def field(self, key: str) -> Collector:
         """For the values of a field, one a record."""
 
@@ -85,9 +89,7 @@ class Collector:
 
     def records(self, numbers: Numbers, dim: int) -> Collector:
         """For records that are leaves of these numbers, inside ``dim`` lists."""
-        return replace(
-            self, spot=lambda number: self.spot(int(numbers[number])), contract=self.contract.inside(dim)
-        )
+        return replace(self.rows(numbers), contract=self.contract.inside(dim))
 
     def maps(self, maps: Maps, dim: int) -> Collector:
         """For the values of maps that are leaves inside ``dim`` lists."""

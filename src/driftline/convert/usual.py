@@ -110,7 +110,7 @@ def _parsed_as(facet: Facet, seen: dict[Facet, Seen], columns: Sequence[ColumnRo
 
 
 def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShape:
-    """What of a shape has the usual types; what the ``contract`` leaves out
+    """What of a shape, as it is now, has the usual types; what the ``contract`` leaves out
     may be anything, as the parser skips it.
     """
     types = {f.name: f.type for f in usual.fields}
@@ -119,9 +119,18 @@ def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShap
         inner = contract.of(key)
         if key in types:
             out.fields[key] = _limited(field, types[key], inner)
-        elif inner.excluded or not (field.facets or field.empty_lists or field.empty_record):
-            out.fields[key] = field  # the latter is null and nothing else
+        elif inner.excluded:
+            out.fields[key] = field
+        elif not (field.facets or field.empty_lists or field.empty_record):
+            # Null and nothing else; what is learnt of the field later must not count as usual.
+            out.fields[key] = replace(field, facets={})
     return out
+
+
+def drifting_keys(shape: RecordShape, usual: Struct, contract: Contract) -> frozenset[str]:
+    """The keys of ``usual`` under which records of this shape have values of other types, too."""
+    same = limited(shape, usual, contract).fields
+    return frozenset(f.name for f in usual.fields if same.get(f.name) != shape.fields.get(f.name))
 
 
 def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
@@ -150,7 +159,7 @@ def _limited_inside(seen: Seen, usual: Type, contract: Contract) -> Seen:
             return replace(seen, record=RecordShape(fields))
         case Map(value=value) if seen.value is not None:
             return replace(seen, value=_limited(seen.value, value, contract.of("value")))
-    return seen
+    return replace(seen)
 
 
 def _fits(base: Base, usual: Type) -> bool:

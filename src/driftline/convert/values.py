@@ -123,6 +123,13 @@ def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.D
     return whole.take(pa.array(index, pa.int64(), mask=index < 0))
 
 
+def overlaid(array: pa.Array, numbers: Numbers, others: pa.Array) -> pa.Array:
+    """The array with ``others`` in the places of these numbers."""
+    index = np.arange(len(array), dtype=np.int64)
+    index[np.asarray(numbers, np.int64)] = np.arange(len(array), len(array) + len(others))
+    return pa.concat_arrays([array, others]).take(pa.array(index))
+
+
 def variants_of(values: Iterable[object]) -> pa.Array:
     """Each value as a VARIANT; null where it is None, or not exact as one."""
     # Only tables of Spark's have such columns, and nothing else of the conversion knows pyspark.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftline.convert import Converter
-from driftline.convert.usual import limited, usual_struct
+from driftline.convert.usual import drifting_keys, limited, usual_struct
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
@@ -38,12 +38,14 @@ Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the plac
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """How lines become rows. ``usual``: what Arrow parses the fields as; ``known``: what the table has, or is
-    to have; ``expected``: what the plan was made for; ``judge``: says which records are refused.
+    """How lines become rows. ``usual``: what Arrow parses the fields as; ``drifting``: those that have values
+    of other types, too; ``known``: what the table has, or is to have; ``expected``: what the plan was made
+    for; ``judge``: says which records are refused.
     """
 
     converter: Converter
     usual: Struct
+    drifting: frozenset[str]
     known: Expect
     expected: RecordShape
     settings: Settings
@@ -63,7 +65,9 @@ class JsonRows:
         route, expected = lean(plan.route), folded(seen.shape)
         # A part of the batch may have too few keys of a map to tell that it is one.
         known = known if judge is not None else foreseen(known, expected)
-        return cls(Converter(struct, route, settings), usual_struct(route), known, expected, settings, judge)
+        usual = usual_struct(route)
+        drifting = drifting_keys(expected, usual, settings.contract)
+        return cls(Converter(struct, route, settings), usual, drifting, known, expected, settings, judge)
 
     def observer(self) -> JsonObserver:
         """A new observer, which tells the lines that are not of the usual types."""
@@ -103,13 +107,14 @@ class JsonRows:
         yield self.converter.of_arrow(batch, self.usual, json=True), places
 
     def _drifted(self, lines: Sequence[bytes], places: Sequence[int], fields: Fields) -> Iterator[Rows]:
-        """Lines of which some fields are not of the usual types."""
+        """Lines of which some values are not of the usual types."""
         keys = {field.key for field in self.converter.route.fields}
-        some = by_field([lines[place] for place in places], self.usual, keys, fields) if places else None
+        chosen = [lines[place] for place in places]
+        some = by_field(chosen, self.usual, self.drifting, keys, fields) if places else None
         if some is None:
             yield from self._single(lines, places)
         else:
-            yield self.converter.of_both(some.columns, some.struct, some.objects), places
+            yield self.converter.of_both(some.columns, some.struct, some.objects, some.drifted), places
 
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
