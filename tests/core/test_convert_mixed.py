@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import VariantVal
 
+from core.shapes import schema as written
 from core.test_convert_sound import plain
 from driftline.convert import Converter, arrow_type
 from driftline.convert.python_values import record_columns
@@ -138,6 +139,17 @@ def test_maps_of_values_of_several_types_wait_whole() -> None:
     table, (row,) = rows_of(batch, struct, Schema(), LIMITED)
     assert row == {"id": 7, "_rest": {"m": '{"k":1,"l":"x"}'}}
     assert differences(Record.of(table.struct), row, {"id": 7, "m": {"k": 1, "l": "x"}}) == []
+
+
+@pytest.mark.parametrize("most", [1, 4, 10_000])
+@pytest.mark.parametrize("new_fields", ["add", "hold"])
+def test_a_struct_that_turned_out_to_be_a_map_takes_typed_structs(most: int, new_fields: str) -> None:
+    table = written("b: {a: long}, b_map_long@b: map<string, long>")
+    wanted = Settings(max_columns=most, beyond="rest", contract=contract(new_fields=new_fields))
+    type_ = Struct((Field("a", STRING), Field("c", LONG)))
+    batch = pa.RecordBatch.from_arrays([pa.array([{"a": "x", "c": 5}], arrow_type(type_))], ["b"])
+    table, (row,) = rows_of(batch, Struct((Field("b", type_),)), table, wanted)
+    assert differences(Record.of(table.struct), row, {"b": {"a": "x", "c": 5}}) == []
 
 
 def test_maps_of_lists_of_several_types_as_text() -> None:

@@ -296,7 +296,9 @@ def _route_column(
     if facet_of(type_).base != RECORD or not (takes or shape.empty_record or hollow(type_)):
         return ColumnRoute(column.path[-1], type_, takes, unit=unit), gathered(findings)
     record = _plan_inside(decision, replace(column, type=type_), takes, data_path, context)
-    route = closed_route(record.route, decision.closed)
+    # No map takes structs of typed sources.
+    typed = any(shape.facets[facet].typed for facet in takes)
+    route = record.route if typed else closed_route(record.route, decision.closed)
     filled = with_inner(type_, record.struct)
     return ColumnRoute(column.path[-1], filled, takes, route, unit=unit), gathered(
         [*findings, record.findings]
