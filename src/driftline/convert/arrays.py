@@ -15,11 +15,23 @@ from numpy.typing import NDArray
 from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
-from driftline.convert.lists import Shredded, assemble, flattened, joined, numbered, place, relist, same_lists
+from driftline.convert.lists import Shredded, assemble, flattened, numbered, place, relist, same_lists
+from driftline.convert.mixed import MixedValues, texts_of_several
 from driftline.convert.rest import json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values, merged
 from driftline.convert.types import arrow_type
-from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
+from driftline.convert.values import (
+    Maps,
+    Numbers,
+    Text,
+    bases_of,
+    dimension,
+    first_of,
+    in_places,
+    primitives_of,
+    scattered,
+    variants_of,
+)
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Facet
@@ -66,6 +78,17 @@ class ArrowRecords:
             if f.name == route.key
         ]
         return _values(columns, route, self.json, self.dates) if columns else None
+
+    def with_others(self, others: Sequence[ArrowRecords]) -> ArrowRecords:
+        """These records and then the others: a key that several of their structs have stands again."""
+        arrays: list[pa.Array] = []
+        fields: list[Field] = []
+        before, total = 0, self.count + sum(records.count for records in others)
+        for records in (self, *others):
+            fields += records.struct.fields
+            arrays += [_among(array, before, total) for array in records.arrays]
+            before += records.count
+        return ArrowRecords(arrays, Struct(tuple(fields)), total, self.json, self.dates)
 
 
 def _values(
@@ -117,7 +140,7 @@ class ArrowValues:
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         if target == VARIANT:
-            return reduce(_first_of, [_as_variants(*column) for column in self._leaves])
+            return reduce(first_of, [_as_variants(*column) for column in self._leaves])
         taken = [self._primitives(*column, target, column_route) for column in self._leaves]
         return pc.coalesce(*taken) if len(taken) > 1 else taken[0]
 
@@ -168,7 +191,7 @@ class ArrowValues:
         if not self.dim and self._leaves[0][0] == VARIANT:
             return self._leaves[0][1], self._valid
         whole = self.lists()
-        values = whole[0] if len(whole) == 1 else [reduce(_merged, same) for same in zip(*whole, strict=True)]
+        values = whole[0] if len(whole) == 1 else [reduce(merged, same) for same in zip(*whole, strict=True)]
         array = variants_of(values)
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         owners = [n for n, value in enumerate(values) for _ in _leaves_in(value, self.dim)]
@@ -186,11 +209,11 @@ class ArrowValues:
                 arrays = [valid.field(i) for i in range(len(struct.fields))]
                 parts.append(ArrowRecords(arrays, struct, len(valid), self._json, self._dates))
                 numbers.append(np.flatnonzero(~nulls_of(leaves)))
+        if not parts:
+            return ArrowRecords((), Struct(), 0, self._json, self._dates), np.zeros(0, np.int64)
         if len(parts) == 1:
             return parts[0], numbers[0]
-        return _one_after_another(parts, self._json, self._dates), np.concatenate(
-            [*numbers, np.zeros(0, np.int64)]
-        )
+        return parts[0].with_others(parts[1:]), np.concatenate(numbers)
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
         entries = self.entries(key)
@@ -233,10 +256,10 @@ class ArrowValues:
         return Maps(offsets, keys, _values(values, route, self._json, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        return _scattered(self.count, leaves, numbers)
+        return in_places(self.count, leaves, numbers)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-        dim = _dimension(type_)
+        dim = dimension(type_)
         if dim == self.dim and (not dim or leaves.null_count == self.count - self._valid.sum()):
             return relist(self._lists, leaves, type_)
         if dim < self.dim:
@@ -267,7 +290,7 @@ class ArrowValues:
                 for number in numbers:
                     yield from self._leaf_texts(number, value, places[number][1], contract)
         elif len(self._columns) > 1 and (self.dim or isinstance(self._leaves[0][0], Map)):
-            yield from _texts_of_several(self.json_values(), contract)
+            yield from texts_of_several(self.json_values(), contract)
         else:
             for array, (inner, _) in zip(self._columns, self._leaves, strict=True):
                 type_ = wrap(inner, self.dim)
@@ -321,127 +344,12 @@ def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
     return leaves if source == VARIANT else variants_of(leaves.to_pylist())
 
 
-class MixedValues:
-    """The values of one field in ``parts``, which have lists of their own; leaves are numbered through.
-
-    Most values are in one of the parts. A list of mixed depth is in several, of each the
-    elements that are as deep as its own.
-    """
-
-    def __init__(self, parts: Sequence[ArrowValues]) -> None:
-        self._parts = parts
-        self._starts = np.cumsum([0, *(part.count for part in parts)])
-        valued = [~part.missing().to_numpy(zero_copy_only=False) for part in parts]
-        self._shared: NDArray[np.bool_] = np.sum(valued, axis=0) > 1
-
-    def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
-        return pa.concat_arrays([part.primitives(target, column_route) for part in self._parts])
-
-    def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
-        parts = [part.records(column_route) for part in self._parts]
-        records = [some for some, _ in parts]
-        numbers = [
-            np.asarray(some, np.int64) + start for (_, some), start in zip(parts, self._starts, strict=False)
-        ]
-        return _one_after_another(records, records[0].json, records[0].dates), np.concatenate(numbers)
-
-    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        if self._shared.any():
-            columns = [column for part in self._parts for column in part.lists()]
-            array = variants_of(reduce(_merged, same) for same in zip(*columns, strict=True))
-            owners = [value for value, _ in self.places()]
-            return array, array.is_valid().to_numpy(zero_copy_only=False)[owners]
-        parts = [part.variants() for part in self._parts]
-        return reduce(_first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
-
-    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
-        parts = zip(self._parts, self._starts, strict=False)
-        entries = [entries for part, start in parts for entries in part.entries(key, start)]
-        return self._parts[0].maps_of(entries, route) if entries else None
-
-    def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        return _scattered(int(self._starts[-1]), leaves, numbers)
-
-    def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-        if self._shared.any():
-            dim = _dimension(type_)
-            fitting = [p.apart(i) for p, i in zip(self._parts, self._starts, strict=False) if p.dim <= dim]
-            if not fitting:
-                return pa.nulls(len(self.missing()), type_)
-            return assemble(place(joined(fitting), leaves.is_valid().to_pylist(), dim), leaves, type_)
-        placed = [
-            part.placed(leaves.slice(start, part.count), type_)
-            for part, start in zip(self._parts, self._starts, strict=False)
-        ]
-        return reduce(_first_of, placed)
-
-    def missing(self) -> pa.Array:
-        return reduce(pc.and_, (part.missing() for part in self._parts))
-
-    def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
-        return [place for part in self._parts for place in part.places()]
-
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
-        for part, start in zip(self._parts, self._starts, strict=False):
-            if held is not None and self._shared.any():
-                yield from part.lost_leaves(held[start : start + part.count], contract)
-            else:
-                texts = part.texts(None if held is None else held[start : start + part.count], contract)
-                yield from (text for text in texts if not self._shared[text.number])
-        if held is None and self._shared.any():
-            columns = [column for part in self._parts for column in part.json_values()]
-            whole = _texts_of_several(columns, contract)
-            yield from (text for text in whole if self._shared[text.number])
-
-    def lost(self, held: NDArray[np.bool_]) -> object | None:
-        for part, start in zip(self._parts, self._starts, strict=False):
-            if (lost := part.lost(held[start : start + part.count])) is not None:
-                return lost
-        return None
-
-
-def _first_of(values: pa.Array, fallback: pa.Array) -> pa.Array:
-    """The values, or those of the fallback where there is none."""
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    places = np.arange(len(values))
-    return pa.concat_arrays([values, fallback]).take(pa.array(np.where(valid, places, places + len(values))))
-
-
-def _one_after_another(parts: Sequence[ArrowRecords], json: bool, dates: str) -> ArrowRecords:
-    """Records of several structs: a key that more of them have stands several times."""
-    arrays: list[pa.Array] = []
-    fields: list[Field] = []
-    before, total = 0, sum(part.count for part in parts)
-    for part in parts:
-        fields += part.struct.fields
-        arrays += [_among(array, before, total) for array in part.arrays]
-        before += part.count
-    return ArrowRecords(arrays, Struct(tuple(fields)), total, json, dates)
-
-
-def _scattered(count: int, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-    """The leaves in their places among all; records of a union come type by type, so not in order."""
-    places = np.asarray(numbers, np.int64)
-    if (np.diff(places) < 0).any():
-        order = np.argsort(places)
-        places, leaves = places[order], leaves.take(pa.array(order))
-    return scattered(count, [(places, leaves)], leaves.type)
-
-
 def _among(array: pa.Array, before: int, total: int) -> pa.Array:
     """The array among ``total`` values, so many nulls in front of it."""
     if len(array) == total:
         return array
     after = total - before - len(array)
     return pa.concat_arrays([pa.nulls(before, array.type), array, pa.nulls(after, array.type)])
-
-
-def _dimension(type_: pa.DataType) -> int:
-    """How many lists the type has around its leaves."""
-    dim = 0
-    while pa.types.is_list(type_):
-        dim, type_ = dim + 1, type_.value_type
-    return dim
 
 
 def _single(type_: Type) -> Type | None:
@@ -452,20 +360,6 @@ def _single(type_: Type) -> Type | None:
 def _is_single(type_: Type) -> bool:
     below = children(type_)
     return len({f.name for f in below}) == len(below) and all(_is_single(f.type) for f in below)
-
-
-def _texts_of_several(columns: Sequence[list[Any]], contract: Contract) -> Iterator[Text]:
-    """Lists and maps whose values are of several types are no one type's."""
-    for number, value in enumerate(reduce(merged, same) for same in zip(*columns, strict=True)):
-        if has_value(value):
-            yield Text(number, (), json_text(value, contract))
-
-
-def _merged(value: object, fallback: object) -> object:
-    """A value out of two columns with the same lists, of which each leaf is in one."""
-    if isinstance(value, list) and isinstance(fallback, list):
-        return [_merged(*pair) for pair in zip(value, fallback, strict=True)]
-    return fallback if value is None else value
 
 
 def _leaves_in(value: object, dim: int) -> Iterator[object]:

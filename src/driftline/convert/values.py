@@ -130,6 +130,30 @@ def overlaid(array: pa.Array, numbers: Numbers, others: pa.Array) -> pa.Array:
     return pa.concat_arrays([array, others]).take(pa.array(index))
 
 
+def first_of(values: pa.Array, fallback: pa.Array) -> pa.Array:
+    """The values, or those of the fallback where there is none."""
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    places = np.arange(len(values))
+    return pa.concat_arrays([values, fallback]).take(pa.array(np.where(valid, places, places + len(values))))
+
+
+def in_places(count: int, leaves: pa.Array, numbers: Numbers) -> pa.Array:
+    """The leaves in their places among all; records of a union come type by type, so not in order."""
+    places = np.asarray(numbers, np.int64)
+    if (np.diff(places) < 0).any():
+        order = np.argsort(places)
+        places, leaves = places[order], leaves.take(pa.array(order))
+    return scattered(count, [(places, leaves)], leaves.type)
+
+
+def dimension(type_: pa.DataType) -> int:
+    """How many lists the type has around its leaves."""
+    dim = 0
+    while pa.types.is_list(type_):
+        dim, type_ = dim + 1, type_.value_type
+    return dim
+
+
 def variants_of(values: Iterable[object]) -> pa.Array:
     """Each value as a VARIANT; null where it is None, or not exact as one."""
     # Only tables of Spark's have such columns, and nothing else of the conversion knows pyspark.

@@ -1,0 +1,110 @@
+"""The values of one field that Arrow has with several lists around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from driftline.convert.lists import assemble, joined, place
+from driftline.convert.rest import json_text
+from driftline.convert.row_text import merged
+from driftline.convert.values import Maps, Numbers, Text, dimension, first_of, in_places, variants_of
+from driftline.core.planning.contract import Contract
+from driftline.core.planning.routes import ColumnRoute, FieldRoute
+from driftline.core.schema.types import Primitive, Type
+from driftline.core.values.parse import has_value
+
+if TYPE_CHECKING:
+    from driftline.convert.arrays import ArrowRecords, ArrowValues
+
+
+class MixedValues:
+    """The values of one field in ``parts``, which have lists of their own; leaves are numbered through.
+
+    Most values are in one of the parts. A list of mixed depth is in several, of each the
+    elements that are as deep as its own.
+    """
+
+    def __init__(self, parts: Sequence[ArrowValues]) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *(part.count for part in parts)])
+        valued = [~part.missing().to_numpy(zero_copy_only=False) for part in parts]
+        self._shared: NDArray[np.bool_] = np.sum(valued, axis=0) > 1
+
+    def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
+        return pa.concat_arrays([part.primitives(target, column_route) for part in self._parts])
+
+    def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
+        parts = [part.records(column_route) for part in self._parts]
+        records = [some for some, _ in parts]
+        numbers = [
+            np.asarray(some, np.int64) + start for (_, some), start in zip(parts, self._starts, strict=False)
+        ]
+        return records[0].with_others(records[1:]), np.concatenate(numbers)
+
+    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        if self._shared.any():
+            columns = [column for part in self._parts for column in part.lists()]
+            array = variants_of(reduce(merged, same) for same in zip(*columns, strict=True))
+            owners = [value for value, _ in self.places()]
+            return array, array.is_valid().to_numpy(zero_copy_only=False)[owners]
+        parts = [part.variants() for part in self._parts]
+        return reduce(first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
+
+    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
+        parts = zip(self._parts, self._starts, strict=False)
+        entries = [entries for part, start in parts for entries in part.entries(key, start)]
+        return self._parts[0].maps_of(entries, route) if entries else None
+
+    def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
+        return in_places(int(self._starts[-1]), leaves, numbers)
+
+    def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+        if self._shared.any():
+            dim = dimension(type_)
+            fitting = [p.apart(i) for p, i in zip(self._parts, self._starts, strict=False) if p.dim <= dim]
+            if not fitting:
+                return pa.nulls(len(self.missing()), type_)
+            return assemble(place(joined(fitting), leaves.is_valid().to_pylist(), dim), leaves, type_)
+        placed = [
+            part.placed(leaves.slice(start, part.count), type_)
+            for part, start in zip(self._parts, self._starts, strict=False)
+        ]
+        return reduce(first_of, placed)
+
+    def missing(self) -> pa.Array:
+        return reduce(pc.and_, (part.missing() for part in self._parts))
+
+    def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
+        return [place for part in self._parts for place in part.places()]
+
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
+        for part, start in zip(self._parts, self._starts, strict=False):
+            if held is not None and self._shared.any():
+                yield from part.lost_leaves(held[start : start + part.count], contract)
+            else:
+                texts = part.texts(None if held is None else held[start : start + part.count], contract)
+                yield from (text for text in texts if not self._shared[text.number])
+        if held is None and self._shared.any():
+            columns = [column for part in self._parts for column in part.json_values()]
+            whole = texts_of_several(columns, contract)
+            yield from (text for text in whole if self._shared[text.number])
+
+    def lost(self, held: NDArray[np.bool_]) -> object | None:
+        for part, start in zip(self._parts, self._starts, strict=False):
+            if (lost := part.lost(held[start : start + part.count])) is not None:
+                return lost
+        return None
+
+
+def texts_of_several(columns: Sequence[list[Any]], contract: Contract) -> Iterator[Text]:
+    """Lists and maps whose values are of several types are no one type's."""
+    for number, value in enumerate(reduce(merged, same) for same in zip(*columns, strict=True)):
+        if has_value(value):
+            yield Text(number, (), json_text(value, contract))
