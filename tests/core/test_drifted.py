@@ -122,3 +122,18 @@ def test_what_was_null_when_the_decoder_was_built_is_not_usual_later() -> None:
     lines = [b'{"a": null, "q\\"": null, "c": true}', b'{"a": 9223372036854775808}']
     by_field, alone = rows_of(lines, Settings())
     assert by_field == alone
+
+
+def test_what_drifts_builds_no_decoder_of_usual_values_anew() -> None:
+    lines = [b'{"n": %d, "s": "x"}' % i for i in range(5)]
+    lines += [b'{"n": "7", "s": "x"}', b'{"n": {"k": 1}, "s": "x"}', b'{"n": [1], "s": "x"}'] * 200
+    known = expect(Schema(), Settings())
+    observer = JsonObserver(known, Settings())
+    observer.feed(lines, "batch", 1)
+    planned = plan(Schema(), observer.result().shape, Settings())
+    rows = JsonRows.of(planned, planned.schema.struct, known, observer.result(), Settings(), None)
+    watching = rows.observer()
+    watching.feed(lines[:5], "batch", 1)
+    usual = watching.fields
+    watching.feed(lines[5:], "batch", 6)
+    assert watching.fields is usual

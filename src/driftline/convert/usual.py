@@ -7,6 +7,7 @@ whose values the parser cannot read, or not with the text that a column needs, h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 
 from driftline.convert.json_values import TEXT
@@ -110,7 +111,7 @@ def _parsed_as(facet: Facet, seen: dict[Facet, Seen], columns: Sequence[ColumnRo
 
 
 def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShape:
-    """What of a shape, as it is now, has the usual types; what the ``contract`` leaves out
+    """What of a shape has the usual types, as a copy; what the ``contract`` leaves out
     may be anything, as the parser skips it.
     """
     types = {f.name: f.type for f in usual.fields}
@@ -120,9 +121,9 @@ def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShap
         if key in types:
             out.fields[key] = _limited(field, types[key], inner)
         elif inner.excluded:
-            out.fields[key] = field
+            out.fields[key] = deepcopy(field)
         elif not (field.facets or field.empty_lists or field.empty_record):
-            # Null and nothing else; what is learnt of the field later must not count as usual.
+            # Null and nothing else; what is learnt of the field later does not count as usual.
             out.fields[key] = replace(field, facets={})
     return out
 

@@ -184,6 +184,7 @@ class _Adaptive:
     ) -> None:
         self._walker, self._exact, self._part = walker, exact, part
         self._decoder = Decoder(_refuse, False, Fields(dict, _refuse))
+        self._takes: RecordShape | None = None  # the part that the decoder is of
         self._knows = -1 if walker.shape.fields else 0
         self._folded = walker.folded
         self._cost = cost
@@ -198,12 +199,20 @@ class _Adaptive:
         cost = self._cost * learnt / self._knows if self._knows > 0 else self._cost
         folded = self._walker.folded != self._folded  # then there is far less to know
         if folded or (learnt != self._knows and self._missed >= cost):
-            start = perf_counter()
             self._folded = self._walker.folded
-            self._decoder = build(self._known(), exact=self._exact)
             self._knows, self._missed = learnt, 0.0
-            self._cost = perf_counter() - start
+            self._build()
         return self._decoder
+
+    def _build(self) -> None:
+        start = perf_counter()
+        known = self._known()
+        if self._part is not None:
+            if known.shape == self._takes:
+                return
+            self._takes = known.shape
+        self._decoder = build(known, exact=self._exact)
+        self._cost = perf_counter() - start
 
     def _known(self) -> Walker:
         walker = self._walker
