@@ -61,6 +61,16 @@ def test_a_shallower_element_is_wrapped_where_it_stands(value: Any, expected: di
     assert rows_of(batch, struct, Schema(), Settings())[1] == [expected]
 
 
+def test_beside_deeper_elements_too() -> None:
+    """A column that does not take those has the others where they stand."""
+    table = written("a: string[2]")
+    wanted = Settings(beyond="rest", max_columns=1)
+    struct, batch = record_columns([{"a": ["x", [[1.5]]]}])
+    table, (row,) = rows_of(batch, struct, table, wanted)
+    assert row == {"a": [["x"], None], "_rest": {"a[1][0][0]": "1.5", "a[1][0][0] type": "double"}}
+    assert differences(Record.of(table.struct), row, {"a": ["x", [[1.5]]]}) == []
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.sampled_from([7, 2**53 + 1, 2**63, 0.5, "x", "y"]),
     lambda inner: (
@@ -129,9 +139,12 @@ def test_unions(case: str, wanted: Settings) -> None:
         assert differences(columns, row, {"id": n, "a": value}) == []
 
 
-def test_maps_of_values_of_several_types_wait_whole() -> None:
-    struct = Struct((Field("id", LONG), Field("m", LONGS), Field("m", TEXTS)))
+@pytest.mark.parametrize("others", [[], [record(LONG)]], ids=["", "beside records"])
+def test_maps_of_values_of_several_types_wait_whole(others: list[Type]) -> None:
+    types = [*others, LONGS, TEXTS]
+    struct = Struct((Field("id", LONG), *(Field("m", type_) for type_ in types)))
     maps = [
+        *(pa.nulls(1, arrow_type(type_)) for type_ in others),
         pa.array([[("k", 1), ("l", None)]], arrow_type(LONGS)),
         pa.array([[("k", None), ("l", "x")]], arrow_type(TEXTS)),
     ]

@@ -289,7 +289,7 @@ class ArrowValues:
                     yield from (text._replace(number=value) for text in whole.texts(None, contract))
                 for number in numbers:
                     yield from self._leaf_texts(number, value, places[number][1], contract)
-        elif len(self._columns) > 1 and (self.dim or isinstance(self._leaves[0][0], Map)):
+        elif len(self._columns) > 1 and (self.dim or any(isinstance(i, Map) for i, _ in self._leaves)):
             yield from texts_of_several(self.json_values(), contract)
         else:
             for array, (inner, _) in zip(self._columns, self._leaves, strict=True):

@@ -67,16 +67,28 @@ class MixedValues:
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
         if self._shared.any():
-            dim = dimension(type_)
-            fitting = [p.apart(i) for p, i in zip(self._parts, self._starts, strict=False) if p.dim <= dim]
-            if not fitting:
-                return pa.nulls(len(self.missing()), type_)
-            return assemble(place(joined(fitting), leaves.is_valid().to_pylist(), dim), leaves, type_)
+            return self._placed_together(leaves, type_, dimension(type_))
         placed = [
             part.placed(leaves.slice(start, part.count), type_)
             for part, start in zip(self._parts, self._starts, strict=False)
         ]
         return reduce(first_of, placed)
+
+    def _placed_together(self, leaves: pa.Array, type_: pa.DataType, dim: int) -> pa.Array:
+        """The values joined out of all parts that are not deeper than the column."""
+        parts = [
+            (part.dim, part.apart(first)) for part, first in zip(self._parts, self._starts, strict=False)
+        ]
+        fitting = [apart for own, apart in parts if own <= dim]
+        if not fitting:
+            return pa.nulls(len(self._shared), type_)
+        apart, whole = joined(fitting), joined([apart for _, apart in parts])
+        # Beside deeper elements, which the column does not take, one is wrapped where it stands.
+        apart.dims = [
+            dim if own is not None and deepest is not None and deepest > dim else own
+            for own, deepest in zip(apart.dims, whole.dims, strict=True)
+        ]
+        return assemble(place(apart, leaves.is_valid().to_pylist(), dim), leaves, type_)
 
     def missing(self) -> pa.Array:
         return reduce(pc.and_, (part.missing() for part in self._parts))
