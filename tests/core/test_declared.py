@@ -192,3 +192,34 @@ def test_a_map_with_a_null_for_a_struct_of_fields_that_are_never_null() -> None:
         [{"key": "a", "value": {"z": 1}}, {"key": "b", "value": None}],
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("array", "type_", "texts"),
+    [
+        (
+            pa.array([0, 2**50, None], pa.timestamp("s")),
+            "timestamp_ntz",
+            ["1970-01-01T00:00:00", "35680317-09-25T18:57:04", None],
+        ),
+        (
+            pa.array([0, 2**63 - 1, None], pa.timestamp("ms", "UTC")),
+            "timestamp",
+            ["1970-01-01T00:00:00Z", "292278994-08-17T07:12:55.807Z", None],
+        ),
+    ],
+    ids=["seconds", "milliseconds"],
+)
+def test_moments_that_no_count_of_microseconds_reaches_are_text_beside(
+    array: pa.Array, type_: str, texts: list[str | None]
+) -> None:
+    """As where the greatest number stands for "never"."""
+    types, rows = table_of(array)
+    assert types == {"f": type_, "f_string": "string"}
+    assert [row["f_string"] for row in rows] == texts
+    assert [row["f"] is None for row in rows] == [False, True, True]
+
+
+@pytest.mark.parametrize("type_", [pa.list_view(pa.int64()), pa.large_list_view(pa.int64())])
+def test_views_of_lists_are_lists(type_: pa.DataType) -> None:
+    assert column(pa.array([[1, None], None, [], [3]], type_)) == ("list<long>", [[1, None], None, [], [3]])

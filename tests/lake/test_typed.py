@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from driftline.errors import DataError
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -137,3 +138,25 @@ def test_refused_rows_of_parquet_keep_what_spark_cannot_write(table: Table, tmp_
         ),
         (str(tmp_path / "second.parquet"), {"n": 2, "at": "1970-01-01T00:00:00.000001001Z"}),
     ]
+
+
+def test_moments_of_any_year(table: Table, tmp_path: Path) -> None:
+    """The greatest number of milliseconds stands for "never" in many files."""
+    file = tmp_path / "a.parquet"
+    never = pa.array([0, 2**63 - 1], pa.timestamp("ms", "UTC"))
+    pq.write_table(pa.table({"at": never, "views": pa.array([[1], [2, 3]], pa.list_(pa.int64()))}), file)
+    table.ingest(file)
+    table.ingest(pa.table({"at": never, "views": pa.array([[1], [2, 3]], pa.list_view(pa.int64()))}))
+    assert types(table) == {"at": "timestamp", "views": "list<long>", "at_string": "string"}
+    texts = [row.at_string for row in table.read().collect()]
+    assert sorted(texts) == ["1970-01-01T00:00:00Z"] * 2 + ["292278994-08-17T07:12:55.807Z"] * 2
+    proven(table, file, "parquet")
+
+
+def test_what_python_has_no_date_for_is_not_compared(table: Table, tmp_path: Path) -> None:
+    dates = pa.table({"day": pa.array([0, 2_932_897], pa.date32())})  # 10000-01-01
+    file = tmp_path / "a.parquet"
+    pq.write_table(dates, file)
+    assert table.ingest(file).rows_written == 2
+    with pytest.raises(DataError, match=r"after 9999|out of range"):
+        table.verify(file)

@@ -137,9 +137,14 @@ def _both(first: Read, then: Read, values: pa.Array) -> pa.Array:
 
 
 def _is_list(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    kinds = (
+        pa.types.is_list,
+        pa.types.is_large_list,
+        pa.types.is_fixed_size_list,
+        pa.types.is_list_view,
+        pa.types.is_large_list_view,
     )
+    return any(is_kind(type_) for is_kind in kinds)
 
 
 def _relisted(lists: pa.Array, read: Read) -> pa.Array:

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from driftline.convert.kernels import decimal_text, nulls_of, without_zeros
 from driftline.convert.types import arrow_type
+from driftline.convert.values import scattered
 from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
@@ -97,11 +100,40 @@ _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (
 
 def _of_timestamp(type_: pa.TimestampType) -> Iterator[Reading]:
     plain = TIMESTAMP_NTZ if type_.tz is None else TIMESTAMP
-    if type_.unit != "ns":
-        yield Reading(plain, lambda a: a.cast(pa.timestamp("us", type_.tz)).cast(arrow_type(plain)))
-        return
-    yield Reading(plain, lambda a: _whole_micros(a, plain))
-    yield Reading(STRING, lambda a: _finer(a, plain), beyond=True)
+    if type_.unit == "us":
+        yield _cast_to(plain)
+    elif type_.unit == "ns":
+        yield Reading(plain, lambda a: _whole_micros(a, plain))
+        yield Reading(STRING, lambda a: _finer(a, plain), beyond=True)
+    else:
+        yield Reading(plain, lambda a: _near(a, plain))
+        yield Reading(STRING, lambda a: _far(a, plain), beyond=True)
+
+
+_MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
+
+
+def _is_far(values: pa.Array) -> NDArray[np.bool_]:
+    """Which moments are further away than microseconds count: some 290,000 years."""
+    most = (2**63 - 1) // _MICROS[values.type.unit]
+    units = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    far: NDArray[np.bool_] = (units > most) | (units < -most)
+    return far
+
+
+def _near(values: pa.Array, plain: Primitive) -> pa.Array:
+    far = _is_far(values)
+    near = pc.if_else(pa.array(far), pa.scalar(None, values.type), values) if far.any() else values
+    return near.cast(pa.timestamp("us", values.type.tz)).cast(arrow_type(plain))
+
+
+def _far(values: pa.Array, plain: Primitive) -> pa.Array:
+    """The text of what is too far away for a timestamp."""
+    far = np.flatnonzero(_is_far(values))
+    units = values.take(pa.array(far)).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    zone = "Z" if plain == TIMESTAMP else ""
+    texts = [f"{moment}{zone}" for moment in units.view(f"datetime64[{values.type.unit}]")]
+    return scattered(len(values), [(far, pa.array(texts, pa.string()))], pa.string())
 
 
 def _whole_micros(values: pa.Array, plain: Primitive) -> pa.Array:

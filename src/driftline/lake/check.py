@@ -8,12 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from driftline.core.planning.contract import epoch_units
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
+from driftline.errors import DataError
 from driftline.operations.replay import waiting
+from driftline.runtime.failure import explained
 from driftline.settings import from_properties
 from driftline.source.files import expand
 from driftline.source.given import paths_or_rows
@@ -45,7 +50,11 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
             {_keys(path): unit for path, unit in epoch_units(contract)},
             table.format.defaults(),
         )
-        return verify(table.lake.spark, stored, sources, kind, exactly=exactly).named(names)
+        try:
+            return verify(table.lake.spark, stored, sources, kind, exactly=exactly).named(names)
+        except (Py4JError, PySparkException) as error:
+            message, hint = explained(error)
+            raise DataError(f"{table.name} cannot be checked: {message}", hint) from error
 
 
 @contextmanager

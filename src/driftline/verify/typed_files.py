@@ -13,15 +13,25 @@ from itertools import repeat
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.parquet import ParquetFile
 
+from driftline.errors import DataError
 from driftline.verify.files import Place, Read, opened
 from driftline.verify.source_values import Pairs, Single
 
 _EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
 _ROWS = 5_000  # of one batch
+_FAR = 2**63 * 1000  # nanoseconds, of a moment that is text in the table
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 Plain = Callable[[Any], Any]
 
 
@@ -114,7 +124,7 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
         ]
     if pa.types.is_map(type_):
         return _maps(array, fine, kinds)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+    if any(is_list(type_) for is_list in _LISTS):
         return _cut(_values(array.flatten(), fine.flatten(), kinds), array)
     return _leaves(array, fine, next(kinds))
 
@@ -154,7 +164,10 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: str) -> list[Any]:
             nanos = fine.cast(pa.int64()).to_pylist()
             units = [u and (n if n // 1000 == u else u * 1000) for u, n in zip(units, nanos, strict=True)]
             per = 1
-        return [None if n is None else _moment(n * per, zone) for n in units]
+        return [
+            None if n is None else _far(n, type_) if abs(n * per) >= _FAR else _moment(n * per, zone)
+            for n in units
+        ]
     if pa.types.is_time(type_):
         per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[type_.unit]
         integers = array.cast(pa.int32() if pa.types.is_time32(type_) else pa.int64()).to_pylist()
@@ -163,12 +176,30 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: str) -> list[Any]:
         return [None if x is None else Single(x) for x in array.to_pylist()]
     if pa.types.is_duration(type_):
         return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
-    return array.to_pylist()  # type: ignore[no-any-return]
+    try:
+        return array.to_pylist()  # type: ignore[no-any-return]
+    except OverflowError as error:
+        raise _beyond_python() from error
+
+
+def _beyond_python() -> DataError:
+    return DataError(
+        "a date or moment is before the year 1 or after 9999: verify compares none of those",
+        hint="compare its column by hand; what has been taken is in the table",
+    )
+
+
+def _far(units: int, type_: pa.TimestampType) -> str:
+    """The text of a moment that no count of microseconds reaches."""
+    return str(np.datetime64(units, type_.unit)) + ("Z" if type_.tz is not None else "")
 
 
 def _moment(nanos: int, zone: Any) -> Any:
     micros, finer = divmod(nanos, 1000)
-    moment = _EPOCH + timedelta(microseconds=micros)
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        raise _beyond_python() from error
     if not finer:
         return moment.replace(tzinfo=zone)
     text = f"{moment.replace(microsecond=0).isoformat()}.{moment.microsecond * 1000 + finer:09d}"
