@@ -164,6 +164,39 @@ def test_a_batch_of_a_person_gives_up_in_time(
     assert ids(table) == [0]
 
 
+def test_a_column_keeps_its_id_over_several_conflicts(
+    table: Table, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files have the id of the first try. The commits are the catalog's own: one that has failed leaves
+    the transaction on the table as others made it.
+    """
+    bring(table, tmp_path, 0, '{"id": 0}')
+    others = beside(table.lake, spark.newSession())
+    folder = tmp_path / "others"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"id": 1}')
+    faster: list[Callable[[], object]] = [
+        lambda: others.table(table.name).ingest(folder),
+        lambda: others.alter(f"ALTER TABLE {table.name} ADD COLUMN c int"),
+    ]
+    their_turn = False
+    for kind in KINDS:
+
+        def commit(self: Any, *, commit: Callable[[Any], None] = kind.commit) -> None:
+            nonlocal their_turn
+            if faster and not their_turn:
+                their_turn, act = True, faster.pop(0)
+                act()
+                their_turn = False
+            commit(self)
+
+        monkeypatch.setattr(kind, "commit", commit)
+    bring(table, tmp_path, 1, '{"id": 2, "b": 7}')
+    assert not faster
+    rows = [(row.id, row.b, row.c) for row in table.read().orderBy("id").collect()]
+    assert rows == [(0, None, None), (1, None, None), (2, 7, None)]
+
+
 def test_an_alter_every_third_of_a_second_and_two_captures(
     table: Table, spark: SparkSession, tmp_path: Path
 ) -> None:

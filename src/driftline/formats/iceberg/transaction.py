@@ -270,7 +270,8 @@ class Transaction:
             other._append_files()
         other.set(self._told)
         self.base, self._java, self._properties = other.base, other._java, other._properties
-        self.__dict__.pop("schema", None)
+        # Not to be asked of Java later: after a commit that failed, its transaction shows the table of others.
+        self.schema = other.schema
 
     def abandon(self) -> None:
         """Deletes the files that were written, unless they are the table's, or may be."""
