@@ -270,7 +270,7 @@ class Transaction:
             other._append_files()
         other.set(self._told)
         self.base, self._java, self._properties = other.base, other._java, other._properties
-        # Not to be asked of Java later: after a commit that failed, its transaction shows the table of others.
+        # Not asked of Java later: after a commit that failed, its transaction shows the table of others.
         self.schema = other.schema
 
     def abandon(self) -> None:
