@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +17,9 @@ from driftline.write import SetAside
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# Lines that are converted at once, or bytes of them.
+_MANY, _LARGE = 4_000, 32 * 2**20
 
 Share = Sequence[tuple[int, Split]]  # splits for one task, each with its number
 
@@ -41,13 +44,27 @@ class SplitRows:
         for number, split in self.shares[given]:
             lines_of = LineRows(self.make, partial(_of_part, set_aside, number))
             line = 1
-            for lines in blocks(split, self.make.settings.max_record_bytes):
+            for lines in _gathered(blocks(split, self.make.settings.max_record_bytes)):
                 run = Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))
                 for rows, _ in lines_of.rows(run):
                     yield rows
                 line += len(lines)
             seen[number] = lines_of.observed()
         return seen
+
+
+def _gathered(blocks: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """The lines, many at a time: each column of a batch costs some time, however few rows there are."""
+    lines: list[bytes] = []
+    size = 0
+    for block in blocks:
+        lines = lines + block if lines else block
+        size += sum(map(len, block))
+        if len(lines) >= _MANY or size >= _LARGE:
+            yield lines
+            lines, size = [], 0
+    if lines:
+        yield lines
 
 
 def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:
