@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
-from driftline.convert.lists import Shredded, assemble, flattened, numbered, place, relist, same_lists
+from driftline.convert.lists import Shredded, assemble, flattened, merged, numbered, place, relist, same_lists
 from driftline.convert.mixed import MixedValues, texts_of_several
 from driftline.convert.rest import json_text, lost_by_value, places_of
-from driftline.convert.row_text import json_values, merged
+from driftline.convert.row_text import json_values
 from driftline.convert.types import arrow_type
 from driftline.convert.values import (
     Maps,
@@ -79,12 +79,12 @@ class ArrowRecords:
         ]
         return _values(columns, route, self.json, self.dates) if columns else None
 
-    def with_others(self, others: Sequence[ArrowRecords]) -> ArrowRecords:
-        """These records and then the others: a key that several of their structs have stands again."""
+    def followed_by(self, groups: Sequence[ArrowRecords]) -> ArrowRecords:
+        """These records, then those of each group: a key that several of their structs have stands again."""
         arrays: list[pa.Array] = []
         fields: list[Field] = []
-        before, total = 0, self.count + sum(records.count for records in others)
-        for records in (self, *others):
+        before, total = 0, self.count + sum(records.count for records in groups)
+        for records in (self, *groups):
             fields += records.struct.fields
             arrays += [_among(array, before, total) for array in records.arrays]
             before += records.count
@@ -213,7 +213,7 @@ class ArrowValues:
             return ArrowRecords((), Struct(), 0, self._json, self._dates), np.zeros(0, np.int64)
         if len(parts) == 1:
             return parts[0], numbers[0]
-        return parts[0].with_others(parts[1:]), np.concatenate(numbers)
+        return parts[0].followed_by(parts[1:]), np.concatenate(numbers)
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
         entries = self.entries(key)

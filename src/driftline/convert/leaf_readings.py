@@ -110,7 +110,7 @@ def _of_timestamp(type_: pa.TimestampType) -> Iterator[Reading]:
         yield Reading(STRING, lambda a: _far(a, plain), beyond=True)
 
 
-_MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
+_MICROS = {"s": 10**6, "ms": 10**3}
 
 
 def _is_far(values: pa.Array) -> NDArray[np.bool_]:

@@ -235,15 +235,20 @@ def joined(parts: Sequence[Shredded]) -> Shredded:
     >>> apart.trees, apart.dims
     ([[0, [1]]], [2])
     """
-    out = Shredded([reduce(_joined, same) for same in zip(*(part.trees for part in parts), strict=True)])
+    out = Shredded([reduce(merged, same) for same in zip(*(part.trees for part in parts), strict=True)])
     out.dims = [out.dimension(tree) for tree in out.trees]
     return out
 
 
-def _joined(tree: Tree, other: Tree) -> Tree:
-    if isinstance(tree, list) and isinstance(other, list):
-        return [_joined(*items) for items in zip(tree, other, strict=True)]
-    return other if tree is None else tree
+def merged(value: Any, later: Any) -> Any:
+    """A value that is in two parts, each leaf in one of them; ``later``: the second one."""
+    if value is None or later is None:
+        return later if value is None else value
+    if isinstance(value, list) and isinstance(later, list):
+        return [merged(a, b) for a, b in zip(value, later, strict=True)]
+    if isinstance(value, dict) and isinstance(later, dict):
+        return {key: merged(item, later.get(key)) for key, item in value.items()}
+    return value
 
 
 def same_lists(left: pa.Array, right: pa.Array) -> bool:

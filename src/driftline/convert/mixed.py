@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from driftline.convert.lists import assemble, joined, place
+from driftline.convert.lists import assemble, joined, merged, place
 from driftline.convert.rest import json_text
-from driftline.convert.row_text import merged
 from driftline.convert.values import Maps, Numbers, Text, dimension, first_of, in_places, variants_of
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
@@ -46,7 +45,7 @@ class MixedValues:
         numbers = [
             np.asarray(some, np.int64) + start for (_, some), start in zip(parts, self._starts, strict=False)
         ]
-        return records[0].with_others(records[1:]), np.concatenate(numbers)
+        return records[0].followed_by(records[1:]), np.concatenate(numbers)
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
         if self._shared.any():

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from driftline.convert.declared import entries_of
 from driftline.convert.kernels import convert, converts
+from driftline.convert.lists import merged
 from driftline.core.schema.types import STRING, List, Map, Primitive, Struct, Type
 
 _NUMBERS = ("int", "long", "float", "double", "decimal")
@@ -33,17 +34,6 @@ def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dic
                 # value; of its lists, one in each place.
                 record[f.name] = merged(record[f.name], value) if f.name in record else value
     return records
-
-
-def merged(value: Any, later: Any) -> Any:
-    """A value of two columns of one key; ``later``: that of the second one."""
-    if value is None or later is None:
-        return later if value is None else value
-    if isinstance(value, list) and isinstance(later, list):
-        return [merged(a, b) for a, b in zip(value, later, strict=True)]
-    if isinstance(value, dict) and isinstance(later, dict):
-        return {key: merged(item, later.get(key)) for key, item in value.items()}
-    return value
 
 
 def json_values(array: pa.Array, type_: Type) -> list[Any]:

@@ -123,11 +123,11 @@ def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.D
     return whole.take(pa.array(index, pa.int64(), mask=index < 0))
 
 
-def overlaid(array: pa.Array, numbers: Numbers, others: pa.Array) -> pa.Array:
-    """The array with ``others`` in the places of these numbers."""
+def overlaid(array: pa.Array, numbers: Numbers, values: pa.Array) -> pa.Array:
+    """The array with ``values`` in the places of these numbers."""
     index = np.arange(len(array), dtype=np.int64)
-    index[np.asarray(numbers, np.int64)] = np.arange(len(array), len(array) + len(others))
-    return pa.concat_arrays([array, others]).take(pa.array(index))
+    index[np.asarray(numbers, np.int64)] = np.arange(len(array), len(array) + len(values))
+    return pa.concat_arrays([array, values]).take(pa.array(index))
 
 
 def first_of(values: pa.Array, fallback: pa.Array) -> pa.Array:

@@ -252,8 +252,8 @@ def answer(path: str, error: BaseException) -> DriftlineError | None:
 
 
 class _Explained(io.RawIOBase):
-    """A file of a store whose errors are driftline's. It goes to a place when it is read there: Google's
-    store refuses to go to the end, or to be asked for what is behind it.
+    """A file of a store whose errors are driftline's. It seeks only when it reads: Google's store refuses
+    to seek to the end, or to be asked for what is behind it.
     """
 
     def __init__(self, file: pa.NativeFile, uri: str) -> None:

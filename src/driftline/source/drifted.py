@@ -61,7 +61,7 @@ def by_field(
     if not struct.fields:
         return None
     of_columns = {field.name for field in struct.fields}
-    others = set(keys) - of_columns
+    object_keys = set(keys) - of_columns
     names = {key: json.encode(key) + b":" for key in keys}
     try:
         columns = parsed(
@@ -74,7 +74,7 @@ def by_field(
     except Unparsed:
         return None
     objects = [
-        parse(_text(record, others.union(apart), names)) if others or apart else {}
+        parse(_text(record, object_keys.union(apart), names)) if object_keys or apart else {}
         for record, apart in zip(records, unusual, strict=True)
     ]
     return ByField(columns, struct, objects, {key: drifted[key] for key in drifted if key not in often})

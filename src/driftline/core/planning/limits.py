@@ -79,7 +79,7 @@ def in_rest(
     """The types whose values go to the rest because the ``unmade`` columns of a field are not made; and the
     routes of its columns: of a map that stands in one of them, such values go to the rest key by key.
     """
-    apart = [route for route in unmade if not any(_same_maps(route, other) for other in routes)]
+    apart = [route for route in unmade if not any(_same_maps(route, filled) for filled in routes)]
     beyond = frozenset().union(*map(_all_inside, apart))
     return beyond, tuple(_with_values(route, unmade) for route in routes)
 
@@ -96,13 +96,17 @@ def _with_values(route: ColumnRoute, unmade: Iterable[ColumnRoute]) -> ColumnRou
     """The route; to the rest go values of its maps for which there are ``unmade`` columns."""
     if route.value is None:
         return route
-    values = [other.value for other in unmade if other.value is not None and _same_maps(route, other)]
+    values = [
+        unfilled.value for unfilled in unmade if unfilled.value is not None and _same_maps(route, unfilled)
+    ]
     beyond = route.value.beyond.union(*(_all_inside(c) for value in values for c in value.columns))
     return replace(route, value=replace(route.value, beyond=beyond))
 
 
-def _same_maps(route: ColumnRoute, other: ColumnRoute) -> bool:
-    return route.value is not None and other.value is not None and route.facet.base == other.facet.base
+def _same_maps(route: ColumnRoute, candidate: ColumnRoute) -> bool:
+    return (
+        route.value is not None and candidate.value is not None and route.facet.base == candidate.facet.base
+    )
 
 
 def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import (
-    PySparkException,
-    UnsupportedOperationException,  # `schema` runs where there is no pyspark
-)
+from pyspark.errors import PySparkException, UnsupportedOperationException
 
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
