@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from driftline.convert.declared import entries_of
+from driftline.convert.map_entries import Entries, entries_in, one_after_another, together
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import Shredded, assemble, flattened, merged, numbered, place, relist, same_lists
@@ -40,7 +40,6 @@ from driftline.core.schema.types import (
     LONG,
     STRING,
     VARIANT,
-    Field,
     Map,
     Primitive,
     Struct,
@@ -79,16 +78,13 @@ class ArrowRecords:
         ]
         return _values(columns, route, self.json, self.dates) if columns else None
 
-    def followed_by(self, groups: Sequence[ArrowRecords]) -> ArrowRecords:
-        """These records, then those of each group: a key that several of their structs have stands again."""
-        arrays: list[pa.Array] = []
-        fields: list[Field] = []
-        before, total = 0, self.count + sum(records.count for records in groups)
-        for records in (self, *groups):
-            fields += records.struct.fields
-            arrays += [_among(array, before, total) for array in records.arrays]
-            before += records.count
-        return ArrowRecords(arrays, Struct(tuple(fields)), total, self.json, self.dates)
+    def followed_by(self, others: Sequence[ArrowRecords]) -> ArrowRecords:
+        """These records, then those of each other: a key that several of their structs have stands again."""
+        groups = (self, *others)
+        arrays = one_after_another([(records.count, records.arrays) for records in groups])
+        fields = tuple(field for records in groups for field in records.struct.fields)
+        count = sum(records.count for records in groups)
+        return ArrowRecords(arrays, Struct(fields), count, self.json, self.dates)
 
 
 def _values(
@@ -103,17 +99,6 @@ def _values(
             group.append(column)
     values = [ArrowValues(some, route, json, dates) for some in alike]
     return values[0] if len(values) == 1 else MixedValues(values)
-
-
-class Entries(NamedTuple):
-    """The entries of leaves that are maps: how many each has, their keys,
-    a column for each type of their values, and which leaves they are.
-    """
-
-    lengths: NDArray[Any]
-    keys: pa.Array
-    values: Sequence[tuple[Type, pa.Array]]
-    numbers: NDArray[np.int64]
 
 
 class ArrowValues:
@@ -216,44 +201,23 @@ class ArrowValues:
         return parts[0].followed_by(parts[1:]), np.concatenate(numbers)
 
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
-        entries = self.entries(key)
-        return self.maps_of(entries, route) if entries else None
+        return self.maps_of(self.entries(key), route)
 
     def entries(self, key: Type, first: int = 0) -> list[Entries]:
-        """The entries of the leaves that are maps with keys of this type, those of the same maps
-        together; ``first``: the number of the first leaf.
+        """The entries of the leaves that are maps with keys of this type; ``first``: the number of the
+        first leaf.
         """
-        by_maps: list[list[tuple[Type, pa.Array]]] = []
-        for inner, leaves in self._leaves:
-            if isinstance(inner, Map) and inner.key == key:
-                column = inner.value, entries_of(leaves)
-                lengths = column[1].value_lengths()
-                alike = next((some for some in by_maps if some[0][1].value_lengths().equals(lengths)), None)
-                if alike is None:
-                    by_maps.append([column])
-                else:
-                    alike.append(column)
-        out = []
-        for columns in by_maps:
-            maps = columns[0][1]
-            lengths = maps.value_lengths().drop_null().to_numpy(zero_copy_only=False)
-            values = [(type_, lists.flatten().field(1)) for type_, lists in columns]
-            numbers = np.flatnonzero(~nulls_of(maps)) + first
-            out.append(Entries(lengths, maps.flatten().field(0), values, numbers))
-        return out
+        return entries_in(self._leaves, key, first)
 
-    def maps_of(self, some: Sequence[Entries], route: FieldRoute) -> Maps:
-        """Maps of these entries."""
-        total, before = sum(len(entries.keys) for entries in some), 0
-        values = []
-        for entries in some:
-            values += [(type_, _among(array, before, total)) for type_, array in entries.values]
-            before += len(entries.keys)
-        lengths = np.concatenate([entries.lengths for entries in some])
+    def maps_of(self, groups: Sequence[Entries], route: FieldRoute) -> Maps | None:
+        """Maps of these entries; None where there are none."""
+        if not groups:
+            return None
+        lengths = np.concatenate([entries.lengths for entries in groups])
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-        keys = pa.concat_arrays([entries.keys for entries in some])
-        numbers = np.concatenate([entries.numbers for entries in some])
-        return Maps(offsets, keys, _values(values, route, self._json, self._dates), numbers)
+        keys = pa.concat_arrays([entries.keys for entries in groups])
+        numbers = np.concatenate([entries.numbers for entries in groups])
+        return Maps(offsets, keys, _values(together(groups), route, self._json, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
         return in_places(self.count, leaves, numbers)
@@ -342,14 +306,6 @@ class ArrowValues:
 
 def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
     return leaves if source == VARIANT else variants_of(leaves.to_pylist())
-
-
-def _among(array: pa.Array, before: int, total: int) -> pa.Array:
-    """The array among ``total`` values, so many nulls in front of it."""
-    if len(array) == total:
-        return array
-    after = total - before - len(array)
-    return pa.concat_arrays([pa.nulls(before, array.type), array, pa.nulls(after, array.type)])
 
 
 def _single(type_: Type) -> Type | None:

@@ -59,7 +59,7 @@ class MixedValues:
     def maps(self, route: FieldRoute, key: Type) -> Maps | None:
         parts = zip(self._parts, self._starts, strict=False)
         entries = [entries for part, start in parts for entries in part.entries(key, start)]
-        return self._parts[0].maps_of(entries, route) if entries else None
+        return self._parts[0].maps_of(entries, route)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
         return in_places(int(self._starts[-1]), leaves, numbers)

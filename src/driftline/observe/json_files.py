@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -92,7 +92,7 @@ def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
     """
     with opened(split.path) as (file, _):
         if split.document:
-            yield from _gathered(records_in(file, longest))
+            yield from gathered(([record] for record in records_in(file, longest)), BLOCK)
             return
         end = None if is_unpacked(file) else split.start + split.length
         first = split.start == 0
@@ -103,18 +103,18 @@ def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
             first = False
 
 
-def _gathered(records: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The records, as many at a time as are read of lines."""
-    some: list[bytes] = []
-    size = 0
-    for record in records:
-        some.append(record)
-        size += len(record)
-        if size >= BLOCK:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+def gathered(groups: Iterable[Sequence[bytes]], size: int, count: int | None = None) -> Iterator[list[bytes]]:
+    """Some groups of lines, or records, at a time: of ``size`` bytes at least, or so many."""
+    lines: list[bytes] = []
+    held = 0
+    for group in groups:
+        lines += group
+        held += sum(map(len, group))
+        if held >= size or (count is not None and len(lines) >= count):
+            yield lines
+            lines, held = [], 0
+    if lines:
+        yield lines
 
 
 def _lines(pieces: Iterable[bytes], longest: int) -> Iterator[list[bytes]]:

@@ -73,15 +73,17 @@ class JsonRows:
         """A new observer, which tells the lines that are not of the usual types."""
         return JsonObserver(self.known, self.settings, self.judge, self._usual)
 
-    def of_lines(self, lines: Sequence[bytes], looked: Sequence[Looked], fields: Fields) -> Iterator[Rows]:
-        """The rows of those of the lines that are records. ``looked``, ``fields``: the observer's."""
-        unusual = {place for place, _ in looked}  # blank lines among them
+    def of_lines(self, lines: Sequence[bytes], judged: Sequence[Looked], fields: Fields) -> Iterator[Rows]:
+        """The rows of those of the lines that are records. ``judged``: what the observer says of
+        some of them; ``fields``: its own.
+        """
+        unusual = {place for place, _ in judged}  # blank lines among them
         usual = (
             [place for place in range(len(lines)) if place not in unusual] if unusual else range(len(lines))
         )
         yield from self._whole(lines, usual)
         yield from self._drifted(
-            lines, [at for at, why in looked if why is None and lines[at].strip()], fields
+            lines, [at for at, why in judged if why is None and lines[at].strip()], fields
         )
 
     def _usual(self, shape: RecordShape) -> RecordShape:
@@ -148,14 +150,14 @@ class LineRows:
     def rows(self, run: Run) -> Iterator[Rows]:
         """The rows of some lines."""
         observer = self._observer
-        looked = observer.feed(run.lines, run.source, run.line)
-        if rejects := [run.reject(place, why) for place, why in rejected_of(run.lines, looked)]:
+        judged = observer.feed(run.lines, run.source, run.line)
+        if rejects := [run.reject(place, why) for place, why in rejected_of(run.lines, judged)]:
             self._set_aside(reject_batch(rejects))
         if self._as_expected and observer.learnt != self._learnt:
             self._as_expected = self._make.expected.covers(folded(observer.result().shape))
             self._learnt = observer.learnt
         if self._as_expected:
-            yield from self._make.of_lines(run.lines, looked, observer.fields)
+            yield from self._make.of_lines(run.lines, judged, observer.fields)
 
     def observed(self) -> Observation:
         """What all lines were."""
@@ -163,12 +165,12 @@ class LineRows:
 
 
 def rejected_of(
-    lines: Sequence[bytes], looked: Sequence[Looked], everything: str | None = None
+    lines: Sequence[bytes], judged: Sequence[Looked], everything: str | None = None
 ) -> Iterator[tuple[int, Why]]:
     """Those of the lines, by place, that are no records of the table's, and why; all that are
     not blank, for the reason ``everything``.
     """
-    reasons = {place: why for place, why in looked if why is not None}
+    reasons = {place: why for place, why in judged if why is not None}
     for place in range(len(lines)) if everything is not None else reasons:
         why = reasons.get(place, everything)
         if why is not None and lines[place].strip():

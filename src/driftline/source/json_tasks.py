@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from driftline.observe.json_files import Split, blocks
+import pyarrow as pa
+
+from driftline.observe.json_files import Split, blocks, gathered
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
 from driftline.source.json_rows import JsonRows, LineRows, Run
@@ -15,10 +16,8 @@ from driftline.source.rejects import Origin, Reject
 from driftline.source.set_aside import PART
 from driftline.write import SetAside
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-# Lines that are converted at once, or bytes of them.
+# Lines that are converted at once, or bytes of them: each column of a batch
+# costs some time, however few rows there are.
 _MANY, _LARGE = 4_000, 32 * 2**20
 
 Share = Sequence[tuple[int, Split]]  # splits for one task, each with its number
@@ -44,7 +43,7 @@ class SplitRows:
         for number, split in self.shares[given]:
             lines_of = LineRows(self.make, partial(_of_part, set_aside, number))
             line = 1
-            for lines in _gathered(blocks(split, self.make.settings.max_record_bytes)):
+            for lines in gathered(blocks(split, self.make.settings.max_record_bytes), _LARGE, _MANY):
                 run = Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))
                 for rows, _ in lines_of.rows(run):
                     yield rows
@@ -53,26 +52,10 @@ class SplitRows:
         return seen
 
 
-def _gathered(blocks: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-    """The lines, many at a time: each column of a batch costs some time, however few rows there are."""
-    lines: list[bytes] = []
-    size = 0
-    for block in blocks:
-        lines = lines + block if lines else block
-        size += sum(map(len, block))
-        if len(lines) >= _MANY or size >= _LARGE:
-            yield lines
-            lines, size = [], 0
-    if lines:
-        yield lines
-
-
 def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:
     return Reject(Origin(path, first + at), lines[at], why)
 
 
 def _of_part(set_aside: SetAside, number: int, rejects: pa.RecordBatch) -> None:
-    import pyarrow as pa
-
     parts = pa.array([number] * len(rejects), pa.int32())
     set_aside(rejects.append_column(PART, parts))

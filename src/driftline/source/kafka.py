@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 
 from driftline.convert.types import arrow_field
 from driftline.core.planning.metadata import own_column
@@ -21,7 +22,6 @@ from driftline.source.rejects import Origin, Reject
 from driftline.source.wire import UnreadableError, framed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from driftline.write import RowTasks
@@ -114,8 +114,6 @@ class _Values:
 
 def with_metadata(rows: pa.RecordBatch, metadata: pa.Array, at: Sequence[int], own: Field) -> pa.RecordBatch:
     """Rows of the table with those of the metadata in its column ``own`` that stand ``at`` these places."""
-    import pyarrow as pa
-
     assert isinstance(own.type, Struct)
     metadata, column = metadata.take(pa.array(at, pa.int64())), arrow_field(own)
     known = {f.name for f in metadata.type}

@@ -13,7 +13,7 @@ from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import UNKNOWN, Primitive, Schema
 from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
-from driftline.formats.iceberg.gateway import java_type, session_conf, text_map
+from driftline.formats.iceberg.gateway import java_type, text_map
 from driftline.formats.iceberg.store import options_of, remove_all
 from driftline.write import (
     BatchFolder,
@@ -48,14 +48,19 @@ _UNKNOWN = ("encryption.", "write.wap.enabled")
 
 
 def write_tasks(
-    spark: SparkSession, table: Any, schema: Schema, tasks: RowTasks, folder: BatchFolder
+    spark: SparkSession,
+    session: Mapping[str, str],
+    table: Any,
+    schema: Schema,
+    tasks: RowTasks,
+    folder: BatchFolder,
 ) -> list[Any] | None:
     """Has the tasks write files of a Java ``table`` that has this ``schema``, in the batch's
-    ``folder`` first; returns them as Java has them.
+    ``folder`` first; returns them as Java has them. ``session``: Spark's settings.
 
     None where Spark's own writer has to, and nothing was written.
     """
-    plan = _file_plan(spark, table, schema)
+    plan = _file_plan(spark, session, table, schema)
     if plan is None:
         return None
     spec, order = table.spec(), int(table.sortOrder().orderId())
@@ -98,26 +103,29 @@ def location_of(table: Any) -> str:
     return str(table.locationProvider().newDataLocation("f")).rpartition("/")[0]
 
 
-def snapshot_properties(spark: SparkSession, summary: Mapping[str, str]) -> dict[str, str]:
+def snapshot_properties(
+    spark: SparkSession, session: Mapping[str, str], summary: Mapping[str, str]
+) -> dict[str, str]:
     """What a snapshot says of itself: the ``summary``, and what
-    Iceberg's own writer would add in this session.
+    Iceberg's own writer would add in a session with these settings.
     """
     commit = java_type(spark._jvm, "org.apache.iceberg.spark.CommitMetadata").commitProperties()
     of_session = {
         key.removeprefix(_OF_SNAPSHOTS): value
-        for key, value in session_conf(spark).items()
+        for key, value in session.items()
         if key.startswith(_OF_SNAPSHOTS)
     }
     app = str(spark.sparkContext.applicationId)
     return {"spark.app.id": app, **of_session, **summary, **text_map(spark._jvm, commit)}
 
 
-def _file_plan(spark: SparkSession, table: Any, schema: Schema) -> FilePlan | None:
+def _file_plan(
+    spark: SparkSession, session: Mapping[str, str], table: Any, schema: Schema
+) -> FilePlan | None:
     """How tasks write files of a Java ``table``; None where Spark's own writer has to.
 
     That is so for other file formats, and for types, keys, places and settings that a task does not know.
     """
-    session = session_conf(spark)
     properties = text_map(spark._jvm, table.properties())
     properties |= {
         f"write.parquet.{key}": session[_SESSION + key] for key in _OF_FILES if _SESSION + key in session

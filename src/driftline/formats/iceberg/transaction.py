@@ -17,7 +17,15 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import Added, Moved, State
 from driftline.formats.iceberg.definition import step
-from driftline.formats.iceberg.gateway import failure, items, java_class, java_type, schema_of, short
+from driftline.formats.iceberg.gateway import (
+    failure,
+    items,
+    java_class,
+    java_type,
+    schema_of,
+    session_conf,
+    short,
+)
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.spark_writer import ROW_ID, SparkWriter
@@ -171,12 +179,13 @@ class Transaction:
         that; returns how many rows were written.
         """
         spark, written = self.table.spark, None
+        session = session_conf(spark)
         if folder is not None and self.row == self.schema.struct:
-            written = write_tasks(spark, self._java.table(), self.schema, tasks, folder)
+            written = write_tasks(spark, session, self._java.table(), self.schema, tasks, folder)
         if written is None:
             return self.append(staged(spark, tasks, self.row, folder), summary)
         self._written += written
-        self._summary = snapshot_properties(spark, summary)
+        self._summary = snapshot_properties(spark, session, summary)
         if written:
             self._append_files()
         return sum(int(file.recordCount()) for file in written)
@@ -198,7 +207,8 @@ class Transaction:
 
     def _replace_with_ids(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         self._written += self._writer.files_with_ids(self._java.table(), frame)
-        self._summary = snapshot_properties(self.table.spark, summary)
+        spark = self.table.spark
+        self._summary = snapshot_properties(spark, session_conf(spark), summary)
         overwrite = self._java.newOverwrite()
         all_rows = java_type(self._jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
         self._add_files(overwrite.overwriteByRowFilter(all_rows), overwrite.addFile)

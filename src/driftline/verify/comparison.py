@@ -1,0 +1,192 @@
+"""What of two sides that meet by key finds no counterpart: records without a row, rows without a record.
+
+All of it runs in tasks, and knows no Spark; `job` has it done.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from codecs import BOM_UTF8
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from driftline.core.schema.schema_json import from_json
+from driftline.verify.cells import cells
+from driftline.verify.difference import Difference, shown
+from driftline.verify.emptied import Listless
+from driftline.verify.files import Place, Read
+from driftline.verify.json_texts import Malformed, parse
+from driftline.verify.left import Extra, Left, apart, fewest, packed, unpacked
+from driftline.verify.matching_key import Meeting, Slot, exactly, key, loosely
+from driftline.verify.pairing import pair
+from driftline.verify.source_values import Reading
+from driftline.verify.table_shape import Record
+
+_DEEP = 4_000  # Python's own limit is less than `files` lets through, times the functions of `match`
+_COMPARED = 100  # rows of a group that a record is compared with, to say what is missing
+TEXTS = ("json", "csv")
+_RECORD, _ROW = 0, 1
+TOTALS, LEFT, LISTLESS, EXTRA = range(4)  # kinds of what comparing finds
+_Keyed = tuple[tuple[int, int], Any]  # by the key, and the side that it is of
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What both sides are compared by. ``schema``: as JSON text."""
+
+    schema: str
+    mark: str
+    floats: int
+    how: Reading
+    fmt: str
+    ignore: tuple[str, ...]
+    defaults: Mapping[int, Iterable[Any]]
+    exactly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What tasks do with the records of the source, with the rows of the table and with its quarantine."""
+
+    meeting: Meeting
+    left_out: Sequence[Sequence[str]]
+    terms: Terms
+
+    @classmethod
+    def by(cls, terms: Terms) -> Comparison:
+        """By these terms."""
+        struct = from_json(json.loads(terms.schema)).struct
+        record = Record.of(struct, terms.mark, terms.defaults)
+        meeting = Meeting(record, Slot.of(struct, record, terms.floats), terms.how)
+        return cls(meeting, [path.split(".") for path in terms.ignore], terms)
+
+    def __reduce__(self) -> Any:
+        # As text: a deep schema is too deep for pickle.
+        return Comparison.by, (self.terms,)
+
+    def keyed_records(self, reads: Iterable[Read]) -> Iterator[_Keyed]:
+        allow_depth()
+        for r in reads:
+            if r.record is None:
+                yield (key([repr(r.raw)]), _RECORD), (r.place, r.raw, r.reason)
+            else:
+                record = self.without(r.record)
+                yield (key(self.meeting.of_record(record)), _RECORD), (r.place, packed(record), None)
+
+    def without(self, record: Any) -> Any:
+        """The record without what is excluded."""
+        for path in self.left_out:
+            _forget(record, path)
+        return record
+
+    def keyed_rows(self, stored: Iterable[dict[str, Any]]) -> Iterator[_Keyed]:
+        allow_depth()
+        for row in stored:
+            yield (key(self.meeting.of_row(row)), _ROW), packed(row)
+
+    def compared(self, keyed: Iterable[_Keyed]) -> Iterator[tuple[int, Any]]:
+        """By kind, for each group the records that found no row, and
+        the rows left over; at the end the totals.
+        """
+        allow_depth()
+        records, n = 0, Counter[int]()
+        for _, group in groupby(keyed, key=lambda x: x[0][0]):
+            places: dict[bytes, list[Place]] = {}
+            stored: Counter[bytes] = Counter()
+            for (_, side), value in group:
+                if side == _ROW:  # behind all records of the group
+                    if not (places or self.terms.exactly):
+                        break
+                    stored[value] += 1
+                    continue
+                place, payload, reason = value
+                records += 1
+                if reason is None:
+                    places.setdefault(payload, []).append(place)
+                else:
+                    n[LEFT] += 1
+                    none = Left(place, 1, None, f"{reason}, and not in quarantine")
+                    yield LEFT, (self.fingerprint(payload), none)
+            for kind, count, x in self.left(places, stored):
+                n[kind] += count
+                yield kind, x
+        yield TOTALS, (records, n[LEFT], n[EXTRA], n[LISTLESS])
+
+    def left(
+        self, places: dict[bytes, list[Place]], stored: Counter[bytes]
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Of the records and rows that met under one key, the records without a row, and the other way
+        round: the kind, how many, and what is left.
+        """
+        payloads = list(places)
+        records, rows_ = list(map(unpacked, payloads)), list(map(unpacked, stored))
+
+        unproven: dict[tuple[int, int], list[Difference]] = {}
+
+        def holds(row: int, record: int) -> int:
+            differences = apart(self.meeting, rows_[row], records[record])
+            if not all(d.unproven for d in differences):
+                return 0
+            if differences:
+                unproven[record, row] = differences
+            return 1 if differences else 2
+
+        missing, free, given = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
+        for i, row in unproven.keys() & given.keys():
+            at = tuple(places[payloads[i]])
+            held = len(at) - given[i, row]
+            yield LISTLESS, 1, Listless(at, held, payloads[i], tuple(unproven[i, row]))
+        near = [row for row, unused in zip(rows_, free, strict=True) if unused][:_COMPARED]
+        for payload, record, n in zip(payloads, records, missing, strict=True):
+            times = len(places[payload])
+            if n:
+                place = sorted(places[payload])[-n]
+                why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
+                differences = () if why else fewest(apart(self.meeting, row, record) for row in near)
+                yield LEFT, n, (self.fingerprint_of(record), Left(place, n, payload, why, differences))
+        if self.terms.exactly:
+            for (payload, n), unused in zip(stored.items(), free, strict=True):
+                if unused:
+                    yield EXTRA, unused, Extra(unused, shown(unpacked(payload)), "the table", n - unused)
+
+    def fingerprint(self, raw: bytes) -> bytes:
+        """Of a quarantined text, or of a source's that is no record."""
+        try:
+            return self.fingerprint_of(self.without(parse(raw)))
+        except Malformed:
+            return (
+                self.fingerprint_of(cells(raw))
+                if self.terms.fmt == "csv"
+                else raw.removeprefix(BOM_UTF8).strip()
+            )
+
+    def fingerprint_of(self, record: Any) -> bytes:
+        """The same for a record and its copy in quarantine; JSON
+        stands there as it came, the others may not.
+        """
+        text = exactly(record) if self.terms.fmt == "json" else "\n".join(loosely(record))
+        return text.encode(errors="surrogateescape")
+
+    def keyed_raw(self, quarantined: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
+        allow_depth()
+        return ((self.fingerprint(raw), 1) for raw in quarantined)
+
+
+def _forget(value: Any, path: Sequence[str]) -> None:
+    """Takes out of a record what is at the path."""
+    if isinstance(value, list):
+        for item in value:
+            _forget(item, path)
+    elif isinstance(value, dict) and len(path) == 1:
+        value.pop(path[0], None)
+    elif isinstance(value, dict):
+        _forget(value.get(path[0]), path[1:])
+
+
+def allow_depth() -> None:
+    """Lets Python go as deep as records do."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))
