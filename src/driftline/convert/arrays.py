@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from driftline.convert.map_entries import Entries, entries_in, one_after_another, together
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import Shredded, assemble, flattened, merged, numbered, place, relist, same_lists
+from driftline.convert.map_entries import Entries, entries_in, one_after_another, together
 from driftline.convert.mixed import MixedValues, texts_of_several
 from driftline.convert.rest import json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values
