@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from core.shapes import schema
@@ -21,6 +22,7 @@ from driftline.verify.match import differences
 from driftline.verify.matching_key import Meeting, Slot, key
 from driftline.verify.source_values import Cell, Misquoted, Pairs, Reading, Single, single
 from driftline.verify.table_shape import Record
+from driftline.verify.typed_files import values_of
 
 D = Decimal
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
@@ -363,6 +365,19 @@ def test_a_list_without_a_value_may_be_older_than_its_column(
     found = apart(schema(columns), row, parse(record.encode()), Reading())
 
     assert [d.keys for d in found if d.unproven] == [d.keys for d in found] == keys
+
+
+@pytest.mark.parametrize("type_", [pa.list_(pa.null()), pa.large_list(pa.list_(pa.null()))])
+@pytest.mark.parametrize("value", [[], [None]])
+def test_a_list_that_no_type_has_values_for_may_have_no_column(type_: pa.DataType, value: list[Any]) -> None:
+    table = schema("a: long[2]")
+    (untyped,) = values_of(pa.array([value], type_))
+    (typed,) = values_of(pa.array([value], pa.list_(pa.list_(pa.int64()))))
+    assert untyped == typed == value
+
+    for row in ({}, {"a": value}):
+        assert apart(table, row, {"a": untyped}, Reading()) == []
+    assert [d.path for d in apart(table, {}, {"a": typed}, Reading())] == ["a"]
 
 
 def test_a_typed_map_keeps_entries_without_a_value() -> None:

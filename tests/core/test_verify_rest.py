@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -90,6 +90,22 @@ def test_typed_values_wait_as_text_with_their_type(text: str, type_: str, v: Any
     assert apart(row, {"a": 1, "b": v}) == []
     assert keys(row, {"a": 1, "b": v})
     assert apart(row, {"a": 1, "b": b"\x00"}) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "v"),
+    [
+        ('"AP8="', b"\x00\xff"),
+        ('"2024-01-02T03:04:05Z"', datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ('{"x":["2024-01-02",1],"y":"NaN"}', {"x": [date(2024, 1, 2), 1], "y": float("nan")}),
+    ],
+)
+def test_typed_values_of_several_types_wait_as_text_alone(text: str, v: Any) -> None:
+    row = {"a": 1, "_rest_2": {"b": text}}
+    assert apart(row, {"a": 1, "b": v}) == []
+    assert keys(row, {"a": 1, "b": v})
+    for other in (b"\x00", date(2024, 1, 1), 1, float("inf")):
+        assert apart(row, {"a": 1, "b": other}) != []
 
 
 @pytest.mark.parametrize(

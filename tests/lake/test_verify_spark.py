@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from core.shapes import schema
+from driftline.core.planning.rest import REST
+from driftline.core.schema.types import Field, Schema, Struct
 from driftline.verify import Mismatch, Stored, Verdict, verify
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
@@ -223,3 +228,20 @@ def test_a_list_without_a_value_is_kept_from_its_columns_first_batch_on(spark: A
     # The file may have come in several batches, its first without a list that has values.
     younger.write_text('{"id": 1, "a": []}\n{"id": 3, "a": [7]}\n{"id": 4}\n')
     assert checked(None, None, None, [7], None).ok
+
+
+def test_a_list_without_a_value_leaves_nothing_while_its_field_waits(spark: Any, tmp_path: Path) -> None:
+    """The rest keeps values alone; the column that is made of them later knows no more."""
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "a": pa.array([[7], []], pa.list_(pa.int64()))}), file)
+    waited = replace(REST, id=9)
+
+    def checked(*rest: Field) -> Verdict:
+        rows = [(1, [7], None), (2, None, None)]
+        table = spark.createDataFrame(rows, "id long, a array<long>, _rest map<string, string>")
+        columns = schema("id: long, a: long[1]").struct.fields
+        stored = Stored(table.drop(*(() if rest else (REST.name,))), Schema(Struct((*columns, *rest))))
+        return verify(spark, stored, [str(file)], "parquet")
+
+    assert checked(waited).ok
+    assert checked().missing == 1

@@ -151,7 +151,8 @@ def _verdict(
             lost = left.values() if held is None else left.leftOuterJoin(held, tasks).flatMap(not_quarantined)
             missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
         waiting = unheld - missing
-        if listless:
+        # What waited in the rest may have become a column later, and left its empty lists behind.
+        if listless and comparison.meeting.record.rest is None:
             emptied = lost_lists(
                 by_kind[LISTLESS], reads, comparison.without, typed=comparison.terms.fmt not in TEXTS
             )

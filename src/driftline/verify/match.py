@@ -77,7 +77,7 @@ class _Check:
                 or not self.holds(held[0][0], held[0][2], x, ())
             ):
                 self.value(held, x, (*at, key))
-                if isinstance(x, list) and key in record.lists and is_nothing(x):
+                if type(x) is list and key in record.lists and is_nothing(x):
                     self.emptied(record.lists[key], held, x, (*at, key), unproven=True)
         for key, held in columns.items():
             self.value(held, None, (*at, key))

@@ -17,12 +17,13 @@ from typing import Any
 
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
 from driftline.verify.moments import epoch, moment
-from driftline.verify.source_values import Reading, number, single, written
+from driftline.verify.source_values import Reading, base64_text, number, single, written
 from driftline.verify.table_shape import Column, Record
 from driftline.verify.waiting import Waiting
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
 _WHOLE = _NUMBERS | {"string"}  # what holds a long beside the instant that it may be
+_TEXTS = {"string", "binary", "fixed"}
 _INSTANTS = {"timestamp", "timestamp_ntz"}
 _HUGE = 400  # digits
 
@@ -136,6 +137,8 @@ class Meeting:
                     self._value(slot, x, path, out)
         elif v is not None and v != "":
             coarse, timeless = (slot.coarse, slot.timeless) if slot else (0, False)
+            if isinstance(v, bytes) and not (slot and slot.kinds & _TEXTS):
+                v = base64_text(v)  # no column takes them as they are
             out.add(
                 f"{path}={_collapsed(v, self.how.at(path) if self.how.units else self.how, coarse, timeless)}"
             )

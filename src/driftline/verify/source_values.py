@@ -4,6 +4,7 @@ a cell of CSV is a text, and the value that prints so (2.1 to 2.3 of the evoluti
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 import struct
@@ -15,6 +16,10 @@ from typing import Any
 
 class Single(float):
     """A number of 4 bytes."""
+
+
+class Untyped(list[Any]):
+    """A list of a typed source that has no type for its values: its schema makes no column."""
 
 
 class Pairs(dict[Any, Any]):
@@ -102,6 +107,11 @@ def single(x: float) -> float:
         return float(struct.unpack("<f", struct.pack("<f", x))[0])
     except OverflowError:
         return math.copysign(math.inf, x)
+
+
+def base64_text(v: bytes) -> str:
+    """How bytes stand in the rest and in quarantine."""
+    return base64.b64encode(v).decode()
 
 
 def reads_back(x: float, written: Decimal) -> bool:

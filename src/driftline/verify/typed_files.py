@@ -20,7 +20,7 @@ from pyarrow.parquet import ParquetFile
 
 from driftline.errors import DataError
 from driftline.verify.files import Place, Read, opened
-from driftline.verify.source_values import Pairs, Single
+from driftline.verify.source_values import Pairs, Single, Untyped
 
 _EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
 _ROWS = 5_000  # of one batch
@@ -125,8 +125,15 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
     if pa.types.is_map(type_):
         return _maps(array, fine, kinds)
     if any(is_list(type_) for is_list in _LISTS):
-        return _cut(_values(array.flatten(), fine.flatten(), kinds), array)
+        lists = _cut(_values(array.flatten(), fine.flatten(), kinds), array)
+        return [None if v is None else Untyped(v) for v in lists] if _is_untyped(type_) else lists
     return _leaves(array, fine, next(kinds))
+
+
+def _is_untyped(type_: pa.DataType) -> bool:
+    return any(is_list(type_) for is_list in _LISTS) and (
+        pa.types.is_null(type_.value_type) or _is_untyped(type_.value_type)
+    )
 
 
 def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:

@@ -6,14 +6,25 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Any
 
 from driftline.core.planning.rest import is_type_key, steps, type_key
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, peel
 from driftline.verify.holds import holds
-from driftline.verify.source_values import Cell, Reading, Single, is_nothing, number, single, written
+from driftline.verify.source_values import (
+    Cell,
+    Reading,
+    Single,
+    base64_text,
+    is_nothing,
+    number,
+    single,
+    written,
+)
 
 Steps = tuple["str | int", ...]
 _DECODE = json.JSONDecoder(parse_int=number, parse_float=number).decode
@@ -87,11 +98,20 @@ class Waiting:
             return same and all(self._same(x, y, typed) for x, y in zip(stored, v, strict=True))
         if isinstance(v, Cell):
             return v == stored if isinstance(stored, str) else bool(written(v, self._how) == stored)
+        if isinstance(v, bytes) and isinstance(stored, str):
+            return base64_text(v) == stored
         if isinstance(stored, str):
-            return (typed or isinstance(v, str)) and holds(STRING, stored, v, self._how)
+            return (typed or _is_text(v)) and holds(STRING, stored, v, self._how)
         if isinstance(stored, bool) or isinstance(v, bool):
             return stored is v
         return bool(stored == v) or (stored != stored and v != v)
+
+
+def _is_text(v: Any) -> bool:
+    """Whether the value stands as a text in the rest: of typed sources
+    moments do too, and what JSON has no number for.
+    """
+    return isinstance(v, (str, date)) or (isinstance(v, float) and not math.isfinite(v))
 
 
 def _typed(value: Any, type_: Type) -> Any:
