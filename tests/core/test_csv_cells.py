@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from driftline.source.csv_cells import NoRow, columns
@@ -61,10 +61,14 @@ def test_other_records_are_told_with_their_lines() -> None:
     assert rows(text.removesuffix(b'6,"7\n'), [TEXT] * 2) == ([("1", "2"), ("4", "5")], [wide, narrow])
 
 
-_PARTS = st.sampled_from(["a", "ü", "\0", ",", '"', '""', "\n", "\r\n", "\r", '"x"', ',"a\nb",', ',""', "1"])
+_MARK = "\ufeff"  # of the byte order, at the head of a stretch
+_PARTS = st.sampled_from(
+    ["a", "ü", _MARK, "\0", ",", '"', '""', "\n", "\r\n", "\r", '"x"', ',"a\nb",', ',""', "1"]
+)
 
 
 @given(st.lists(_PARTS, max_size=20), st.integers(1, 3))
+@example([_MARK, "a", "\n", _MARK], 1)
 def test_both_ways_of_reading_are_one(parts: list[str], width: int) -> None:
     for piece in pieces(["".join(parts).encode()]):
         arrays, others = columns(piece, [TEXT] * width)

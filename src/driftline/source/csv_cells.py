@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,9 +54,12 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[li
 
     if len(types) > 1 and not piece.text.strip(b"\r\n"):
         return [pa.nulls(0, type_) for type_ in types], []
+    # A mark at the head of its input pyarrow leaves out, though it stands in the midst of a file.
+    marked = piece.text.startswith(BOM_UTF8)
+    text = BOM_UTF8 + piece.text if marked else piece.text
     table = csv.read_csv(
-        pa.BufferReader(piece.text),
-        csv.ReadOptions(use_threads=False, block_size=len(piece.text) + 1, column_names=names),
+        pa.BufferReader(text),
+        csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
         csv.ParseOptions(
             delimiter=delimiter.decode(),
             quote_char=quote.decode() or False,
