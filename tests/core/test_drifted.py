@@ -15,10 +15,11 @@ from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import Schema
-from driftline.core.values.parse import parse
+from driftline.core.schema.types import Primitive, Schema
+from driftline.core.values.parse import parse, parse_values
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import Observation, merge_observations
 from driftline.source import drifted, json_rows
 from driftline.source.json_rows import JsonRows
 
@@ -38,7 +39,13 @@ LEAVES = st.sampled_from(
         "",
     ]
 )
-VALUES = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.sampled_from("ab"), LEAVES, max_size=2)
+LISTS = LEAVES | st.lists(LEAVES, max_size=3)
+OBJECTS = st.dictionaries(st.sampled_from("ab"), LISTS, max_size=2)
+VALUES = (
+    LISTS
+    | st.dictionaries(st.sampled_from("abc"), LISTS | OBJECTS, max_size=3)
+    | st.lists(st.dictionaries(st.sampled_from("ab"), st.just(True) | st.just("x"), min_size=1), max_size=2)
+)
 RECORDS = st.fixed_dictionaries({}, optional=dict.fromkeys(["a", "b", "c", 'q"\\', "é"], VALUES))
 
 
@@ -76,16 +83,12 @@ def shown(rows: pa.RecordBatch) -> list[str]:
             Settings(contract=contract(paths=OfPaths(exclude=[("a",), ("b", "a")]))),
             Settings(max_columns=3, beyond="rest"),
             Settings(max_fields=1, beyond="rest"),
+            Settings(contract=contract(paths=OfPaths(hints={("a", "b"): Primitive("variant")}))),
         ]
     ),
-    st.sampled_from([0.25, 1]),
 )
-def test_records_taken_apart_are_as_one_by_one(
-    records: list[dict[str, Any]], settings: Settings, often: float
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drifted, "_OFTEN", often)  # whether a field comes as objects, or single values do
-        by_field, alone = rows_of([json.dumps(record).encode() for record in records], settings)
+def test_records_taken_apart_are_as_one_by_one(records: list[dict[str, Any]], settings: Settings) -> None:
+    by_field, alone = rows_of([json.dumps(record).encode() for record in records], settings)
     assert by_field == alone
 
 
@@ -111,10 +114,64 @@ def test_what_did_not_drift_is_not_read_one_by_one(
     assert by_field == alone
 
 
-def test_lines_with_numbers_that_a_double_does_not_tell_are_read_one_by_one() -> None:
-    lines = [b'{"d": 0.5, "n": 7}'] * 9 + [b'{"d": 0.123456789012345678, "n": "x"}']
+def test_a_line_with_a_number_that_a_double_does_not_tell_is_read_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    doubtful = b'{"d": 0.123456789012345678, "n": "x"}'
+    lines = [b'{"d": 0.5, "n": 7}'] * 9 + [b'{"d": 0.5, "n": "x"}', doubtful]
+    read: list[bytes] = []
+    monkeypatch.setattr(json_rows, "parse", lambda line: read.append(line) or parse(line))
     by_field, alone = rows_of(lines, Settings())
     assert by_field == alone
+    assert read == [doubtful]
+
+
+def test_of_records_in_records_only_the_value_that_drifted_is_read_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = [b'{"a": {"b": {"n": %d, "s": "x"}, "l": [1]}}' % i for i in range(9)]
+    lines += [
+        b'{"a": {"b": {"n": "7", "s": "y"}, "l": [2]}}',
+        b'{"a": {"b": {"n": [8], "s": "z"}, "l": null}}',
+        b'{"a": "text"}',
+        b'{"a": {"b": {"n": {"k": {}}}, "l": ["q"]}}',
+    ]
+    read: list[bytes] = []
+    monkeypatch.setattr(
+        drifted, "parse_values", lambda texts: read.extend(map(bytes, texts)) or parse_values(texts)
+    )
+    by_field, alone = rows_of(lines, Settings())
+    assert by_field == alone
+    assert sorted(read) == [b'"7"', b'"text"', b'["q"]', b"[8]", b'{"k": {}}']
+
+
+@given(st.lists(RECORDS, min_size=2, max_size=8), st.integers(1, 8), st.integers(1, 7))
+def test_what_the_first_lines_hold_need_not_be_looked_at_again(
+    records: list[dict[str, Any]], first: int, cut: int
+) -> None:
+    """Two parts of a file, in one task: as if each was observed by an observer of its own."""
+    lines = [json.dumps(record).encode() for record in records]
+    known = expect(Schema(), Settings())
+
+    def seen_in(lines: Sequence[bytes], line: int) -> Observation:
+        observer = JsonObserver(known, Settings())
+        observer.feed(lines, "batch", line)
+        return observer.result()
+
+    whole = seen_in(lines, 1)
+    planned = plan(Schema(), whole.shape)
+    rows = JsonRows.of(planned, planned.schema.struct, known, whole, Settings(), None)
+    again = rows.beginning_with(seen_in(lines[:first], 1).shape).observer()
+    parts = []
+    for number, part in ((0, lines[:cut]), (cut, lines[cut:])):
+        again.feed(part, "batch", 1)
+        parts.append(again.taken().shifted(number))
+    merged = merge_observations(parts)
+    assert merged.tally == whole.tally
+    assert merged.lines == whole.lines
+    again_planned = plan(Schema(), merged.shape)
+    assert again_planned.changes == planned.changes
+    assert again_planned.converted == planned.converted
 
 
 def test_what_was_null_when_the_decoder_was_built_is_not_usual_later() -> None:

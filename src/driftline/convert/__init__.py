@@ -1,6 +1,8 @@
 """Records to the table's columns: a pure function of a plan and a batch of records, in Arrow."""
 
-from driftline.convert.converter import LOST, Converter, Lost
+from driftline.convert.apart import Apart
+from driftline.convert.converter import Converter
+from driftline.convert.fill import LOST, Lost
 from driftline.convert.types import arrow_schema, arrow_type
 
-__all__ = ["LOST", "Converter", "Lost", "arrow_schema", "arrow_type"]
+__all__ = ["LOST", "Apart", "Converter", "Lost", "arrow_schema", "arrow_type"]

@@ -26,14 +26,17 @@ def cut_record(record: Mapping[str, object], contract: Contract) -> dict[str, ob
     {'v': [{'a': 1}], 'b': 3}
     """
     return {
-        key: _cut(value, contract.of(key)) for key, value in record.items() if not contract.of(key).excluded
+        key: cut_value(value, contract.of(key))
+        for key, value in record.items()
+        if not contract.of(key).excluded
     }
 
 
-def _cut(value: object, contract: Contract) -> object:
+def cut_value(value: object, contract: Contract) -> object:
+    """The same of one value of a record."""
     if type(value) is dict:
         return cut_record(value, contract)
-    return [_cut(item, contract.inside(1)) for item in value] if type(value) is list else value
+    return [cut_value(item, contract.inside(1)) for item in value] if type(value) is list else value
 
 
 def cut_columns(

@@ -6,9 +6,10 @@ whose values the parser cannot read, or not with the text that a column needs, h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from typing import TypeAlias
 
 from driftline.convert.json_values import TEXT
 from driftline.core.planning.contract import Contract
@@ -31,6 +32,10 @@ from driftline.core.schema.types import (
 
 DEEPEST = 60  # levels of lists and structs that Arrow hands over
 
+# Keys under which values may come that are not of the usual type; with each, those of the records below it,
+# or None where such a value is taken whole.
+Drifting: TypeAlias = "Mapping[str, Drifting | None]"
+
 
 def usual_struct(route: RecordRoute) -> Struct:
     """The fields that Arrow reads as whole columns, by key, with the type of each."""
@@ -38,12 +43,17 @@ def usual_struct(route: RecordRoute) -> Struct:
 
 
 def _struct(routes: Sequence[RecordRoute], depth: int) -> Struct:
+    types = {key: _type(fields, depth + 1) for key, fields in _by_key(routes).items()}
+    return Struct(tuple(Field(key, type_) for key, type_ in types.items() if type_ is not None))
+
+
+def _by_key(routes: Sequence[RecordRoute]) -> dict[str, list[FieldRoute]]:
+    """The fields of records; several of one key where several columns hold the records."""
     by_key: dict[str, list[FieldRoute]] = {}
     for route in routes:
-        for f in route.fields:
-            by_key.setdefault(f.key, []).append(f)
-    types = {key: _type(fields, depth + 1) for key, fields in by_key.items()}
-    return Struct(tuple(Field(key, type_) for key, type_ in types.items() if type_ is not None))
+        for field in route.fields:
+            by_key.setdefault(field.key, []).append(field)
+    return by_key
 
 
 def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
@@ -128,10 +138,47 @@ def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShap
     return out
 
 
-def drifting_keys(shape: RecordShape, usual: Struct, contract: Contract) -> frozenset[str]:
-    """The keys of ``usual`` under which records of this shape have values of other types, too."""
-    same = limited(shape, usual, contract).fields
-    return frozenset(f.name for f in usual.fields if same.get(f.name) != shape.fields.get(f.name))
+def drifting_keys(
+    shape: RecordShape, usual: Struct, routes: Sequence[RecordRoute], contract: Contract
+) -> Drifting:
+    """The keys under which records of this shape have values that are not of their ``usual`` type.
+    ``routes``: how the records become rows.
+    """
+    return _drifting(shape, limited(shape, usual, contract), usual, routes)
+
+
+def _drifting(
+    shape: RecordShape, same: RecordShape, usual: Struct, routes: Sequence[RecordRoute]
+) -> Drifting:
+    """``same``: what of the shape has the usual types."""
+    types = {f.name: f.type for f in usual.fields}
+    drifting: dict[str, Drifting | None] = {}
+    for key, fields in _by_key(routes).items():
+        field = shape.fields.get(key)
+        if key not in types:
+            drifting[key] = None
+        elif field is not None and same.fields.get(key) != field:
+            drifting[key] = _drifting_below(field, same.fields.get(key), types[key], fields)
+    return drifting
+
+
+def _drifting_below(
+    field: FieldShape, same: FieldShape | None, usual: Type, routes: Sequence[FieldRoute]
+) -> Drifting | None:
+    """The same for the records of a field; None if its values cannot be taken apart, as
+    they go to columns of other types than structs.
+    """
+    record = Facet(0, RECORD)
+    seen, seen_same = field.facets.get(record), None if same is None else same.facets.get(record)
+    columns = [column for route in routes for column in route.columns if record in column.takes]
+    if seen is None or seen_same is None or not isinstance(usual, Struct):
+        return None
+    if seen.record is None or seen_same.record is None:
+        return None
+    if not all(isinstance(column.type, Struct) and column.record is not None for column in columns):
+        return None
+    below = [column.record for column in columns if column.record is not None]
+    return _drifting(seen.record, seen_same.record, usual, below)
 
 
 def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:

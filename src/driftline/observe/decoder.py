@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, TypeAlias
 
@@ -52,19 +52,29 @@ _Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | No
 
 
 class Fields(dict[str, Decode]):
-    """Decoders by key, each made when it is asked for; of a key that is not known, one that takes nothing."""
+    """Decoders by key, each made when it is asked for; of a key that is not known, one that takes nothing.
+    ``types``: of the values, by key; ``below``: the decoders for the records of a field, by its key.
+    """
 
-    def __init__(self, types: Callable[[], Mapping[str, Any]], decoder: Callable[[Any], Decode]) -> None:
+    def __init__(
+        self,
+        types: Callable[[], Mapping[str, Any]],
+        decoder: Callable[[Any], Decode],
+        below: Callable[[str], Fields],
+    ) -> None:
         super().__init__()
-        self._types, self._decoder = types, decoder
-        self._known: Mapping[str, Any] | None = None
+        self.types, self._decoder, self.below = cache(types), decoder, cache(below)
+
+    @classmethod
+    def none(cls, _: str = "") -> Fields:
+        """Of no key."""
+        return cls(dict, lambda _: _unknown, cls.none)
 
     def __missing__(self, key: str) -> Decode:
-        if self._known is None:
-            self._known = self._types()
-        if key not in self._known:
+        types = self.types()
+        if key not in types:
             return _unknown
-        self[key] = decode = self._decoder(self._known[key])
+        self[key] = decode = self._decoder(types[key])
         return decode
 
 
@@ -82,6 +92,9 @@ class Decoder:
     decode: Decode
     doubles: bool
     fields: Fields
+
+
+NOTHING = Decoder(_unknown, False, Fields.none())  # takes no line
 
 
 def build(walker: Walker, *, exact: bool) -> Decoder:
@@ -105,17 +118,27 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
     def decoder(type_: Any) -> Decode:
         return json.Decoder(type_, dec_hook=check, float_hook=Number).decode
 
-    def types() -> Mapping[str, Any]:
-        return {key: type_ for key, type_, _ in builder.keys(walker.shape, walker.known)}
+    def fields_of(shape: RecordShape, known: Expect) -> Fields:
+        def types() -> Mapping[str, Any]:
+            return {key: type_ for key, type_, _ in builder.keys(shape, known)}
 
+        def below(key: str) -> Fields:
+            field = shape.fields.get(key)
+            seen = None if field is None else field.facets.get(Facet(0, RECORD))
+            if seen is None or seen.record is None:
+                return Fields.none()
+            return fields_of(seen.record, known.fields.get(key, UNKNOWN))
+
+        return Fields(types, decoder, below)
+
+    fields = fields_of(walker.shape, walker.known)
     if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
-        known = types()
-        fields = Fields(lambda: known, decoder)
+        fields.types()  # before it is asked for doubles among them
         missing = {key for key, seen in walker.shape.fields.items() if seen.missing}
         must = [key for key in walker.known.required_keys if key not in missing]
         return Decoder(_wide(fields, must), builder.doubles, fields)
     whole = decoder(builder.field(walker.root, walker.known))
-    return Decoder(whole, builder.doubles, Fields(types, decoder))
+    return Decoder(whole, builder.doubles, fields)
 
 
 def _wide(fields: Fields, required: Sequence[str]) -> Decode:

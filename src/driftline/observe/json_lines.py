@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import length_hint
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.exclude import excluded_paths
@@ -16,10 +16,10 @@ from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.values.parse import Malformed, parse, reason
-from driftline.observe.decoder import REFUSED, Decoder, Fields, build
+from driftline.observe.decoder import NOTHING, REFUSED, Decoder, Fields, build
 from driftline.observe.excluded import Excluded
 from driftline.observe.expect import Expect, steady
-from driftline.observe.observation import REASONS, Bad, Observation, Tally, merge_observations
+from driftline.observe.observation import REASONS, Bad, Observation, Tally, copied, merge_observations
 from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.screen import doubtful
 from driftline.observe.single_records import Court
@@ -50,25 +50,30 @@ class JsonObserver:
         judge: Judge | None = None,
         usual: Callable[[RecordShape], RecordShape] | None = None,
         many: int = MANY_KEYS,
+        before: RecordShape | None = None,
     ) -> None:
         """``judge``: records that it does not accept are not observed, but counted as malformed. ``usual``:
         the part of a shape that the decoder takes; what has more is looked at. ``many``: keys of an object
-        that are kept apart before it is asked whether they are data.
+        that are kept apart before it is asked whether they are data. ``before``: what lines before these,
+        or the first of these, have been seen to hold; it counts as observed.
         """
         self._known, self._dates = known, settings.dates
         self._folds_at = many if settings.contract.folds else None
-        self._usual = usual
+        self._before = RecordShape() if before is None or judge is not None else before
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
         self._court = None if judge is None else Court(judge, known, settings.dates)
+        self._fast = _Adaptive(exact=False, cost=0.0, part=usual)
+        self._exact = _Adaptive(exact=True, cost=0.002)
         self._done = Observation()
         self._begin()
 
     def _begin(self) -> None:
         # What the table has, costs no look; but each record before the judge is looked at.
-        known = steady(self._known) if self._court is None else None
+        known = steady(self._known) if self._court is None else RecordShape()
+        known.fields.update(copied(self._before).fields)
         self._walker = Walker(self._known, self._dates, known, folds_at=self._folds_at)
-        self._fast = _Adaptive(self._walker, exact=False, cost=0.0, part=self._usual)
-        self._exact = _Adaptive(self._walker, exact=True, cost=0.002)
+        self._fast.begin(self._walker)
+        self._exact.begin(self._walker)
         self._lines = self._blank = self._malformed = 0
         self._bad: list[Bad] = []
         self._next = Place()
@@ -111,6 +116,12 @@ class JsonObserver:
         shape = self._walker.shape if records else RecordShape()
         whole = merge_observations([self._done, Observation(shape, tally, self._lines)])
         return replace(whole, tally=replace(whole.tally, excluded=Counter(self._excluded.counts)))
+
+    def taken(self) -> Observation:
+        """The same; what is fed from now on is observed for itself."""
+        result, self._done = self.result(), Observation()
+        self._begin()
+        return result
 
     def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> Iterator[Looked]:
         at, doubts = 0, None
@@ -175,20 +186,16 @@ class _Adaptive:
     """
 
     def __init__(
-        self,
-        walker: Walker,
-        *,
-        exact: bool,
-        cost: float,
-        part: Callable[[RecordShape], RecordShape] | None = None,
+        self, *, exact: bool, cost: float, part: Callable[[RecordShape], RecordShape] | None = None
     ) -> None:
-        self._walker, self._exact, self._part = walker, exact, part
-        self._decoder = Decoder(_refuse, False, Fields(dict, _refuse))
-        self._takes: RecordShape | None = None  # the part that the decoder is of
-        self._knows = -1 if walker.shape.fields else 0
-        self._folded = walker.folded
-        self._cost = cost
-        self._missed = 0.0
+        self._exact, self._part, self._least = exact, part, cost
+        self._first: _Built | None = None  # of what each walker knows at first
+
+    def begin(self, walker: Walker) -> None:
+        """Begins anew, with a walker that knows the same as all before it knew at first."""
+        self._walker, self._folded, self._missed = walker, walker.folded, 0.0
+        self._built = self._first or _Built(NOTHING, None, self._least)
+        self._knows = -1 if walker.shape.fields and self._first is None else 0
 
     def missed(self, seconds: float) -> None:
         self._missed += seconds
@@ -196,28 +203,33 @@ class _Adaptive:
     def decoder(self) -> Decoder:
         learnt = self._walker.learnt
         # What there is more to know makes the next one dearer.
-        cost = self._cost * learnt / self._knows if self._knows > 0 else self._cost
+        cost = self._built.cost * learnt / self._knows if self._knows > 0 else self._built.cost
         folded = self._walker.folded != self._folded  # then there is far less to know
         if folded or (learnt != self._knows and self._missed >= cost):
             self._folded = self._walker.folded
             self._knows, self._missed = learnt, 0.0
             self._build()
-        return self._decoder
+        return self._built.decoder
 
     def _build(self) -> None:
         start = perf_counter()
-        known = self._known()
+        walker, begins = self._walker, not self._walker.learnt
         if self._part is not None:
-            if known.shape == self._takes:
+            known = Walker(walker.known, walker.dates, self._part(walker.shape))
+            if known.shape == self._built.takes:
                 return
-            self._takes = known.shape
-        self._decoder = build(known, exact=self._exact)
-        self._cost = perf_counter() - start
+        else:
+            # One that is used again may not know what the walker learns meanwhile.
+            known = Walker(walker.known, walker.dates, copied(walker.shape)) if begins else walker
+        decoder = build(known, exact=self._exact)
+        self._built = _Built(decoder, known.shape, perf_counter() - start)
+        if begins:
+            self._first = self._built
 
-    def _known(self) -> Walker:
-        walker = self._walker
-        return walker if self._part is None else Walker(walker.known, walker.dates, self._part(walker.shape))
 
+class _Built(NamedTuple):
+    """A decoder, what it takes, and the seconds that building it cost."""
 
-def _refuse(_: object) -> Any:
-    raise ValueError
+    decoder: Decoder
+    takes: RecordShape | None
+    cost: float

@@ -84,6 +84,11 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
     return Observation(shape, tally, lines)
 
 
+def copied(shape: RecordShape) -> RecordShape:
+    """A copy, which may learn more."""
+    return _unpacked(_packed(shape))
+
+
 # A shape without its nesting: each entry with the number of the entry that it belongs to, owners first.
 _Entry = tuple[int, Any, Any]
 

@@ -1,106 +1,104 @@
-"""Lines of JSON of which some values are not of the usual types: those come as objects, and what is usual is
-parsed as whole columns.
+"""Lines of JSON of which some values are not of the usual types: those values are taken out, at any depth of
+records, and what is left is parsed as whole columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from msgspec import MsgspecError, Raw, json
 
-from driftline.core.schema.types import Struct
-from driftline.core.values.parse import parse
+from driftline.convert import Apart
+from driftline.convert.usual import Drifting
+from driftline.core.schema.types import Path
+from driftline.core.values.parse import parse_values
 from driftline.observe.decoder import REFUSED, Fields
+from driftline.observe.json_lines import Looked
 from driftline.observe.screen import doubtful
-from driftline.source.arrow_json import Unparsed, parsed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-# The share of records from which on all values of a field come as objects: to put
-# single ones into a column costs more.
-_OFTEN = 0.25
 
 _split = json.Decoder(dict[str, Raw]).decode
+_OBJECT, _NULL = b"{n"
+
+Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"  # values as text, each with the path that it stands at
 
 
 @dataclass(frozen=True, slots=True)
-class ByField:
-    """Records by field: those of ``struct`` as ``columns``, the others in ``objects``, one a record.
-    ``drifted``: by the key of a column, the records that have its value in their object, and null there.
+class UsualRecords:
+    """Records as ``texts`` of JSON that hold usual values alone, with the ``places`` of their lines.
+    ``unusual``: the other values, by the number of their record.
     """
 
-    columns: pa.RecordBatch
-    struct: Struct
-    objects: Sequence[dict[str, object]]
-    drifted: Mapping[str, Sequence[int]]
+    texts: Sequence[bytes]
+    places: Sequence[int]
+    unusual: Mapping[int, Unusual]
+
+    def part(self, start: int, stop: int) -> UsualRecords:
+        """Some of the records."""
+        unusual = {number - start: own for number, own in self.unusual.items() if start <= number < stop}
+        return UsualRecords(self.texts[start:stop], self.places[start:stop], unusual)
+
+    def apart(self) -> dict[Path, Apart]:
+        """The unusual values by path, parsed."""
+        rows: dict[Path, list[int]] = {}
+        texts: dict[Path, list[bytes | Raw]] = {}
+        for row, unusual in self.unusual.items():
+            for path, text in unusual:
+                rows.setdefault(path, []).append(row)
+                texts.setdefault(path, []).append(text)
+        return {path: Apart(rows[path], parse_values(texts[path])) for path in rows}
 
 
-def by_field(
-    lines: Sequence[bytes], usual: Struct, drifting: AbstractSet[str], keys: Collection[str], takes: Fields
-) -> ByField | None:
-    """The lines' records by field; None where they have to be read one by one.
+def taken_apart(
+    lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: Fields
+) -> tuple[UsualRecords, list[int]]:
+    """The records of the lines, and the places of those that have to be read whole.
 
-    ``usual``: the fields that may be parsed as columns; ``drifting``: those of them that have other values,
-    too; ``keys``: of all fields that count; ``takes``: decoders that take usual values alone, but for numbers
-    that a double does not tell.
+    ``looked``: the lines that the observer's decoder did not take; ``drifting``: where values may stand that
+    are not usual; ``takes``: decoders that take usual values alone, but for numbers that a double does not
+    tell.
     """
-    if doubtful(lines):
-        return None
-    try:
-        records = [_split(line) for line in lines]
-    except MsgspecError:
-        return None
-    unusual = [_unusual(record, drifting, takes) for record in records]
-    drifted = _by_key(unusual)
-    often = {key for key, numbers in drifted.items() if len(numbers) > _OFTEN * len(lines)}
-    struct = Struct(tuple(field for field in usual.fields if field.name not in often))
-    if not struct.fields:
-        return None
-    of_columns = {field.name for field in struct.fields}
-    object_keys = set(keys) - of_columns
-    names = {key: json.encode(key) + b":" for key in keys}
-    try:
-        columns = parsed(
-            [
-                line if often.issuperset(apart) else _text(record, of_columns.difference(apart), names)
-                for line, record, apart in zip(lines, records, unusual, strict=True)
-            ],
-            struct,
-        )
-    except Unparsed:
-        return None
-    objects = [
-        parse(_text(record, object_keys.union(apart), names)) if object_keys or apart else {}
-        for record, apart in zip(records, unusual, strict=True)
-    ]
-    return ByField(columns, struct, objects, {key: drifted[key] for key in drifted if key not in often})
-
-
-def _unusual(record: Mapping[str, Raw], drifting: AbstractSet[str], takes: Fields) -> list[str]:
-    """Which of the ``drifting`` keys have a value that is not usual."""
-    keys: list[str] = []
-    for key, value in record.items():
-        if key in drifting:
+    if not looked:
+        return UsualRecords(lines, range(len(lines)), {}), []
+    drifted = [place for place, why in looked if why is None and lines[place].strip()]
+    alone = {drifted[number] for number in doubtful([lines[place] for place in drifted])}
+    passed_over = {place for place, _ in looked}.difference(drifted)
+    apart = set(drifted).difference(alone)
+    texts: list[bytes] = []
+    places: list[int] = []
+    unusual: dict[int, Unusual] = {}
+    for place, line in enumerate(lines):
+        if place in apart:
             try:
-                takes[key](value)
-            except REFUSED:
-                keys.append(key)
-    return keys
+                line, unusual[len(texts)] = _without_unusual(line, drifting, takes)
+            except MsgspecError:
+                alone.add(place)
+                continue
+        elif place in alone or place in passed_over:
+            continue
+        texts.append(line)
+        places.append(place)
+    return UsualRecords(texts, places, unusual), sorted(alone)
 
 
-def _text(record: Mapping[str, Raw], keys: AbstractSet[str], names: Mapping[str, bytes]) -> bytes:
-    """The record as JSON, with these keys alone."""
-    return b"{%b}" % b",".join([names[key] + value for key, value in record.items() if key in keys])
+def _without_unusual(line: bytes, drifting: Drifting, takes: Fields) -> tuple[bytes, Unusual]:
+    """A record without the values that are not usual, and these. Of a key that stands twice, the last."""
+    unusual: Unusual = []
+    return _without(line, drifting, takes, (), unusual), unusual
 
 
-def _by_key(keys: Sequence[Sequence[str]]) -> dict[str, list[int]]:
-    """The records by each of their keys."""
-    out: dict[str, list[int]] = {}
-    for number, of_record in enumerate(keys):
-        for key in of_record:
-            out.setdefault(key, []).append(number)
-    return out
+def _without(text: bytes | Raw, drifting: Drifting, takes: Fields, path: Path, unusual: Unusual) -> bytes:
+    """The text of a record without the values that are not usual, which are added to ``unusual``."""
+    record: dict[str, bytes | Raw] = _split(text)  # type: ignore[assignment]
+    for key in [key for key in record if key in drifting]:
+        value, below = record[key], drifting[key]
+        try:
+            takes[key](value)
+        except REFUSED:
+            begins = memoryview(value)[0]
+            if begins == _OBJECT and below is not None:
+                record[key] = _without(value, below, takes.below(key), (*path, key), unusual)
+            elif begins != _NULL:
+                unusual.append(((*path, key), record.pop(key)))
+    return b"{%b}" % b",".join([json.encode(key) + b":" + value for key, value in record.items()])

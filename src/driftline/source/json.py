@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
+from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.expect import Expect, expect
 from driftline.observe.json_files import Split, blocks, observe_split, splits_of
@@ -45,8 +46,8 @@ _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation ans
 class JsonFiles:
     """Files of JSON lines, or documents, as one batch.
 
-    ``seen``: what the plan is made for; ``whole``: what the batch is,
-    once that is known, and ``asked`` for what.
+    ``seen``: what the plan is made for, and ``first`` what the first of the lines are, where they
+    have been looked at; ``whole``: what the batch is, once that is known, and ``asked`` for what.
     """
 
     spark: SparkSession
@@ -56,6 +57,7 @@ class JsonFiles:
     known: Expect = field(default_factory=Expect)
     asked: _Asked | None = None
     seen: Observation = field(default_factory=Observation)
+    first: RecordShape = field(default_factory=RecordShape)
     whole: Observation | None = None
     begun: PartTasks | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
@@ -71,14 +73,18 @@ class JsonFiles:
             heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(some)]
             # Which line of its file a split begins with is not known yet, but
             # none is before its first byte's number.
-            parts = zip(self._observed(heads, settings, FEWER_KEYS), heads, strict=True)
-            seen = merge_observations(part.shifted(head.start) for part, head in parts)
+            parts = self._observed(heads, settings, FEWER_KEYS)
+            self.first = parts[0].shape
+            shifted = (part.shifted(head.start) for part, head in zip(parts, heads, strict=True))
+            seen = merge_observations(shifted)
         self.seen = seen
         return seen if seen.tally.records else None
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
         """Tasks that make the rows, and observe all once more."""
-        make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge)
+        make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge).beginning_with(
+            self.first
+        )
         last = set({split.path: i for i, split in enumerate(self.splits)}.values())
         shares = self._shares()
         sizes = [sum(split.length for _, split in share) for share in shares]
@@ -91,7 +97,9 @@ class JsonFiles:
         whole = (self.whole or self._seen_by_tasks()) if same else None
         if whole is None:
             self._ask(schema, settings)
-            whole = self._numbered(self._observed(self.splits, settings))
+            parts = self._observed(self.splits, settings)
+            self.first = parts[0].shape if parts else RecordShape()
+            whole = self._numbered(parts)
         self.seen = self.whole = whole
         remember(schema, settings, whole)
         return whole
@@ -119,6 +127,7 @@ class JsonFiles:
         """Begins anew, with the files as they are now."""
         self.asked, self.known = (schema, settings, stamps(self.files)), expect(schema, settings)
         self.whole = self.begun = None
+        self.first = RecordShape()
         # At least two splits a core, where the files can be cut so.
         splits = [split for of_file in mapped(splits_of, self.files) for split in of_file]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)

@@ -134,11 +134,11 @@ class _TextRows:
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, _Seen]:
-        lines, nulls = LineRows(self.make, set_aside), 0
+        lines, nulls = LineRows(self.make), 0
         for batch in given:
             nulls += batch.column(0).null_count
             for run in self.texts.runs(batch):
-                for rows, places in lines.rows(run):
+                for rows, places in lines.rows(run, set_aside):
                     yield self.texts.completed(rows, batch, [run.first + place for place in places])
         return lines.observed(), nulls
 

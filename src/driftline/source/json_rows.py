@@ -7,11 +7,11 @@ as whole columns; of the others the fields that do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftline.convert import Converter
-from driftline.convert.usual import drifting_keys, limited, usual_struct
+from driftline.convert.usual import Drifting, drifting_keys, limited, usual_struct
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
@@ -23,7 +23,7 @@ from driftline.observe.expect import Expect, foreseen
 from driftline.observe.json_lines import JsonObserver, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.source.arrow_json import Unparsed, parsed
-from driftline.source.drifted import by_field
+from driftline.source.drifted import UsualRecords, taken_apart
 from driftline.source.rejects import Reject, reject_batch
 from driftline.write import SetAside
 
@@ -38,18 +38,20 @@ Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the plac
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """How lines become rows. ``usual``: what Arrow parses the fields as; ``drifting``: those that have values
-    of other types, too; ``known``: what the table has, or is to have; ``expected``: what the plan was made
-    for; ``judge``: says which records are refused.
+    """How lines become rows. ``usual``: what Arrow parses the fields as; ``drifting``: where values of other
+    types stand, too; ``known``: what the table has, or is to have; ``expected``: what the plan was made
+    for; ``before``: what is observed already, and need not be looked at; ``judge``: says which records are
+    refused.
     """
 
     converter: Converter
     usual: Struct
-    drifting: frozenset[str]
+    drifting: Drifting
     known: Expect
     expected: RecordShape
     settings: Settings
     judge: Judge | None = None
+    before: RecordShape = field(default_factory=RecordShape)
 
     @classmethod
     def of(
@@ -66,57 +68,46 @@ class JsonRows:
         # A part of the batch may have too few keys of a map to tell that it is one.
         known = known if judge is not None else foreseen(known, expected)
         usual = usual_struct(route)
-        drifting = drifting_keys(expected, usual, settings.contract)
-        return cls(Converter(struct, route, settings), usual, drifting, known, expected, settings, judge)
+        drifting = drifting_keys(expected, usual, [route], settings.contract)
+        converter = Converter(struct, route, settings)
+        return cls(converter, usual, drifting, known, expected, settings, judge)
+
+    def beginning_with(self, first: RecordShape) -> JsonRows:
+        """The same where it is known what the ``first`` of the lines hold."""
+        # Whether the keys of an object are data is not known of the first lines alone.
+        return replace(self, before=first.having(lambda key: not self.expected.fields[key].has_maps))
 
     def observer(self) -> JsonObserver:
         """A new observer, which tells the lines that are not of the usual types."""
-        return JsonObserver(self.known, self.settings, self.judge, self._usual)
+        return JsonObserver(self.known, self.settings, self.judge, self._usual, before=self.before)
 
-    def of_lines(self, lines: Sequence[bytes], judged: Sequence[Looked], fields: Fields) -> Iterator[Rows]:
-        """The rows of those of the lines that are records. ``judged``: what the observer says of
-        some of them; ``fields``: its own.
-        """
-        unusual = {place for place, _ in judged}  # blank lines among them
-        usual = (
-            [place for place in range(len(lines)) if place not in unusual] if unusual else range(len(lines))
-        )
-        yield from self._whole(lines, usual)
-        yield from self._drifted(
-            lines, [at for at, why in judged if why is None and lines[at].strip()], fields
-        )
+    def of_lines(self, lines: Sequence[bytes], looked: Sequence[Looked], fields: Fields) -> Iterator[Rows]:
+        """The rows of those of the lines that are records. ``looked``, ``fields``: the observer's."""
+        records, alone = taken_apart(lines, looked, self.drifting, fields)
+        yield from self._whole(lines, records)
+        yield from self._single(lines, alone)
 
     def _usual(self, shape: RecordShape) -> RecordShape:
         return limited(shape, self.usual, self.settings.contract)
 
-    def _whole(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
-        """Lines that the parser of whole columns takes; one by one
+    def _whole(self, lines: Sequence[bytes], records: UsualRecords) -> Iterator[Rows]:
+        """Records that the parser of whole columns takes; one by one
         where it does not, for a lone surrogate, say.
         """
-        if not places or not self.usual.fields:
-            yield from self._single(lines, places)
+        count = len(records.places)
+        if not count or not self.usual.fields:
+            yield from self._single(lines, records.places)
             return
         try:
-            batch = parsed([lines[place] for place in places], self.usual)
+            batch = parsed(records.texts, self.usual)
         except Unparsed:
-            if len(places) <= _FEW:
-                yield from self._single(lines, places)
+            if count <= _FEW:
+                yield from self._single(lines, records.places)
                 return
-            half = len(places) // 2
-            yield from self._whole(lines, places[:half])
-            yield from self._whole(lines, places[half:])
+            yield from self._whole(lines, records.part(0, count // 2))
+            yield from self._whole(lines, records.part(count // 2, count))
             return
-        yield self.converter.of_arrow(batch, self.usual, json=True), places
-
-    def _drifted(self, lines: Sequence[bytes], places: Sequence[int], fields: Fields) -> Iterator[Rows]:
-        """Lines of which some values are not of the usual types."""
-        keys = {field.key for field in self.converter.route.fields}
-        chosen = [lines[place] for place in places]
-        some = by_field(chosen, self.usual, self.drifting, keys, fields) if places else None
-        if some is None:
-            yield from self._single(lines, places)
-        else:
-            yield self.converter.of_both(some.columns, some.struct, some.objects, some.drifted), places
+        yield self.converter.of_arrow(batch, self.usual, json=True, apart=records.apart()), records.places
 
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
@@ -142,17 +133,17 @@ class LineRows:
     Once a line brings more than the plan was made for, no more rows are made.
     """
 
-    def __init__(self, make: JsonRows, set_aside: SetAside) -> None:
-        self._make, self._set_aside = make, set_aside
+    def __init__(self, make: JsonRows) -> None:
+        self._make = make
         self._observer = make.observer()
         self._as_expected, self._learnt = True, -1
 
-    def rows(self, run: Run) -> Iterator[Rows]:
+    def rows(self, run: Run, set_aside: SetAside) -> Iterator[Rows]:
         """The rows of some lines."""
         observer = self._observer
         judged = observer.feed(run.lines, run.source, run.line)
         if rejects := [run.reject(place, why) for place, why in rejected_of(run.lines, judged)]:
-            self._set_aside(reject_batch(rejects))
+            set_aside(reject_batch(rejects))
         if self._as_expected and observer.learnt != self._learnt:
             self._as_expected = self._make.expected.covers(folded(observer.result().shape))
             self._learnt = observer.learnt
@@ -160,8 +151,10 @@ class LineRows:
             yield from self._make.of_lines(run.lines, judged, observer.fields)
 
     def observed(self) -> Observation:
-        """What all lines were."""
-        return self._observer.result()
+        """What all lines were since this was asked last."""
+        # What is known of lines to come was expected when these began.
+        self._learnt = min(self._learnt, 0)
+        return self._observer.taken()
 
 
 def rejected_of(

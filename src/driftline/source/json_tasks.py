@@ -40,12 +40,13 @@ class SplitRows:
         of the split. Lines count from 1 in each.
         """
         seen: dict[int, Observation] = {}
+        lines_of = LineRows(self.make)
         for number, split in self.shares[given]:
-            lines_of = LineRows(self.make, partial(_of_part, set_aside, number))
+            of_part = partial(_of_part, set_aside, number)
             line = 1
             for lines in gathered(blocks(split, self.make.settings.max_record_bytes), _LARGE, _MANY):
                 run = Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))
-                for rows, _ in lines_of.rows(run):
+                for rows, _ in lines_of.rows(run, of_part):
                     yield rows
                 line += len(lines)
             seen[number] = lines_of.observed()

@@ -142,6 +142,14 @@ class FieldShape:
             )
         )
 
+    @property
+    def has_maps(self) -> bool:
+        """Whether it is a map, or one is below it."""
+        return any(
+            seen.value is not None or (seen.record is not None and seen.record.has_maps)
+            for seen in self.facets.values()
+        )
+
     def merge(self, other: FieldShape) -> FieldShape:
         out = replace(
             self,
@@ -162,6 +170,11 @@ class RecordShape:
     """The fields of a record, by exact key."""
 
     fields: dict[str, FieldShape] = field(default_factory=dict)
+
+    @property
+    def has_maps(self) -> bool:
+        """Whether a field is a map, at any depth."""
+        return any(shape.has_maps for shape in self.fields.values())
 
     def named(self) -> dict[str, FieldShape]:
         """The fields that may have columns: the empty key of JSON is a key of maps only (2.5)."""

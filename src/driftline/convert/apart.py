@@ -1,0 +1,97 @@
+"""Values that come on their own, as they are of other types than the columns that their records were read as:
+put into the rows that they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from driftline.convert.fill import columns_of
+from driftline.convert.rest import Collector
+from driftline.convert.values import Numbers, Records, overlaid
+from driftline.core.planning.routes import FieldRoute, RecordRoute
+from driftline.core.planning.shape import RECORD, Facet
+from driftline.core.schema.types import Path, Struct
+
+
+class Apart(NamedTuple):
+    """Values of one field, as parsed from JSON: one for each of these rows."""
+
+    rows: Sequence[int]
+    values: Sequence[object]
+
+
+# By path: the rows, and for each a record that has the value.
+ApartRecords: TypeAlias = Mapping[Path, tuple[Numbers, Records]]
+
+
+def put(
+    arrays: Sequence[pa.Array],
+    struct: Struct,
+    route: RecordRoute,
+    apart: ApartRecords,
+    path: Path,
+    rest: Collector | None,
+) -> list[pa.Array]:
+    """The columns of a ``struct``, whose records stand at ``path``, with the values that are ``apart``, here
+    and in structs below. ``rest``: takes what no column does.
+    """
+    filled = list(arrays)
+    places = {column.name: place for place, column in enumerate(struct.fields)}
+    fields = {field.key: field for field in route.fields}
+    for key, values in _by_key(apart, len(path)).items():
+        field, at = fields[key], (*path, key)
+        columns = [(places[column.name], column) for column in field.columns if column.name in places]
+        if at in values:
+            _overlay(filled, struct, field, values.pop(at), path, rest)
+        for place, column in columns if values else ():
+            inner = struct.fields[place].type
+            if isinstance(inner, Struct) and column.record and Facet(0, RECORD) in column.takes:
+                below = None if rest is None or field.elsewhere else rest.field(key)
+                filled[place] = _struct(filled[place], inner, column.record, values, at, below)
+    return filled
+
+
+def _by_key(apart: ApartRecords, depth: int) -> dict[str, dict[Path, tuple[Numbers, Records]]]:
+    by_key: dict[str, dict[Path, tuple[Numbers, Records]]] = {}
+    for path, records in apart.items():
+        by_key.setdefault(path[depth], {})[path] = records
+    return by_key
+
+
+def _overlay(
+    arrays: list[pa.Array],
+    struct: Struct,
+    field: FieldRoute,
+    apart: tuple[Numbers, Records],
+    path: Path,
+    rest: Collector | None,
+) -> None:
+    """Puts values of a field into its columns among the ``arrays``."""
+    rows, records = apart
+    names = {column.name for column in field.columns}
+    places = [place for place, column in enumerate(struct.fields) if column.name in names]
+    columns = Struct(tuple(struct.fields[place] for place in places))
+    below = None if rest is None else rest.rows(rows)
+    filled = columns_of(columns, RecordRoute((field,)), records, path, below)
+    for place, array in zip(places, filled, strict=True):
+        arrays[place] = overlaid(arrays[place], rows, array)
+
+
+def _struct(
+    array: pa.Array,
+    struct: Struct,
+    route: RecordRoute,
+    apart: ApartRecords,
+    path: Path,
+    rest: Collector | None,
+) -> pa.Array:
+    """A column of structs with the values that are ``apart`` below it."""
+    fields = list(array.type)
+    inner = put([array.field(i) for i in range(len(fields))], struct, route, apart, path, rest)
+    return pa.StructArray.from_arrays(
+        inner, fields=fields, mask=array.is_null() if array.null_count else None
+    )

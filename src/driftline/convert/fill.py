@@ -1,0 +1,180 @@
+"""The columns of a struct, filled from records: by each field's route its values go to every column that they
+fit (seed rule 8, section 5 of the rules).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from driftline.convert.defaults import default_of
+from driftline.convert.rest import Collector
+from driftline.convert.types import arrow_field, arrow_type
+from driftline.convert.values import Records, Values
+from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.schema.types import (
+    LONG,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VARIANT,
+    Field,
+    Map,
+    Path,
+    Primitive,
+    Struct,
+    Type,
+    dotted,
+    peel,
+)
+
+_MOMENTS = (TIMESTAMP, TIMESTAMP_NTZ)
+
+LOST = "no column takes a value of the field"  # how the error begins, also where Spark tells of it
+
+
+class Lost(Exception):
+    """No column holds a value of a record: observing and converting
+    disagree, and the batch must not be written.
+    """
+
+    def __init__(self, path: Path, value: object) -> None:
+        super().__init__(f"{LOST} {dotted(path)}: {value!r}")
+        self.path, self.value = path, value
+
+
+def columns_of(
+    struct: Struct, route: RecordRoute, records: Records, path: Path, rest: Collector | None
+) -> list[pa.Array]:
+    """The fields of a struct, in their order, from records that stand at ``path``. ``rest``: takes what no
+    column does. Raises Lost for a value that neither takes.
+    """
+    by_name = {column.name: column for column in struct.fields}
+    filled: dict[str, pa.Array] = {}
+    for field in route.fields:
+        # A column that cannot be written is known to the plan, which takes no
+        # value there, and is not in the struct.
+        column_routes = [column_route for column_route in field.columns if column_route.name in by_name]
+        columns = [by_name[column_route.name] for column_route in column_routes]
+        values = records.values(field) if columns or field.beyond else None
+        below = None if rest is None or field.elsewhere else rest.field(field.key)
+        if values is not None and not columns:
+            _aside(below, values, None)
+        elif values is not None:
+            arrays = _fill([c.type for c in columns], column_routes, field, values, (*path, field.key), below)
+            for column, array in zip(columns, arrays, strict=True):
+                filled[column.name] = _or_default(array, column, values)
+    return [
+        filled[column.name] if column.name in filled else default_of(column, records.count)
+        for column in struct.fields
+    ]
+
+
+def _or_default(filled: pa.Array, column: Field, values: Values) -> pa.Array:
+    """The column's default where there is no value: an explicit null is none, as everywhere."""
+    if column.write_default is None:
+        return filled
+    missing = values.missing()
+    return pc.if_else(missing, default_of(column, len(filled)), filled) if pc.any(missing).as_py() else filled
+
+
+def _aside(rest: Collector | None, values: Values, held: NDArray[np.bool_] | None) -> None:
+    """Sends to the rest what no column holds; all values where ``held`` is None."""
+    assert rest is not None, "what goes to the rest has a column for it"
+    for text in values.texts(held, rest.contract):
+        rest.add(text)
+
+
+def _fill(
+    types: Sequence[Type],
+    column_routes: Sequence[ColumnRoute],
+    field: FieldRoute,
+    values: Values,
+    path: Path,
+    rest: Collector | None,
+) -> list[pa.Array]:
+    """The columns of one field."""
+    maps = {
+        i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
+    }
+    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, rest)
+    wholes: dict[int, pa.Array] = {}
+    held = None
+    for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
+        inner = peel(type_)[1]
+        if type_ == VARIANT:
+            wholes[i], valid = values.variants()
+            held = valid if held is None else held | valid
+            continue
+        if i not in leaves:
+            leaves[i] = _leaves(inner, column_route, values, path, rest)
+        keeps = (
+            leaves[i]
+            if inner not in _MOMENTS
+            else _leaves(inner, _without_longs(column_route), values, path, None)
+        )
+        valid = keeps.is_valid().to_numpy(zero_copy_only=False)
+        held = valid if held is None else held | valid
+    held = held if held is not None else np.zeros(0, np.bool_)
+    lost = values.lost(held)
+    if field.beyond and rest is not None:
+        _aside(rest, values, held)
+    elif lost is not None and not field.elsewhere:
+        raise Lost(path, lost)
+    return [
+        wholes[i] if i in wholes else values.placed(leaves[i], arrow_type(type_))
+        for i, type_ in enumerate(types)
+    ]
+
+
+def _leaves(
+    inner: Type, column_route: ColumnRoute, values: Values, path: Path, rest: Collector | None
+) -> pa.Array:
+    """The leaves of a field's values in a column of the type ``inner``, its lists aside."""
+    if isinstance(inner, Primitive):
+        return values.primitives(inner, column_route)
+    assert isinstance(inner, Struct), inner
+    records, numbers = values.records(column_route)
+    below = None if rest is None else rest.leaves(values).records(numbers, column_route.facet.dim)
+    fields_of_records = columns_of(inner, column_route.record or RecordRoute(), records, path, below)
+    fields = [arrow_field(f) for f in inner.fields]
+    return values.scattered(pa.StructArray.from_arrays(fields_of_records, fields=fields), numbers)
+
+
+def _without_longs(column_route: ColumnRoute) -> ColumnRoute:
+    """A number is routed to a timestamp column, too, but that does not keep it (seed rule 10)."""
+    return replace(column_route, takes=tuple(f for f in column_route.takes if f.base != LONG))
+
+
+def _maps(
+    types: Mapping[int, Type],
+    column_routes: Mapping[int, ColumnRoute],
+    values: Values,
+    path: Path,
+    rest: Collector | None,
+) -> dict[int, pa.Array]:
+    """The map columns of a field: each value of a map stands in every column that it fits, under its key."""
+    out = {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
+    by_key: dict[Type, dict[int, FieldRoute]] = {}
+    for i, column_route in column_routes.items():
+        if column_route.value is not None:
+            by_key.setdefault(types[i].key, {})[i] = column_route.value  # type: ignore[union-attr]
+    for key, below in by_key.items():
+        first = next(iter(below.values()))
+        columns = tuple(route.columns[0] for route in below.values())
+        together = replace(first, columns=columns)
+        maps = values.maps(together, key)
+        if maps is None:
+            continue
+        inner = [types[i].value for i in below]  # type: ignore[union-attr]
+        dim = max(column_routes[i].facet.dim for i in below)
+        items_rest = None if rest is None else rest.leaves(values).maps(maps, dim)
+        filled = _fill(inner, columns, together, maps.values, (*path, "value"), items_rest)
+        for i, items in zip(below, filled, strict=True):
+            array = pa.MapArray.from_arrays(maps.offsets, maps.keys, items, type=arrow_type(types[i]))
+            out[i] = values.scattered(array, maps.numbers)
+    return out
