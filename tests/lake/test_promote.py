@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
@@ -99,6 +100,16 @@ def more(table: Table, folder: Path, records: Sequence[object]) -> list[Path]:
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     table.ingest(file)
     return [file]
+
+
+def test_objects_beside_a_typed_map_are_of_a_map(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """No batch has both; in the rest they meet before there is a column."""
+    table = lake.table(table_name)
+    held(table, tmp_path, {}, [{"id": 1}], [{"id": 2, "m": {"k": "x"}}])
+    table.ingest(pa.table({"id": [3], "m": pa.array([[("k", 7)]], pa.map_(pa.string(), pa.int64()))}))
+    table.promote("m")
+    rows = by_id(table)
+    assert (rows[2].m, rows[3].m, rows[3].m_map_long) == ({"k": "x"}, {"k": "7"}, {"k": 7})
 
 
 def test_promoted_while_others_write(lake: Lake, table_name: str, tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ def objects_of(
     """Decides for the objects of a field whose columns have these ``types``. ``mark``: the prefix of docs."""
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     structs = _structs(types)
-    has_map = any(facet_of(type_).base == MAP for type_ in types)
+    # Typed values that waited beside objects are declared as maps, which a column of theirs will be.
+    declared = records and any(f.base == MAP and seen.typed for f, seen in shape.facets.items())
+    has_map = declared or any(facet_of(type_).base == MAP for type_ in types)
     folded = [seen for facet, seen in shape.facets.items() if facet.base == MAP and not seen.typed]
     if has_map:
         verdict = None
