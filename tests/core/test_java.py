@@ -114,3 +114,12 @@ def test_a_launcher_is_known_for_the_java_that_it_starts(tmp_path):
     launcher = launcher_home(Java(tmp_path / "real", 17, "x"), tmp_path / "cache")
     assert real.is_file()
     assert find(tmp_path, JAVA_HOME=str(launcher)) == Java(tmp_path / "real", 17, "JAVA_HOME")
+
+
+def test_below_the_home_of_a_launcher_is_the_library_of_its_java(tmp_path):
+    library = tmp_path / "real" / "lib" / "server" / "libjvm.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    java = Java(tmp_path / "real", 17, "x")
+    for _ in range(2):
+        assert (launcher_home(java, tmp_path / "cache") / "lib" / "server" / "libjvm.so").samefile(library)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -95,6 +96,8 @@ def launcher_home(java: Java, cache: Path) -> Path:
         draft.write_text(text)
         draft.chmod(0o755)
         draft.replace(executable)  # another process may do the same
+    with suppress(FileExistsError):
+        (home / "lib").symlink_to(java.home / "lib")  # where Arrow looks for Java's library, to reach HDFS
     return home
 
 
