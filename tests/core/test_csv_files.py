@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from driftline.core.planning.dialect import Dialect
 from driftline.core.schema.types import DOUBLE, INT, LONG, Primitive, decimal
 from driftline.errors import DataError, UsageError
 from driftline.observe import ranges
@@ -16,6 +18,10 @@ from driftline.observe.expect import Expect
 from driftline.source import csv as csv_source
 from driftline.source import csv_cut
 from driftline.source.csv import Fitted, csv_readers
+from driftline.source.csv_files import header_of
+from driftline.verify.cells import CsvDialect
+from driftline.verify.files import parts
+from driftline.verify.files import read as records
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 NOT_AS_WIDE = "not as many cells as the header"
@@ -170,3 +176,15 @@ def test_stretches_have_the_delimiter_of_their_file(
     types, rows, rejects = read(csv(tmp_path, text.replace(";", delimiter)))
     assert types == {"a": "long", "b": "string"} and rejects == []
     assert rows == [(i, f"x{delimiter}{i}") for i in range(1000)]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "packed"])
+def test_the_mark_of_utf8_goes_before_the_encoding_that_was_named(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    file = csv(tmp_path, pack("\ufeffGröße;n\nzwölf;1\n".encode()))
+    header = header_of(str(file), Dialect(encoding="latin1"))
+    assert header is not None
+    assert header.names == ("Größe", "n")
+    (part,) = parts([str(file)], "csv", dialect=CsvDialect(encoding="latin1"))
+    assert [one.record for one in records(part)] == [{"Größe": "zwölf", "n": "1"}]

@@ -120,7 +120,8 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
     with opened(path) as (file, _):
         raw = lines_between(file, 0, None)
         first = next(raw, b"")
-        form = form_of(first, replace(dialect, encoding="utf-8") if is_marked(file) else dialect)
+        marked = is_marked(file) or first.startswith(BOM)
+        form = form_of(first, replace(dialect, encoding="utf-8") if marked else dialect)
         blocks = as_utf8(chain([first], raw), form.encoding)
         first = next(blocks, b"")
         size = len(BOM) if first.startswith(BOM) else 0

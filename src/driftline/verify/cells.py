@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, NamedTuple
@@ -49,6 +49,8 @@ def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
     head = file.read(_FIRST_READ)
     if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         encoding = "utf-16"
+    elif head.startswith(BOM_UTF8):
+        encoding = ""
     elif encoding in ("", "utf-16"):
         even, odd = head[:_LOOKED:2].count(0), head[1:_LOOKED:2].count(0)
         if max(even, odd) * 8 > min(len(head), _LOOKED) and not min(even, odd):

@@ -8,13 +8,17 @@ import bz2
 import gzip
 import io
 import lzma
+import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE, getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from struct import error as StructError
 from struct import unpack
 from typing import IO, Any
 
 import pyarrow as pa
+
+from driftline.errors import DataError
 
 _HEAD = 16  # bytes that tell how a file is packed
 _BLOCK = 2**20
@@ -25,6 +29,9 @@ _SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"\x04\x22\x4d\x18", "lz4"), (_FRAMES, "snappy"),
 )  # fmt: skip
 _BLOCKS = {".snappy": "snappy", ".lz4": "lz4_raw"}  # Hadoop's, which begin with a length
+
+# What a file that is cut off, or has other bytes in it, is told by.
+_BROKEN = (OSError, EOFError, ValueError, IndexError, StructError, zlib.error, lzma.LZMAError)
 
 _Reader = Callable[[IO[bytes]], Iterator[bytes]]
 
@@ -56,11 +63,23 @@ def is_packed(head: bytes, file: str) -> bool:
 
 
 def unpacked(packed: IO[bytes], file: str) -> IO[bytes]:
-    """What a file holds, read as it is asked for; ``packed``: the file, open at its beginning."""
+    """What a file holds, read as it is asked for; ``packed``: the file, open at its beginning.
+
+    Raises DataError, while it is read, where that cannot be unpacked.
+    """
     head = packed.read(_HEAD)
     packed.seek(0)
     reader = _reader(head, file)
-    return packed if reader is None else io.BufferedReader(Stream(reader(packed)), _BLOCK)
+    return packed if reader is None else io.BufferedReader(Stream(_whole(reader(packed), file)), _BLOCK)
+
+
+def _whole(texts: Iterator[bytes], file: str) -> Iterator[bytes]:
+    try:
+        yield from texts
+    except _BROKEN as error:
+        raise DataError(
+            f"{file}: cannot be unpacked: {error}", "the file is cut off or damaged: copy it again"
+        ) from error
 
 
 def _reader(head: bytes, file: str) -> _Reader | None:
@@ -91,6 +110,8 @@ def _frames(packed: IO[bytes]) -> Iterator[bytes]:
     while head := packed.read(4):
         kind, size = head[0], int.from_bytes(head[1:], "little")
         text = packed.read(size)[4:]  # behind a checksum
+        if len(text) < size - 4:
+            raise EOFError("it ends within a chunk")
         if kind < 2:
             yield text if kind else _snappy(text)
 
