@@ -131,8 +131,11 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
 
 
 def _is_untyped(type_: pa.DataType) -> bool:
-    return any(is_list(type_) for is_list in _LISTS) and (
-        pa.types.is_null(type_.value_type) or _is_untyped(type_.value_type)
+    """Whether no value but null can stand in it, so that it has no column."""
+    if pa.types.is_struct(type_):
+        return all(_is_untyped(f.type) for f in type_)
+    return pa.types.is_null(type_) or (
+        any(is_list(type_) for is_list in _LISTS) and _is_untyped(type_.value_type)
     )
 
 
