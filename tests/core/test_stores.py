@@ -5,11 +5,13 @@ import subprocess
 import sys
 
 import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
 from driftline.runtime.store_answers import explained
 from driftline.runtime.stores import Uri, configure, filesystem, is_stored
+from driftline.source.buckets import listing
 
 
 @pytest.fixture
@@ -123,3 +125,23 @@ def test_a_folder_of_this_machine_is_read_as_ever(tmp_path):
     (tmp_path / "a.json").write_bytes(b"{}\n")
     with stores.opened(str(tmp_path / "a.json")) as (file, size):
         assert (file.read(), size) == (b"{}\n", 3)
+
+
+@pytest.fixture
+def hdfs(monkeypatch):
+    """This machine's disk in place of HDFS, and beside it one that has not even a root, at ``away``."""
+    systems = {"here": LocalFileSystem(), "away": SubTreeFileSystem("/nothing/there", LocalFileSystem())}
+    monkeypatch.setattr(stores, "connected", lambda _, authority, __: systems[authority])
+
+
+def test_what_hdfs_has_not_is_told(hdfs, tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    with stores.opened(f"hdfs://here{tmp_path}/a.json") as (file, size):
+        assert (file.read(), size) == (b"{}", 2)
+    absent = listing(f"hdfs://here{tmp_path}/b.json")
+    assert not absent.is_folder
+    assert list(absent.files) == []
+    with pytest.raises(DataError, match=r"b\.json: there is no such file"):
+        stores.native(f"hdfs://here{tmp_path}/b.json")
+    with pytest.raises(SetupError, match=r"^hdfs://away/in: HDFS does not answer"):
+        listing("hdfs://away/in")

@@ -137,11 +137,13 @@ class Checkpoint:
                 self._mirror.close()
 
     def _read(self) -> dict[str, Any]:
+        path = f"{self._path}/{_FILE}"
         try:
-            with self._system.open_input_file(f"{self._path}/{_FILE}") as file:
+            # Asked before: Hadoop's library prints Java's traceback where there is nothing to open.
+            if not self._system.get_file_info(path).is_file:
+                return {}
+            with self._system.open_input_file(path) as file:
                 return dict(json.loads(file.read()))
-        except FileNotFoundError:
-            return {}
         except (OSError, ValueError) as error:
             unread = SetupError(f"{self.place}/{_FILE}: cannot be read: {error}")
             raise answer(self.place, error) or unread from error

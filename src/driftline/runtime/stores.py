@@ -155,6 +155,9 @@ def native(path: str, options: Options | None = None) -> pa.NativeFile:
         return pa.OSFile(path)
     system, inner = filesystem(path, options)
     with explaining(path, options):
+        # Where a file is not there, Hadoop's library prints Java's traceback besides telling so.
+        if _kind(path) == "hdfs" and not system.get_file_info(inner).is_file:
+            raise FileNotFoundError(path)
         return system.open_input_file(inner)
 
 

@@ -56,7 +56,9 @@ def listing(source: str) -> Listing:
         base, steps = _of_glob(source)
         return Listing(_below(base, partial(_fits, steps), deep=len(steps) > 1 or "**" in steps))
     is_folder = info.type != FileType.NotFound
-    if not is_folder and not _has_bucket(system, path):
+    if not is_folder and not _has_root(system, path):
+        if path.startswith("/"):
+            raise SetupError(f"{source}: HDFS does not answer", "look at the network, and at host and port")
         raise SetupError(f"{source}: there is no such bucket")
     return Listing(_below(source.rstrip("/"), _is_shown, deep=True), is_folder)
 
@@ -102,11 +104,11 @@ def _of_glob(source: str) -> tuple[str, list[str]]:
     return base, steps
 
 
-def _has_bucket(system: FileSystem, path: str) -> bool:
-    """Whether the bucket is there, as far as it may be asked."""
+def _has_root(system: FileSystem, path: str) -> bool:
+    """Whether there is the bucket, or HDFS's root, as far as it may be asked."""
+    root = "/" if path.startswith("/") else path.partition("/")[0]
     try:
-        info = system.get_file_info(path.lstrip("/").partition("/")[0])
-        return bool(info.type != FileType.NotFound)
+        return bool(system.get_file_info(root).type != FileType.NotFound)
     except OSError:
         return True
 
