@@ -143,6 +143,13 @@ def test_no_types(text: str) -> None:
         parse_type(text)
 
 
+def test_a_type_that_was_meant_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^'dubble' is not a type; did you mean double\?$"):
+        parse_type("dubble")
+    with pytest.raises(ValueError, match=r"^'list<dubble>' is not a type: there is no type dubble; did you"):
+        parse_type("list<dubble>")
+
+
 def test_paths() -> None:
     assert parse_path("a.`b``c.d`.e") == ("a", "b`c.d", "e")
     tree = contract(paths=OfPaths(policies={("a",): "strict", ("a", "b"): "preserve"}))

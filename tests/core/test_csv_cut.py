@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftline.source import csv_cut
 from driftline.source.csv_cut import OpenEndError, TooLongError, bounds, count_lines, pieces, records
 from driftline.verify.cells import rows
 
@@ -74,6 +75,36 @@ def test_a_quote_that_is_open_too_long_is_never_closed() -> None:
     found = [record for piece in pieces(blocks, longest=16) for record in records(piece.text, piece.line)]
     assert [record.cells for record in found] == [None, *([[b"2", b"b"]] * 10), [b"3", b"c"]]
     assert [record.line for record in found] == list(range(1, 13))
+
+
+def test_what_a_quote_has_held_back_comes_in_parts_of_which_one_is_odd(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(csv_cut, "_MANY", 64)
+    lines = [b"0,z\n", b'1,"a\n', *([b"2,b\n"] * 100), b'3,"c"\n', *([b"4,d\n"] * 100)]
+    for longest in (256, 10_000):  # the quote is open for too long, or to the end of the file
+        some = list(pieces(lines, longest=longest))
+        assert b"".join(piece.text for piece in some) == b"".join(lines)
+        assert max(len(piece.text) for piece in some) <= 2 * 64
+        assert [b'1,"a\n' in piece.text for piece in some if not piece.plain].count(True) == 1
+        assert sum(len(piece.text) for piece in some if not piece.plain) <= 2 * 64
+        assert [piece.line for piece in some] == [
+            1 + sum(count_lines(before.text) for before in some[:i]) for i in range(len(some))
+        ]
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b",", b'"', b'""', b"\n", b"\r", b"\r\n", b',"x\ny",']), max_size=40),
+    st.integers(1, 12),
+)
+def test_parts_of_any_size_give_the_same_records(parts: list[bytes], size: int) -> None:
+    text = b"".join(parts)
+    blocks = [text[at : at + 7] for at in range(0, len(text), 7)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_cut, "_MANY", size)
+        found = [record for piece in pieces(blocks) for record in records(piece.text, piece.line)]
+    expected = list(records(text))
+    assert [(r.raw, r.line, r.cells) for r in found] == [(r.raw, r.line, r.cells) for r in expected]
 
 
 @given(st.lists(st.sampled_from(["a", ",", '"', '""', "\n", "\r", "\r\n", ',"x\ny",', '"x",']), max_size=20))

@@ -114,8 +114,9 @@ def test_comments_stay() -> None:
 @pytest.mark.parametrize(
     ("field", "type_", "message"),
     [
-        ("b", "long", "there is no field b"),
+        ("b", "long", "there is no field b\ndriftline schema shows what there is"),
         ("a.x", "long", "there is no field a.x"),
+        ("r.xx", "long", "there is no field r.xx\ndid you mean r.x?"),
         ("a", "long", "nothing is to be folded"),
         ("r", "long", "nothing is to be folded"),
         ("r", "record", "is not possible"),

@@ -217,6 +217,7 @@ def test_errors_of_sql_are_one_line_with_the_place(done):
     assert "SQL: Syntax error at or near 'selec'" in done["parse error"].err
     assert "(line 1, column 1)" in done["parse error"].err
     assert "`shop`.`nothing` cannot be found" in done["no such table"].err
+    assert done["no such table"].err.endswith("  `driftline tables` lists what is there\n")
     assert "it broke" in done["fails later"].err
     assert len(done["fails later"].err.splitlines()) == 1
 

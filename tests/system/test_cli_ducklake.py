@@ -49,8 +49,11 @@ COMMANDS = {
     "earlier": ["query", f"select * from {T} version as of 1", "--json"],
     "view": ["view", T],
     "clean": ["clean", "--older-than", "0", "--json"],
+    "other table": ["stats", "shop.order"],
     "lossy": alter("ALTER s.x TYPE double"),
     "loss": ["verify", "other.jsonl", "--table", T],
+    "resolve dry": ["resolve", T, "s.x", "--as", "string", "--dry-run"],
+    "resolve": ["resolve", T, "s.x", "--as", "string"],
 }
 
 
@@ -69,9 +72,17 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
 
 def test_no_command_fails_that_should_not(done: dict[str, Done]) -> None:
     codes = {name: ended.code for name, ended in done.items() if ended.code}
-    assert codes == {"no lake": 2, "undo too much": 1, "lossy": 1, "loss": 1}, done
+    assert codes == {"no lake": 2, "other table": 2, "undo too much": 1, "lossy": 1, "loss": 1}, done
     assert "DuckDB 1.5" in done["doctor"].out
     assert "there is no lake" in done["no lake"].err
+    assert "there is no table shop.order in " in done["other table"].err
+    assert "did you mean shop.orders?" in done["other table"].err
+
+
+def test_new_row_ids_are_told_before_rows_are_written_anew(done: dict[str, Done]) -> None:
+    told = "all rows get new row ids: a DuckLake numbers the rows of each new file\n"
+    assert f"\n  {told}" in done["resolve dry"].out
+    assert done["resolve"].err == told
 
 
 def test_from_add_to_undo(done: dict[str, Done]) -> None:

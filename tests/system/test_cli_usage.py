@@ -1,8 +1,10 @@
 """The command line where no Spark is needed: it answers at once."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,23 @@ def test_help_is_light(run):
     code = "import sys, driftline.cli; print([m for m in ('pyspark', 'pyarrow', 'rich.console') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
+    (tmp_path / "lake").mkdir()
+    with closing(sqlite3.connect(tmp_path / "lake" / "catalog.db")) as catalog:
+        catalog.execute("create table iceberg_tables (catalog_name, table_namespace, table_name)")
+        names = ("events", "orders", "orders__quarantine")
+        catalog.executemany("insert into iceberg_tables values ('lake', 'shop', ?)", [(n,) for n in names])
+        catalog.commit()
+    near, none = run("stats", "shop.evnts"), run("resolve", "web.hits", "n", "--as", "long")
+    assert (near.returncode, none.returncode) == (2, 2)
+    place = tmp_path / "lake"
+    assert near.stderr == (f"error: there is no table shop.evnts in {place}\n  did you mean shop.events?\n")
+    assert none.stderr == (
+        f"error: there is no table web.hits in {place}\n"
+        "  it has shop.events, shop.orders; --lake names another\n"
+    )
 
 
 @pytest.mark.parametrize(

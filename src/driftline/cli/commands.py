@@ -120,9 +120,7 @@ def schema(
 
     offline = context.obj.offline(table)
     with Progress() as progress:
-        state = (
-            offline.load() if offline else context.obj.open(progress, must_exist=True).table(table).state()
-        )
+        state = offline.load() if offline else context.obj.open(progress, table=table).table(table).state()
     if json:
         put(to_json(state.schema))
     else:
@@ -176,7 +174,7 @@ def verify(
 
     kind, files = expand(sources, format)
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
+        lake = context.obj.open(progress, table=table)
         progress.phase("comparing source and table")
         verdict = lake.table(table).verify(files, kind, exactly=exactly)
     put(verdict.to_dict()) if json else show(text.verdict(verdict, table))

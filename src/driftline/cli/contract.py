@@ -75,7 +75,7 @@ def _state(scope: Scope, table: str) -> State:
 
     offline = scope.offline(table)
     with Progress() as progress:
-        return offline.load() if offline else scope.open(progress, must_exist=True).table(table).state()
+        return offline.load() if offline else scope.open(progress, table=table).table(table).state()
 
 
 def _of_data(

@@ -28,7 +28,7 @@ def history(
 
     offline = context.obj.offline(table)
     with Progress() as progress:
-        at_table = offline or context.obj.open(progress, must_exist=True).table(table).format
+        at_table = offline or context.obj.open(progress, table=table).table(table).format
         progress.phase("reading the log")
         changes = read(at_table)
     if diff is not None:
@@ -56,7 +56,7 @@ def undo(
     from driftline.report import evolution
 
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
+        lake = context.obj.open(progress, table=table)
         progress.phase("taking back")
         done = lake.table(table).undo(to=to, yes=yes)
     put(done.to_dict()) if json else show(evolution.undone(done))
@@ -67,7 +67,7 @@ def show_layout(scope: Scope, table: str, *, json: bool) -> None:
     from driftline.report import evolution
 
     with Progress() as progress:
-        lake = scope.open(progress, must_exist=True)
+        lake = scope.open(progress, table=table)
         progress.phase("reading the list of files")
         shown = lake.table(table).layout()
     put(shown.to_dict()) if json else show(evolution.layout(shown))

@@ -32,7 +32,8 @@ def promote(
     from driftline.report import drift
 
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
+        lake = context.obj.open(progress, table=table)
+        progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
         done = lake.table(table).promote(
             *(paths or ()), everything=everything, dry_run=dry_run, progress=progress.of(table)
         )

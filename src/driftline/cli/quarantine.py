@@ -34,7 +34,7 @@ def quarantine(
     if export is not None:
         writable(export)
     with Progress() as progress:
-        of_table = context.obj.open(progress, must_exist=True).table(table)
+        of_table = context.obj.open(progress, table=table).table(table)
         if replay:
             settings = context.obj.config.tables.get(table, {})
             again = of_table.replay(settings=settings, progress=progress.of("replay"))

@@ -38,7 +38,8 @@ def resolve(
     except ValueError as error:
         raise UsageError(str(error)) from error
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
+        lake = context.obj.open(progress, table=table)
+        progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
         done = lake.table(table).resolve(
             field, to, dry_run=dry_run, drop_rest=drop_rest, progress=progress.of(field)
         )

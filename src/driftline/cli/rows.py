@@ -111,9 +111,7 @@ def failure(error: Exception) -> DataError | UsageError | SetupError:
     where = f" (line {at[1]}, column {int(at[2]) + 1})" if at else ""
     kind = UsageError if isinstance(error, ParseException) else DataError
     missing = "TABLE_OR_VIEW_NOT_FOUND" in str(error)
-    return kind(
-        f"SQL: {text}{where}", hint="`show tables in NAMESPACE` lists what is there" if missing else hint
-    )
+    return kind(f"SQL: {text}{where}", hint="`driftline tables` lists what is there" if missing else hint)
 
 
 def _causes(error: BaseException) -> Iterator[str]:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline import config
 from driftline.cli.interrupt import Interrupt
+from driftline.core.schema.naming import caseless, nearest
+from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
-from driftline.formats.open import offline
+from driftline.formats.open import located, offline, table_names
 from driftline.observe.endings import is_packed
 from driftline.runtime.stores import configure
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 
 LITTLE = 48 * 2**20  # bytes of text; at 400 MB, half the time goes the other way
+_LISTED = 8  # tables that are named where one is not there
+_SIMILAR = 0.8  # names of tables, whose namespaces are often the same
 T = TypeVar("T")
 
 
@@ -48,19 +52,29 @@ class Scope:
 
         return replace(loaded, catalog=in_store(loaded.uri, loaded.catalog))
 
-    def open(self, progress: Progress, *, must_exist: bool = False, brief: bool = False) -> Lake:
-        """The lake; with ``must_exist`` none is made where there is
+    def open(
+        self,
+        progress: Progress,
+        *,
+        must_exist: bool = False,
+        table: str | None = None,
+        brief: bool = False,
+    ) -> Lake:
+        """The lake; with ``must_exist``, or a ``table`` that must be there, none is made where there is
         none. ``brief``: Spark has little to do.
         """
         from driftline.runtime.java import QUICK  # late: help and completion do without
         from driftline.runtime.session import is_embedded
 
         configured = self.config
-        if must_exist and is_embedded(configured.catalog) and not configured.lake.exists():
+        exists = not is_embedded(configured.catalog) or configured.lake.exists()
+        if (must_exist or table is not None) and not exists:
             raise UsageError(
                 f"there is no lake in {configured.lake}",
                 hint="name it with --lake; `driftline ingest` makes one",
             )
+        if table is not None:
+            self._must_have(table)
         if brief:  # then Java's better compiler takes longer than it saves
             os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
         progress.phase("starting Spark")
@@ -70,6 +84,26 @@ class Scope:
         spark: Any = lake.spark
         progress.spark = self.interrupt.spark = spark
         return lake
+
+    def _must_have(self, table: str) -> None:
+        """Raises UsageError where the lake has no such table, as far as that is told without Spark."""
+        names = self._tables()
+        ours = {caseless(table), caseless(f"{table}{QUARANTINE}")}
+        if names is None or any(caseless(name) in ours for name in names):
+            return
+        shown = sorted(name for name in names if not name.endswith(QUARANTINE))
+        listed = ", ".join(shown[:_LISTED]) + (", …" if len(shown) > _LISTED else "")
+        hint = nearest(table, shown, _SIMILAR) or f"it has {listed or 'no table yet'}; --lake names another"
+        raise UsageError(f"there is no table {table} in {self.config.lake.absolute()}", hint)
+
+    def _tables(self) -> list[str] | None:
+        """The names of the lake's tables; None where it takes Spark to know them."""
+        from driftline.runtime.session import is_embedded
+
+        configured = self.config
+        if configured.ducklake is not None:
+            return located("ducklake", configured.ducklake, configured.lake).tables()
+        return table_names(configured.lake, "lake") if is_embedded(configured.catalog) else None
 
     def offline(self, table: str) -> OfflineTable | None:
         """The table as its metadata files tell, without Spark; None where only the catalog can tell."""

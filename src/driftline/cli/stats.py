@@ -65,7 +65,7 @@ def _of_table(
     measured = None if exact else _offline(scope, table)
     if measured is None:
         with Progress() as progress:
-            lake = scope.open(progress, must_exist=True, brief=not exact)
+            lake = scope.open(progress, table=table, brief=not exact)
             measured = lake.table(table).stats(exact=exact, progress=progress.phase)
     shown = measured if path is None else measured.only(path)
     if path is not None and not shown.columns:

@@ -93,6 +93,13 @@ class Progress:
         else:
             self._console.print(text)
 
+    def remark(self, text: str | None) -> None:
+        """Says what is to be known before the work begins; in a terminal it stays."""
+        if text is not None and log.is_json():
+            log.phase(text)
+        elif text is not None:
+            self._console.print(text)
+
     def _render(self) -> Spinner:
         self._spinner.update(text=Text.assemble(self._text, (self._far(), "dim")))
         return self._spinner

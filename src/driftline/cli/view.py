@@ -43,7 +43,7 @@ def view(
     asked = pairs(types, "--as", "field=type")
     wanted_types(asked)  # what is wrong with them is said before Spark starts
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
+        lake = context.obj.open(progress, table=table)
         progress.phase("making the view")
         done = lake.table(table).view(name, types=asked, make=not print_)
     if json:

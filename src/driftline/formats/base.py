@@ -270,6 +270,11 @@ class Table(Protocol):
         """
         return []
 
+    @property
+    def new_row_ids(self) -> str | None:
+        """A sentence for people, where rows that are written anew do not keep the ids that they have."""
+        return None
+
     def fillable(self, schema: Schema) -> Schema:
         """The schema without the columns that Spark cannot write."""
         ...

@@ -115,7 +115,8 @@ def _promote(
         planned = _planned(state.schema, seen, settings)
         values = {spelled_field(path): count for path, count in sorted(counts.items())}
         if transaction is None:
-            return Promoted(table.name, dry_run, values, planned.changes)
+            notes = (table.new_row_ids,) if table.new_row_ids else ()
+            return Promoted(table.name, dry_run, values, planned.changes, notes=notes)
         progress("writing")
         _write(table, transaction, planned, rest, selection, settings)
         transaction.set(record.of_promote(" ".join(values)))

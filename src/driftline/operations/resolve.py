@@ -172,7 +172,7 @@ def _resolve(table: Table, state: State, request: _Request, progress: Callable[[
         progress("looking")
         preview = _look(table.name, rows, folding, dry_run=request.dry_run)
         if transaction is None:
-            return preview
+            return replace(preview, notes=(table.new_row_ids,) if table.new_row_ids else ())
         rest = request.rest(plan, preview)
         progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])

@@ -12,12 +12,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 LONGEST = 128 * 2**20  # bytes of a record, at most, and of text in which a quote has to be closed
+
+_MANY = 8 * 2**20  # bytes of records that are handed on together, at most, where there are more
 
 _FEED, _RETURN = b"\n\r"
 
@@ -114,19 +117,32 @@ def pieces(
     >>> [piece.text for piece in pieces([b'1,"a', b'\\nb"\\n2,', b"c"])]
     [b'1,"a\\nb"\\n', b'2,c']
     """
-    rest = b""
+    held: list[bytes] = []
+    size = due = 0
     for block in blocks:
-        text = rest + block
-        end, plain = _whole(text, longest, marks)
-        if end:
-            yield Piece(text[:end], line, plain, marks)
-            line += count_lines(text[:end])
-        rest = text[end:]
-        if len(rest) > 2 * longest:  # a quote may open anywhere in a record
+        held.append(block)
+        size += len(block)
+        if size < due:
+            continue
+        rest = b"".join(held)
+        held.clear()
+        for text, plain in _whole_records(rest, longest, marks):
+            yield Piece(text, line, plain, marks)
+            line += count_lines(text)
+            size -= len(text)
+        # Where a quote is open, the next look is at twice as much: all looks take no more time than one.
+        due = min(2 * size, longest) if size == len(rest) else 0
+        held.append(rest[len(rest) - size :])
+        if size > 2 * longest:  # a quote may open anywhere in a record
             raise TooLongError(line)
+    rest = b"".join(held)
     if rest and not whole:
         raise OpenEndError
-    if rest:
+    for text, plain in _whole_records(rest, 0, marks):
+        yield Piece(text, line, plain, marks)
+        line += count_lines(text)
+        size -= len(text)
+    if rest := rest[len(rest) - size :]:
         yield Piece(rest, line, _is_plain(rest, len(rest), marks), marks)
 
 
@@ -177,17 +193,34 @@ def count_lines(text: bytes) -> int:
     return feeds + text.count(b"\r") - text.count(b"\r\n") if b"\r" in text else feeds
 
 
-def _whole(text: bytes, longest: int, marks: Marks) -> tuple[int, bool]:
-    """Where the last whole record of a text ends that is yet to go on, and whether all of them are plain."""
-    if not marks.quote or marks.quote not in text:
-        return max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1, True
+def _whole_records(text: bytes, longest: int, marks: Marks) -> Iterator[tuple[bytes, bool]]:
+    """The whole records of a text that is yet to go on, some at a time, and whether these are plain: a quote
+    that is open for long holds back much text, of which little is as odd as that one record.
+    """
+    while text:
+        ends, plain = _ends(text, longest, marks)
+        if not ends:
+            return
+        for begin, end in pairwise([0, *ends]):
+            yield text[begin:end], plain
+        text = text[ends[-1] :]
+
+
+def _ends(text: bytes, longest: int, marks: Marks) -> tuple[list[int], bool]:
+    """Where records of the text end, about `_MANY` bytes apart; the last is the last that is known to be
+    whole, or so far behind the first. And whether the text to there is plain.
+    """
+    if len(text) <= _MANY and not (marks.quote and marks.quote in text):
+        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
+        return [end] if end else [], True
     codes = np.frombuffer(text, np.uint8)
-    ends = _line_ends(codes, _places(codes, marks.quote), final=False)
-    end = int(ends[-1]) + 1 if len(ends) else 0
-    # A quote that is open for so long may be one that is never closed.
-    if len(text) - end < longest and _is_plain(text, end, marks):
-        return end, True
-    return _careful_end(text, longest, marks), False
+    places = _line_ends(codes, _places(codes, marks.quote), final=False) + 1
+    end = int(places[-1]) if len(places) else 0
+    if end and _is_plain(text, end, marks):
+        apart = np.searchsorted(places, np.arange(_MANY, end, _MANY))
+        return sorted({*places[apart].tolist(), end}), True
+    end = _careful_end(text, longest, marks)
+    return [end] if end else [], False
 
 
 def _places(codes: NDArray[np.uint8], quote: bytes) -> NDArray[np.int64]:
@@ -225,10 +258,12 @@ def _is_plain(text: bytes, end: int, marks: Marks) -> bool:
 
 
 def _careful_end(text: bytes, longest: int, marks: Marks) -> int:
-    """Where the last record ends that is whole however the text goes on."""
+    """Where the last record ends that is whole however the text goes on, or the first behind `_MANY` bytes.
+    A quote that is open for ``longest`` bytes is never closed.
+    """
     end = at = 0
     patterns = _patterns(marks)
-    while at < len(text):
+    while at < len(text) and end < _MANY:
         match = patterns.cell.match(text, at)
         assert match is not None, text[at : at + 80]
         if text.startswith(marks.quote, at) and len(text) - at < longest and patterns.open.match(text, at):

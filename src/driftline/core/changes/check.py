@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.defaults import default_json
-from driftline.core.changes.names import missing, named, nearest
+from driftline.core.changes.names import missing, named
 from driftline.core.changes.require import NullsOf, require
 from driftline.core.changes.values import (
     AddColumn,
@@ -26,7 +26,7 @@ from driftline.core.changes.values import (
     SetIdentifiers,
     WidenColumn,
 )
-from driftline.core.schema.naming import Names
+from driftline.core.schema.naming import Names, nearest
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
     UNKNOWN,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.changes.apply import Draft
 from driftline.core.changes.check import Checker
-from driftline.core.changes.names import clashes, missing, nearest
+from driftline.core.changes.names import clashes, missing
 from driftline.core.changes.require import NullsOf
 from driftline.core.changes.reshape import replaced, reshaped
 from driftline.core.changes.sort import PartsOf, sort_key
@@ -34,7 +34,7 @@ from driftline.core.changes.values import (
     WidenColumn,
 )
 from driftline.core.schema.definition import DISTRIBUTION, Definition
-from driftline.core.schema.naming import MARK
+from driftline.core.schema.naming import MARK, nearest
 from driftline.core.schema.partitioning import COUNTED, IDENTITY, MOST, VOID, PartitionField
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Struct, children, dotted

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
-from driftline.core.schema.naming import caseless, safe, unsafe
+from driftline.core.schema.naming import caseless, nearest, safe, unsafe
 from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
 from driftline.errors import UsageError
 
@@ -28,12 +27,6 @@ def missing(schema: Schema, path: Path) -> UsageError:
     loose = [text for text, p in known if [s for s in p if s not in ("element", "value")] == list(path)]
     hint = f"did you mean {loose[0]}?" if loose else nearest(whole, [text for text, _ in known])
     return UsageError(f"there is no column {whole}", hint or f"columns are {_listed(schema)}")
-
-
-def nearest(word: str, known: list[str]) -> str | None:
-    by_case = [k for k in known if caseless(k) == caseless(word)]
-    near = by_case or difflib.get_close_matches(word, known, 1, 0.6)
-    return f"did you mean {near[0]}?" if near else None
 
 
 def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:

@@ -11,7 +11,7 @@ from functools import partial
 from driftline.core.columns.siblings import Family, One, families, spelled, unit_at
 from driftline.core.columns.union import kind, union
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, safe, suffix
+from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, nearest, safe, suffix
 from driftline.core.schema.types import (
     STRING,
     Field,
@@ -122,7 +122,7 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
     one = replace(_one(to, types, settings.mark), unit=unit_at(settings.contract, keys))
     foldings = [place.folding(one) for place in places]
     if not foldings:
-        raise UsageError(f"there is no field {dotted(path)}", "driftline schema shows what there is")
+        raise _no_field(schema, path)
     sites = tuple(
         s for s in foldings if [spelled(c.type) for c in s.folded] != [spelled(one.type)] and s.folded
     )
@@ -130,6 +130,11 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
         columns = ", ".join(f"{c.name} {c.type}" for s in foldings for c in (*s.folded, *s.beside))
         raise UsageError(f"{dotted(path)}: nothing is to be folded into {to}: there is {columns}")
     return Resolution(keys, one, sites, settings.mark)
+
+
+def _no_field(schema: Schema, path: Path) -> UsageError:
+    near = nearest(dotted(path), [dotted(known) for known, _ in schema.walk()])
+    return UsageError(f"there is no field {dotted(path)}", near or "driftline schema shows what there is")
 
 
 def _one(to: Type, types: Sequence[Type], prefix: str) -> One:

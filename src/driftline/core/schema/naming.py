@@ -5,6 +5,7 @@ Sources: seed rules 5, 6 and 7; "Names taken" of the evolution rules.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterable
@@ -116,6 +117,13 @@ def unmarked(doc: str | None, prefix: str = MARK) -> str | None:
 
 
 _DOTTED_I = re.compile("i\u0307+")
+
+
+def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str | None:
+    """Asks whether one of the ``known`` was meant; None where none is at least so similar: 1 is the same."""
+    by_case = [k for k in known if caseless(k) == caseless(word)]
+    near = by_case or difflib.get_close_matches(word, known, 1, cutoff)
+    return f"did you mean {near[0]}?" if near else None
 
 
 def caseless(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from driftline.core.schema.naming import nearest
 from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
@@ -83,8 +84,9 @@ def parse_type(text: str) -> Type:
         if not reader.done:
             reader.stop(f"nothing more expected {reader.here()}")
     except UsageError as error:
-        hint = f"; {error.hint}" if error.hint else ""
-        raise ValueError(f"{text!r} is not a type: {error.message.splitlines()[0]}{hint}") from None
+        why, hint = error.message.splitlines()[0], f"; {error.hint}" if error.hint else ""
+        why = f": {why}" if text not in why else ""
+        raise ValueError(f"{text!r} is not a type{why}{hint}") from None
     return type_
 
 
@@ -158,9 +160,11 @@ class TypeReader(Words):
     def _named(self, word: str, token: Token) -> Type:
         """The type of this name. Raises UsageError where there is none."""
         if word not in TYPES or token.kind is not Kind.word:
+            near = nearest(word, list(TYPES))
             self.stop(
                 f"there is no type {token.value}",
-                "types are boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamp_ntz, string, "
+                near
+                or "types are boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamp_ntz, string, "
                 "uuid, binary, fixed(n), variant, struct<a: int>, list<int>, map<string, int>",
                 token,
             )

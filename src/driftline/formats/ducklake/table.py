@@ -169,6 +169,10 @@ class DuckLakeTable:
         """None: DuckLake tells rows apart by their files."""
         return []
 
+    @property
+    def new_row_ids(self) -> str:
+        return "all rows get new row ids: a DuckLake numbers the rows of each new file"
+
     def fillable(self, schema: Schema) -> Schema:
         """The schema: Spark writes all of it."""
         return schema

@@ -27,6 +27,7 @@ _TABLE = """
 select metadata_location from iceberg_tables
 where catalog_name = ? and table_namespace = ? and table_name = ? and coalesce(iceberg_type, 'TABLE') = 'TABLE'
 """
+_NAMES = "select table_namespace || '.' || table_name from iceberg_tables where catalog_name = ?"
 _BUSY = 20.0  # seconds to wait for a process that writes
 _MANIFESTS = 8 * 2**20  # bytes, of more than which Spark makes shorter work
 _DELETED = 2
@@ -132,11 +133,25 @@ def _avro(location: str) -> list[Any]:
         return list(reader(file))
 
 
+def table_names(lake: Path, catalog: str) -> list[str] | None:
+    """The lake's tables and views by ``namespace.table``; None where its catalog cannot be read."""
+    try:
+        with closing(_opened(lake)) as database:
+            return [name for (name,) in database.execute(_NAMES, (catalog,))]
+    except sqlite3.Error:
+        return None
+
+
+def _opened(lake: Path) -> sqlite3.Connection:
+    """The lake's catalog, to be read."""
+    uri = f"file:{quote(str(lake.resolve() / 'catalog.db'))}?mode=ro"
+    return sqlite3.connect(uri, uri=True, timeout=_BUSY)
+
+
 def _located(lake: Path, catalog: str, name: str) -> str | None:
     """Where a table's metadata file is. None: there is no such table."""
     namespace, _, table = name.rpartition(".")
-    uri = f"file:{quote(str(lake.resolve() / 'catalog.db'))}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY)) as database:
+    with closing(_opened(lake)) as database:
         row = database.execute(_TABLE, (catalog, namespace, table)).fetchone()
     return row[0] if row else None
 

@@ -225,6 +225,11 @@ class IcebergTable:
             return []
         return [ROW_ID, f"if({changed}, null, {COMMITTED_IN}) as {COMMITTED_IN}"]
 
+    @property
+    def new_row_ids(self) -> None:
+        """None: rows of v3 keep their ids, those before have none."""
+        return None
+
     def fillable(self, schema: Schema) -> Schema:
         """The schema without the columns that Spark cannot write."""
         return fillable(schema)
