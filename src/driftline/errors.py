@@ -38,4 +38,6 @@ class SetupError(DriftlineError):
 
 def no_table(name: str) -> UsageError:
     """A table is asked for that nobody has made."""
-    return UsageError(f"there is no table {name}", "it is made by its first ingest")
+    return UsageError(
+        f"there is no table {name}", "it is made by its first ingest; `driftline tables` lists what there is"
+    )

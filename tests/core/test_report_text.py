@@ -138,7 +138,7 @@ def test_very_much_leaves_the_screen_to_the_rest():
 
 
 def test_a_plan_says_that_nothing_is_written():
-    assert printed(text.batch(Result("s.t", "", 5, 0, 0), dry_run=True)) == (
+    assert printed(text.batch(Result("s.t", "", 5, 0, 0, dry_run=True))) == (
         "s.t  5 records read, a plan: nothing is written\n"
     )
 

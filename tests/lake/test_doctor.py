@@ -1,4 +1,6 @@
+from driftline.errors import SetupError
 from driftline.operations.doctor import checks
+from driftline.runtime import session
 
 from .conftest import SETTINGS
 
@@ -19,6 +21,16 @@ def test_a_failing_check_says_what_to_do_and_ends_the_dearer_ones(tmp_path):
         "detail": f"Cannot make the lake folder {tmp_path}/file/lake: Not a directory.",
         "fix": "Name another with --lake.",
     }
+
+
+def test_who_asks_the_doctor_is_not_sent_there(monkeypatch, tmp_path):
+    def fails(*_: object, **__: object) -> None:
+        raise SetupError("Spark did not start: no memory", session.HINT)
+
+    monkeypatch.setattr(session, "open_session", fails)
+    found = checks(tmp_path, SETTINGS)[-1]
+    assert (found.name, found.detail) == ("catalog", "Spark did not start: no memory")
+    assert found.fix == "See all of it with DRIFTLINE_DEBUG=1."
 
 
 def test_a_catalog_that_is_away_is_told_in_one_line(spark, tmp_path):

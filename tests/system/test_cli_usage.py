@@ -41,6 +41,13 @@ def test_help_lists_the_commands(run):
     assert [c for c in COMMANDS if f"\n  {c} " not in done.stdout] == []
 
 
+def test_help_of_a_group_of_commands_is_whole(run):
+    done = run("contract", "--help", COLUMNS="80")
+    *_, commands = done.stdout.partition("Commands:")
+    assert "\n  export  " in commands
+    assert [line for line in commands.splitlines() if len(line) > 80 or line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(run, command):
     done = run(command, "--help")

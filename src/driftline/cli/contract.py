@@ -29,7 +29,10 @@ contract = typer.Typer(
 
 @contract.command()
 def export(context: typer.Context, table: TableName) -> None:
-    """Print a table's schema and settings as a contract of the Open Data Contract Standard: YAML."""
+    """Print a table as a contract, in YAML.
+
+    Its schema and settings, by the Open Data Contract Standard.
+    """
     state = _state(context.obj, table)
     typer.echo(exported(table, state.schema, state.properties), nl=False)
 
@@ -50,9 +53,9 @@ def check(
     ] = Output.text,
     json: Json = False,
 ) -> None:
-    """Say what breaks a contract: of the table, and of data that are not in it yet; exit code 1 if anything.
+    """Say what of a table, or of data, breaks a contract.
 
-    With data, the table need not be there.
+    Exit code 1 if anything does. The data are not in the table yet, which need not be there.
     """
     from driftline.operations.contract import Reading, breaks
     from driftline.report.findings import broken

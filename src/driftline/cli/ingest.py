@@ -86,7 +86,7 @@ def ingest(
         context.obj, sources, into, format, settings,
         per_file=batch_per_file, strings=strings, dry_run=dry_run, on_change=on_change, counted=counted,
     )  # fmt: skip
-    _show(results, Output.json if json else Output.text, dry_run=dry_run)
+    _show(results, Output.json if json else Output.text)
 
 
 def plan(
@@ -139,7 +139,7 @@ def plan(
             per_file=batch_per_file, strings=strings, dry_run=True, on_change=None,
         )
     )  # fmt: skip
-    _show(results, Output.json if json else output, dry_run=True, fail_on=fail_on or ())
+    _show(results, Output.json if json else output, fail_on or ())
     failed = [str(one) for _, result in results for one in findings(result) if one.kind in (fail_on or ())]
     if failed:
         raise DataError(f"--fail-on: {len(failed)} of these changes must not come", hint="\n  ".join(failed))
@@ -186,8 +186,6 @@ def _results(
 def _show(
     results: Iterator[tuple[str, Result]] | Sequence[tuple[str, Result]],
     output: Output,
-    *,
-    dry_run: bool,
     fail_on: Collection[str] = (),
 ) -> None:
     from driftline.cli.terminal import put, show
@@ -199,7 +197,7 @@ def _show(
             case Output.json:
                 put(result.to_dict())
             case Output.text:
-                show(text.batch(result, title, dry_run=dry_run, hints_before=hints_before))
+                show(text.batch(result, title, hints_before=hints_before))
             case Output.github:
                 for line in findings.github(list(findings.findings(result)), fail_on):
                     typer.echo(line)

@@ -128,7 +128,7 @@ class _Attempts:
         planned = Planned(batch, state, schema, seen, batch.with_own(plan, seen), settings)
         batch.made_as(state, planned.plan)  # that it can be
         if self.dry_run:
-            return outcome(planned, 0, 0, None, paths_of_rest(planned.plan))
+            return replace(outcome(planned, 0, 0, None, paths_of_rest(planned.plan)), dry_run=True)
         batch.progress("writing")
         return _write(planned, tried=self.tried)
 

@@ -25,7 +25,7 @@ class Result(Shown):
     which fields filled which columns; ``location``: the table's folder, where rows were written;
     ``bytes_read``: of its files; ``files_written``, ``bytes_written``: the table's new data files;
     ``seconds`` that it took; ``commit_seconds`` of those, waits for other writers included; ``retries``: how
-    often these were faster.
+    often these were faster; ``dry_run``: it was only planned.
     """
 
     table: str
@@ -54,6 +54,7 @@ class Result(Shown):
     seconds: float = 0.0
     commit_seconds: float = 0.0
     retries: int = 0
+    dry_run: bool = False
 
     @property
     def layout(self) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from driftline.formats.open import located
 from driftline.runtime import class_data, file_io, jars, session, stores
 from driftline.runtime.java import find_java
 
+_TRACE = "See all of it with DRIFTLINE_DEBUG=1."
+
 
 @dataclass(frozen=True)
 class Check:
@@ -64,10 +66,10 @@ def _check(name: str, look: Callable[[], str]) -> Check:
     try:
         return Check(name, True, look())
     except DriftlineError as error:
-        return Check(name, False, error.message, error.hint or "")
+        return Check(name, False, error.message, _TRACE if error.hint == session.HINT else error.hint or "")
     except Exception as error:  # whatever Spark or a catalog may throw: this is a report
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return Check(name, False, first, "See all of it with DRIFTLINE_DEBUG=1.")
+        return Check(name, False, first, _TRACE)
 
 
 def _python() -> str:

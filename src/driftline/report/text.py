@@ -33,7 +33,6 @@ def batch(
     result: Result,
     title: str = "",
     *,
-    dry_run: bool = False,
     near: Path | None = None,
     hints_before: set[str] | None = None,
 ) -> Iterator[RenderableType]:
@@ -43,7 +42,7 @@ def batch(
     ``hints_before``: hints that were given before; those of this batch are added.
     """
     near = near or Path.cwd()
-    yield _heading(result, title, dry_run)
+    yield _heading(result, title)
     yield from _hints(result.hints, set() if hints_before is None else hints_before)
     if result.layout:
         yield from _layout(result.layout)
@@ -138,9 +137,9 @@ def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[R
 # ------------------------------------------------------------------------------------------------
 
 
-def _heading(result: Result, title: str, dry_run: bool) -> Text:
+def _heading(result: Result, title: str) -> Text:
     counts = [counted(result.rows_read, "record read", "records read")]
-    if dry_run:
+    if result.dry_run:
         counts.append("a plan: nothing is written")
     else:
         counts.append(f"{result.rows_written} written")
