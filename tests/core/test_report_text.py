@@ -143,6 +143,20 @@ def test_a_plan_says_that_nothing_is_written():
     )
 
 
+def test_where_no_record_is_json_another_format_is_asked_for():
+    bad = "a.txt:1: invalid JSON: Expecting value at character 0: id;name"
+
+    def shown(written: int, *rejected: str) -> str:
+        read = written + len(rejected)
+        return printed(text.batch(Result("s.t", "", read, written, len(rejected), rejected=rejected)))
+
+    hint = "  hint        no record is JSON: --format names another format"
+    assert hint in shown(0, bad, bad)
+    assert hint in printed(text.batch(Result("s.t", "", 1, 0, 0, rejected=(bad,), dry_run=True)))
+    for other in (shown(1, bad), shown(0, bad, "t/0:7: an empty value is no record"), shown(0)):
+        assert "hint" not in other
+
+
 def test_data_cannot_steer_the_terminal():
     changes = (
         add(

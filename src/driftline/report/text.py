@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LISTED_CHANGES = 12  # that are printed, each with its cause; of more, half as many
 _LAID = (("partitioned", "partition_by"), ("sorted", "sort_by"))
 T = TypeVar("T")
+_OTHER = "no record is JSON: --format names another format of files, --value-format that of a topic"
 HINTS, HINT = 10, 500  # that are printed, of more half as many; characters of one
 
 
@@ -161,6 +162,16 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
         yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")
     if not result.conflicts and result.rows_quarantined > len(result.rejected) > 0:
         yield _item("", f"and {result.rows_quarantined - len(result.rejected)} more")
+    if _is_no_json(result):
+        yield _item("hint", _OTHER, style="cyan")
+
+
+def _is_no_json(result: Result) -> bool:
+    """Whether no record of the batch is JSON: then it may be of another format."""
+    reasons = result.malformed
+    set_aside = max(result.rows_quarantined, len(result.rejected))  # a plan sets nothing aside
+    nothing = result.rows_read == set_aside and not result.conflicts
+    return nothing and bool(reasons) and all(": invalid JSON: " in reason for reason in reasons)
 
 
 def _first(items: Sequence[T], most: int) -> Sequence[T]:
