@@ -43,6 +43,7 @@ class Scope:
 
     @cached_property
     def config(self) -> config.Config:
+        """The settings, of the file and the flags."""
         loaded = config.load(self.lake, self.file)
         for kind, options in loaded.stores.items():
             configure(kind, options)

@@ -58,6 +58,7 @@ class Batch:
         return state
 
     def check(self, state: State) -> None:
+        """Raises BatchIsInError where the table has the batch."""
         if self.token is not None:
             self.token.check(self.table.name, state.uuid, state.properties)
 
@@ -81,6 +82,7 @@ class Batch:
         return {} if state.exists else NEW_TABLE
 
     def with_own(self, planned: Plan, seen: Observation) -> Plan:
+        """The plan with the columns that the source fills by itself, if there are records."""
         return with_own(planned, getattr(self.source, "columns", ())) if seen.tally.records else planned
 
     def made_as(self, state: State, planned: Plan) -> Definition | None:

@@ -48,6 +48,7 @@ class Pending:
 
     @property
     def waits(self) -> str:
+        """SQL, whether a row still waits."""
         return f"coalesce({REPLAY} > {self.reached}, true)"
 
     @property

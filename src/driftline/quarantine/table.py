@@ -61,6 +61,7 @@ class Staged:
     batch: str
 
     def commit(self, retry: Retry) -> None:
+        """Makes the rows visible in the quarantine, after other writers."""
         commit(self.transaction, self.table.load, retry)
 
     def undo(self) -> None:

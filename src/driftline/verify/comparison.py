@@ -69,6 +69,7 @@ class Comparison:
         return Comparison.by, (self.terms,)
 
     def keyed_records(self, reads: Iterable[Read]) -> Iterator[_Keyed]:
+        """The source's records by the key under which they meet rows; what is none, by its text."""
         allow_depth()
         for r in reads:
             if r.record is None:
@@ -84,6 +85,7 @@ class Comparison:
         return record
 
     def keyed_rows(self, stored: Iterable[dict[str, Any]]) -> Iterator[_Keyed]:
+        """The table's rows by the same key."""
         allow_depth()
         for row in stored:
             yield (key(self.meeting.of_row(row)), _ROW), packed(row)
@@ -172,6 +174,7 @@ class Comparison:
         return text.encode(errors="surrogateescape")
 
     def keyed_raw(self, quarantined: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
+        """Quarantined texts by their fingerprint, to be counted."""
         allow_depth()
         return ((self.fingerprint(raw), 1) for raw in quarantined)
 

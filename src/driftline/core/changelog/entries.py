@@ -69,6 +69,7 @@ class Entry:
 
     @property
     def time(self) -> datetime | None:
+        """When it was, in UTC; None where that is not known."""
         return None if self.at is None else datetime.fromtimestamp(self.at / 1000, UTC)
 
     def rule_of(self, change: ColumnChange) -> Rule | None:

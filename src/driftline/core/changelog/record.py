@@ -71,18 +71,22 @@ def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
 
 
 def of_statements(text: str) -> dict[str, str]:
+    """The property that tells of statements of `alter`."""
     return {PROPERTY: dump({"by": "alter", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_resolve(text: str) -> dict[str, str]:
+    """The property that tells of a `resolve`, by its arguments."""
     return {PROPERTY: dump({"by": "resolve", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_promote(text: str) -> dict[str, str]:
+    """The property that tells of a `promote`, by its paths."""
     return {PROPERTY: dump({"by": "promote", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_undo(text: str) -> dict[str, str]:
+    """The property that tells of an `undo`, by what it took back."""
     return {PROPERTY: dump({"by": "undo", "id": uuid4().hex, "text": cut(text)})}
 
 

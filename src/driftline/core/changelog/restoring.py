@@ -38,6 +38,8 @@ class Restoration:
 
     @property
     def changes_nothing(self) -> bool:
+        """Whether schema, partitioning and sort order are the same before and after."""
+
         def layout(definition: Definition) -> tuple[object, ...]:
             return replace(definition.schema, id=0), definition.partition, definition.sort
 

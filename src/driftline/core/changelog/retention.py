@@ -81,6 +81,7 @@ def worth(least: int) -> int:
 
 
 def appends(snapshot: Snapshot) -> bool:
+    """Whether the snapshot only adds rows."""
     return bool(snapshot.get("summary", {}).get("operation") == "append")
 
 

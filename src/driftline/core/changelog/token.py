@@ -44,6 +44,7 @@ class Token:
 
     @property
     def properties(self) -> dict[str, str]:
+        """The table property by which the batch is known to be in."""
         return {PREFIX + self.name: f"{self.stream}:{self.epoch}"}
 
     def reached(self, properties: Mapping[str, str]) -> bool:

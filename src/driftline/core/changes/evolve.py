@@ -193,6 +193,7 @@ class _Evolution:
     # ---------------------------------------------------------------------------------------------------
 
     def partitioned(self, change: TableChange) -> tuple[PartitionField, ...]:
+        """The table's partition fields after the change. Raises UsageError, DataError."""
         fields = self.now.partition
         match change:
             case AddPartitionField(term, name):
@@ -270,6 +271,7 @@ class _Evolution:
     # -----------------------------------------------------------------------------------------------
 
     def set(self, change: SetProperties) -> None:
+        """Sets properties, and the format version. Raises DataError for one that goes back."""
         given = dict(change.properties)
         _not_reserved(given)
         version = given.pop(VERSION, None)
@@ -282,6 +284,7 @@ class _Evolution:
         self.now = replace(self.now, properties={**self.now.properties, **given})
 
     def unset(self, change: UnsetProperties) -> None:
+        """Takes properties away. Raises UsageError for one that is not there."""
         _not_reserved(change.keys)
         absent = [key for key in change.keys if key not in self.now.properties]
         if absent and not change.if_exists:

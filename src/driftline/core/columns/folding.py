@@ -183,6 +183,7 @@ class _Place:
     struct: Struct
 
     def folding(self, one: One) -> Site:
+        """Which of the columns become the ``one``, and which stay beside it."""
         folded = [c for c in self.family.columns if _folds(c.type, one)]
         # The field's own column first: the resolved one stands in its place.
         folded.sort(key=lambda c: c.name != safe(self.family.key))

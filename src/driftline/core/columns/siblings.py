@@ -36,6 +36,7 @@ class Family:
 
     @property
     def drifted(self) -> bool:
+        """Whether the field has more than one column."""
         return len(self.columns) > 1
 
 

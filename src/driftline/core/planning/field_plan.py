@@ -66,6 +66,7 @@ class FieldDecision:
 
     @property
     def unit(self) -> str:
+        """The unit of its epoch times: ``ms`` where nobody has said another."""
         return self.contract.epoch_unit or "ms"
 
     @property

@@ -149,6 +149,7 @@ class Conflict:
 
     @property
     def incoming_type(self) -> str:
+        """The type that was refused, as people write it."""
         return "nothing" if self.facet is None else self.facet.spelled()
 
     def __str__(self) -> str:

@@ -199,6 +199,7 @@ class Names:
         return cls({caseless(f.name) for f in struct.fields})
 
     def free(self, name: str) -> bool:
+        """Whether no column has the name, in any letter case."""
         return caseless(name) not in self.taken
 
     def take(self, name: str, suffix: str = "") -> str:

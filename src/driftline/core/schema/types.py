@@ -141,6 +141,7 @@ class Schema:
         return _walk(self.struct, ())
 
     def highest_id(self) -> int:
+        """The highest id of its columns, at any depth; 0 where it has none."""
         return max((f.id for _, f in self.walk()), default=0)
 
 

@@ -117,6 +117,7 @@ class Words:
 
     @property
     def done(self) -> bool:
+        """Whether the text is read to its end."""
         return self.now.kind is Kind.end
 
     @property

@@ -74,6 +74,7 @@ def strings(spark: SparkSession, parts: list[str]) -> Any:
 
 
 def java_class(error: Py4JJavaError) -> str:
+    """The full name of the class of Java's error."""
     return str(error.java_exception.getClass().getName())
 
 

@@ -93,6 +93,7 @@ class Transaction:
 
     @property
     def snapshot(self) -> int | None:
+        """The table's current snapshot inside the transaction, by its id."""
         snapshot = self._java.table().currentSnapshot()
         return None if snapshot is None else int(snapshot.snapshotId())
 
