@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,21 +12,34 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driftline.convert import Converter, arrow_schema
-from driftline.convert.rest_records import Promoter, Selection, parts_of
+from driftline.convert.rest_records import Promoter, Selection, parts_of, typed_batches
 from driftline.core.changelog.rest_since import MOST, PREFIX, first_seen, since
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
 from driftline.core.planning.contract import contract
 from driftline.core.planning.limits import leaf_columns
 from driftline.core.planning.plan import plan
-from driftline.core.planning.rest import REST, rest_column
+from driftline.core.planning.rest import REST, rest_column, type_key
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.types import LONG, STRING, Field, Map, Schema, Struct, leaves, peel
+from driftline.core.schema.types import (
+    LONG,
+    STRING,
+    Field,
+    List,
+    Map,
+    Primitive,
+    Schema,
+    Struct,
+    leaves,
+    peel,
+)
 from driftline.core.values.parse import Number
 from driftline.core.values.parse import parse as parse_record
+from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Walker
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
@@ -183,6 +197,24 @@ def test_the_rest_keeps_its_mark_under_another_name_and_comment() -> None:
     assert "upsolver" not in str(to_json(Schema(Struct((column,)))))
 
 
+def promoted(before: Schema, rows: pa.RecordBatch) -> tuple[dict[str, Any], ...]:
+    """The rows once all that waits has columns."""
+    limits = Settings(dates="off")
+    known = expect(before, limits)
+    walker, seen = Walker(known, "off"), []
+    parts = parts_of(rows, before.struct, "_rest", Selection(), limits.mark)
+    for number, part in enumerate(parts, 1):
+        walker.walk(part.record, "", number)
+    for struct, (_, values) in typed_batches(parts).items():
+        observer = ArrowObserver(struct, known, "")
+        observer.feed(values)
+        seen.append(observer.result())
+    planned = plan(before, merge_observations([Observation(walker.shape), *seen]).shape, limits)
+    after = apply(planned.schema, [AddColumn((), replace(REST, name="new"))]).struct
+    made = Promoter.of(planned, after, limits, Selection(), "_rest", "new").rows(rows)
+    return tuple({k: v for k, v in row.items() if k not in ("_rest", "new")} for row in made.to_pylist())
+
+
 def test_defaults_do_not_come_with_what_is_promoted() -> None:
     """A null that is there stays, though its column has a default."""
     x = Field("x", LONG, 2, write_default=7)
@@ -190,14 +222,31 @@ def test_defaults_do_not_come_with_what_is_promoted() -> None:
     rows = pa.RecordBatch.from_pylist(
         [{"p": {"x": None, "y": 1}, "_rest": [("p.z", "true")]}], arrow_schema(before.struct)
     )
-    limits = Settings(dates="off")
-    walker = Walker(expect(before, limits), "off")
-    (part,) = parts_of(rows, before.struct, "_rest", Selection(), limits.mark)
-    walker.walk(part.record, "", 1)
-    planned = plan(before, walker.shape, limits)
-    after = apply(planned.schema, [AddColumn((), replace(REST, name="new"))]).struct
-    made = Promoter.of(planned, after, limits, Selection(), "_rest", "new").rows(rows)
-    assert made.to_pylist()[0]["p"] == {"x": None, "y": 1, "z": True}
+    assert promoted(before, rows) == ({"p": {"x": None, "y": 1, "z": True}},)
+
+
+def test_parts_of_a_list_that_was_wrapped_whole_go_where_they_were() -> None:
+    """As JSON and as typed values, in a column with a list more around it."""
+    inner = Struct((Field("p", LONG, 4),))
+    before = Schema(Struct((Field("b", List(List(inner, 3), 2), 1), replace(REST, id=5))))
+    waiting = [("b[0].q", '"x"'), ("b[1].q", '"y"')]
+    types = [(type_key(path), "string") for path, _ in waiting]
+    for rest in (waiting, waiting + types):
+        rows = pa.RecordBatch.from_pylist(
+            [{"b": [[{"p": 1}, {"p": 2}]], "_rest": rest}], arrow_schema(before.struct)
+        )
+        assert promoted(before, rows) == ({"b": [[{"p": 1, "q": "x"}, {"p": 2, "q": "y"}]]},)
+
+
+def test_a_part_of_a_value_that_waits_whole_comes_with_it() -> None:
+    """Two columns of a field lack different parts of one value."""
+    before = Struct((Field("a", LONG, 1), replace(REST, id=2)))
+    rest = [("d.p.q", "false"), ("d.p", '{"q":false,"r":[1]}'), ("d.p.r[0]", "1")]
+    rows = pa.RecordBatch.from_pylist([{"a": 1, "_rest": rest}], arrow_schema(before))
+    (whole,) = parts_of(rows, before, "_rest", Selection(), Settings().mark)
+    assert (whole.record, whole.counts) == ({"d": {"p": {"q": False, "r": [Number("1")]}}}, {("d", "p"): 1})
+    (part,) = parts_of(rows, before, "_rest", Selection((("d", "p", "q"),)), Settings().mark)
+    assert (part.record, part.left) == ({"d": {"p": {"q": False}}}, rest[1:])
 
 
 def test_since_when_a_path_waits_is_noted_once() -> None:

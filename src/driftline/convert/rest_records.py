@@ -70,12 +70,13 @@ class Chosen:
 def chosen(rest: Sequence[tuple[str, str]], selection: Selection, fields: Fields) -> Chosen:
     """Takes a row's rest apart. A typed value that cannot be read stays."""
     out, texts = Chosen(), dict(rest)
-    for path, text in rest:
-        if is_type_key(path):
+    places = {path: steps(path) for path, _ in rest if not is_type_key(path)}
+    asked = {at: selection.above(at, fields.path(at)) for at in places.values()}
+    for path, at in places.items():
+        # Of a value that stands there whole, a part may too: two columns of its field lack different parts.
+        if any(asked.get(at[:end]) is not None for end in range(1, len(at))):
             continue
-        at, spelled = steps(path), texts.get(type_key(path))
-        field = fields.path(at)
-        above = selection.above(at, field)
+        text, spelled, above = texts[path], texts.get(type_key(path)), asked[at]
         taken = above is not None
         if taken:
             value = parse(b'{"v":%b}' % text.encode())["v"]
@@ -85,7 +86,7 @@ def chosen(rest: Sequence[tuple[str, str]], selection: Selection, fields: Fields
                 taken = _add_typed(out, at, value, type_of(spelled))
         if taken:
             out.in_lists = out.in_lists or any(isinstance(step, int) for step in at)
-            out.counts[field] += 1
+            out.counts[fields.path(at)] += 1
             out.met.update(above or ())
         else:
             out.left += [(path, text)] + [(type_key(path), spelled)] * (spelled is not None)  # type: ignore[list-item]
@@ -124,6 +125,8 @@ def _padded(value: Any, held: Sequence[tuple[Type, Any]], mark: str) -> Any:
     """The value with its lists as long as in what columns hold of it, each with its type."""
     if isinstance(value, list):
         lists = [(t.element, stored) for t, stored in held if isinstance(t, List) and stored is not None]
+        if not any(isinstance(item, list) for item in value):
+            lists = [_within(*one) for one in lists]
         length = max([len(value), *(len(stored) for _, stored in lists)])
         return [
             _padded(value[n] if n < len(value) else None, [(t, s[n]) for t, s in lists if n < len(s)], mark)
@@ -135,6 +138,15 @@ def _padded(value: Any, held: Sequence[tuple[Type, Any]], mark: str) -> Any:
     if isinstance(value, dict):
         return {key: _padded(item, _held(held, key, mark), mark) for key, item in value.items()}
     return value
+
+
+def _within(element: Type, stored: Sequence[Any]) -> tuple[Type, Sequence[Any]]:
+    """What a column holds of a list, and the type of its elements,
+    without the lists that the whole of it was wrapped in.
+    """
+    while isinstance(element, List) and len(stored) == 1 and stored[0] is not None:
+        element, stored = element.element, stored[0]
+    return element, stored
 
 
 def _held(held: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[Type, Any]]:
