@@ -17,6 +17,7 @@ from driftline.errors import UsageError
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations
+from driftline.verify.typed_files import values_of
 
 NANOS = pa.array([1_000, 1_001, None], pa.timestamp("ns", "UTC"))
 WIDE = pa.decimal256(60, 2)
@@ -130,6 +131,13 @@ def test_a_map_with_records_for_keys_is_a_list_of_entries() -> None:
 def test_maps_keep_the_type_of_their_keys() -> None:
     array = pa.array([[(1, "x")], None, []], pa.map_(pa.int16(), pa.string()))
     assert column(array) == ("map<int, string>", [[(1, "x")], None, []])
+
+
+def test_words_of_a_struct_that_is_null() -> None:
+    """Arrow has a place among words that are none there."""
+    array = pa.array([None], pa.struct({"w": pa.dictionary(pa.int32(), pa.string())}))
+    assert array.field(0).indices.to_pylist() == [0] and values_of(array) == [None]
+    assert column(array) == ("struct<w: string>", [None])
 
 
 def test_a_slice_is_read_from_where_it_begins() -> None:

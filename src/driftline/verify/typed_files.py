@@ -111,7 +111,8 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
         return _values(array.storage, fine.storage, kinds)
     if pa.types.is_dictionary(type_):
         words = _values(array.dictionary, fine.dictionary, kinds)
-        return [None if place is None else words[place] for place in array.indices.to_pylist()]
+        # Below a struct that is null there may be a place, though there is no word.
+        return [None if place is None or not words else words[place] for place in array.indices.to_pylist()]
     if pa.types.is_struct(type_):
         names = [f.name for f in type_]
         inner = [_values(array.field(i), fine.field(i), kinds) for i in range(len(names))]
