@@ -28,7 +28,6 @@ from driftline.core.schema.types import (
     Field,
     List,
     Map,
-    Primitive,
     Schema,
     Struct,
     leaves,
