@@ -12,7 +12,7 @@ import pyarrow as pa
 from driftline.convert.fill import columns_of
 from driftline.convert.rest import Collector
 from driftline.convert.values import Numbers, Records, overlaid
-from driftline.core.planning.routes import FieldRoute, RecordRoute
+from driftline.core.planning.routes import RecordRoute
 from driftline.core.planning.shape import RECORD, Facet
 from driftline.core.schema.types import Path, Struct
 
@@ -46,7 +46,12 @@ def put(
         field, at = fields[key], (*path, key)
         columns = [(places[column.name], column) for column in field.columns if column.name in places]
         if at in values:
-            _overlay(filled, struct, field, values.pop(at), path, rest)
+            rows, records = values.pop(at)
+            own = Struct(tuple(struct.fields[place] for place, _ in columns))
+            within = None if rest is None else rest.rows(rows)
+            arrays_of_field = columns_of(own, RecordRoute((field,)), records, path, within)
+            for (place, _), array in zip(columns, arrays_of_field, strict=True):
+                filled[place] = overlaid(filled[place], rows, array)
         for place, column in columns if values else ():
             inner = struct.fields[place].type
             if isinstance(inner, Struct) and column.record and Facet(0, RECORD) in column.takes:
@@ -60,25 +65,6 @@ def _by_key(apart: ApartRecords, depth: int) -> dict[str, dict[Path, tuple[Numbe
     for path, records in apart.items():
         by_key.setdefault(path[depth], {})[path] = records
     return by_key
-
-
-def _overlay(
-    arrays: list[pa.Array],
-    struct: Struct,
-    field: FieldRoute,
-    apart: tuple[Numbers, Records],
-    path: Path,
-    rest: Collector | None,
-) -> None:
-    """Puts values of a field into its columns among the ``arrays``."""
-    rows, records = apart
-    names = {column.name for column in field.columns}
-    places = [place for place, column in enumerate(struct.fields) if column.name in names]
-    columns = Struct(tuple(struct.fields[place] for place in places))
-    below = None if rest is None else rest.rows(rows)
-    filled = columns_of(columns, RecordRoute((field,)), records, path, below)
-    for place, array in zip(places, filled, strict=True):
-        arrays[place] = overlaid(arrays[place], rows, array)
 
 
 def _struct(

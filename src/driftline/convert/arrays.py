@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ from driftline.core.values.parse import has_value
 _NUMBERS = (LONG, DOUBLE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ArrowRecords:
     """The fields of some records as ``arrays``, one for each field of ``struct``, in its
     order. A key that stands there several times has each of its values in one of its
@@ -71,12 +71,15 @@ class ArrowRecords:
     dates: str
 
     def values(self, route: FieldRoute) -> ArrowValues | MixedValues | None:
-        columns = [
-            (f.type, array)
-            for f, array in zip(self.struct.fields, self.arrays, strict=True)
-            if f.name == route.key
-        ]
-        return _values(columns, route, self.json, self.dates) if columns else None
+        columns = self._by_key.get(route.key)
+        return None if columns is None else _values(columns, route, self.json, self.dates)
+
+    @cached_property
+    def _by_key(self) -> dict[str, list[tuple[Type, pa.Array]]]:
+        by_key: dict[str, list[tuple[Type, pa.Array]]] = {}
+        for field, array in zip(self.struct.fields, self.arrays, strict=True):
+            by_key.setdefault(field.name, []).append((field.type, array))
+        return by_key
 
     def followed_by(self, others: Sequence[ArrowRecords]) -> ArrowRecords:
         """These records, then those of each other: a key that several of their structs have stands again."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from driftline.convert.defaults import default_of
 from driftline.convert.rest import Collector
-from driftline.convert.types import arrow_field, arrow_type
+from driftline.convert.types import arrow_type, field_of, in_lists
 from driftline.convert.values import Records, Values
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.schema.types import (
@@ -126,7 +126,7 @@ def _fill(
     elif lost is not None and not field.elsewhere:
         raise Lost(path, lost)
     return [
-        wholes[i] if i in wholes else values.placed(leaves[i], arrow_type(type_))
+        wholes[i] if i in wholes else values.placed(leaves[i], in_lists(type_, leaves[i].type))
         for i, type_ in enumerate(types)
     ]
 
@@ -141,7 +141,7 @@ def _leaves(
     records, numbers = values.records(column_route)
     below = None if rest is None else rest.leaves(values).records(numbers, column_route.facet.dim)
     fields_of_records = columns_of(inner, column_route.record or RecordRoute(), records, path, below)
-    fields = [arrow_field(f) for f in inner.fields]
+    fields = [field_of(f, array.type) for f, array in zip(inner.fields, fields_of_records, strict=True)]
     return values.scattered(pa.StructArray.from_arrays(fields_of_records, fields=fields), numbers)
 
 

@@ -74,7 +74,21 @@ def arrow_schema(struct: Struct) -> pa.Schema:
 
 def arrow_field(field: Field) -> pa.Field:
     """A column, or a field of a struct, as an Arrow field that may be null unless it is required."""
-    return _field(field.name, field.type, field.id, field.required)
+    return field_of(field, arrow_type(field.type))
+
+
+def field_of(field: Field, type_: pa.DataType) -> pa.Field:
+    """The same, of which it is known what Arrow type it has."""
+    return _field(field.name, type_, field.id, field.required)
+
+
+def in_lists(type_: Type, leaves: pa.DataType) -> pa.DataType:
+    """The Arrow type of a column whose ``leaves``, its lists aside, are known to have this one."""
+    if not isinstance(type_, List):
+        return leaves
+    return pa.list_(
+        _field("element", in_lists(type_.element, leaves), type_.element_id, type_.element_required)
+    )
 
 
 def arrow_type(type_: Type) -> pa.DataType:
@@ -89,9 +103,10 @@ def arrow_type(type_: Type) -> pa.DataType:
         case Struct(fields):
             return pa.struct([arrow_field(f) for f in fields])
         case List(element, element_id, required):
-            return pa.list_(_field("element", element, element_id, required))
+            return pa.list_(_field("element", arrow_type(element), element_id, required))
         case Map(key, value, key_id, value_id, required):
-            return pa.map_(_field("key", key, key_id, True), _field("value", value, value_id, required))
+            keys = _field("key", arrow_type(key), key_id, True)
+            return pa.map_(keys, _field("value", arrow_type(value), value_id, required))
         case Primitive("decimal", (precision, scale)):
             return pa.decimal128(precision, scale)
         case Primitive("fixed", (length,)):
@@ -121,5 +136,5 @@ def _has_values(field: Field) -> bool:
     return known and not isinstance(field.write_default, Expression)
 
 
-def _field(name: str, type_: Type, id_: int, required: bool) -> pa.Field:
-    return pa.field(name, arrow_type(type_), not required, {FIELD_ID: str(id_)} if id_ else None)
+def _field(name: str, type_: pa.DataType, id_: int, required: bool) -> pa.Field:
+    return pa.field(name, type_, not required, {FIELD_ID: str(id_)} if id_ else None)

@@ -60,15 +60,19 @@ class Observation:
 
     def shifted(self, lines: int) -> Observation:
         """The same ``lines`` further down in its file."""
-        return self.placed(lambda place: replace(place, line=place.line + lines)) if lines else self
+
+        def below(place: Place) -> Place:
+            return Place(place.source, place.line + lines, place.position)
+
+        return self.placed(below) if lines else self
 
     def placed(self, at: Callable[[Place], Place]) -> Observation:
         """The same, seen in other places."""
         reasons = tuple(replace(r, place=at(r.place)) for r in self.tally.reasons)
-        shape = _unpacked(
-            (owner, key, replace(item, place=at(item.place))) for owner, key, item in _packed(self.shape)
-        )
-        return Observation(shape, replace(self.tally, reasons=reasons), self.lines)
+        entries = _packed(self.shape)
+        for _, _, item in entries:
+            item.place = at(item.place)
+        return Observation(_unpacked(entries), replace(self.tally, reasons=reasons), self.lines)
 
     def __reduce__(self) -> Any:
         # Flat, because pickle would recurse: a shape of 65 levels is too deep for it.
@@ -98,7 +102,7 @@ def _packed(shape: RecordShape) -> list[_Entry]:
     todo: deque[_Entry] = deque((0, key, item) for key, item in shape.fields.items())
     while todo:
         owner, key, item = todo.popleft()
-        out.append((owner, key, replace(item, facets={}) if isinstance(item, FieldShape) else _bare(item)))
+        out.append((owner, key, item.bare()))
         number = len(out)
         if isinstance(item, FieldShape):
             todo += [(number, facet, seen) for facet, seen in item.facets.items()]
@@ -108,10 +112,6 @@ def _packed(shape: RecordShape) -> list[_Entry]:
         )
         todo += [(number, None, item.value)] if item.value is not None else []
     return out
-
-
-def _bare(seen: Seen) -> Seen:
-    return replace(seen, record=RecordShape() if seen.record is not None else None, value=None)
 
 
 def _unpacked(entries: Iterable[_Entry]) -> RecordShape:

@@ -6,11 +6,14 @@ as whole columns; of the others the fields that do.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from driftline.convert import Converter
+from driftline.convert.deep_pickle import pickled
+from driftline.convert.types import DEEPEST
 from driftline.convert.usual import Drifting, drifting_keys, limited, usual_struct
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.objects import folded
@@ -52,6 +55,10 @@ class JsonRows:
     settings: Settings
     judge: Judge | None = None
     before: RecordShape = field(default_factory=RecordShape)
+
+    def __reduce__(self) -> Any:
+        # As one text: Spark's own pickler asks Python about each object.
+        return _restored, (pickled(tuple(getattr(self, f.name) for f in fields(self)), DEEPEST),)
 
     @classmethod
     def of(
@@ -112,6 +119,10 @@ class JsonRows:
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
+
+
+def _restored(values: bytes) -> JsonRows:
+    return JsonRows(*pickle.loads(values))  # noqa: S301  our own bytes
 
 
 class Run(NamedTuple):

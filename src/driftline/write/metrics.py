@@ -65,10 +65,11 @@ class MetricsCollector:
 
     def feed(self, batch: pa.RecordBatch) -> None:
         """Looks at some of the rows."""
+        columns: dict[tuple[str, ...], pa.Array] = {}
         for leaf in self._floats:
-            self._floats_of(leaf, _column(batch, leaf.path))
+            self._floats_of(leaf, _column(batch, leaf.path, columns))
         for leaf in self._texts:
-            column = _column(batch, leaf.path)
+            column = _column(batch, leaf.path, columns)
             longest = pc.max(pc.binary_length(column)).as_py()
             if longest is not None and (longest > _LONGEST or leaf.id in self._bounds):
                 self._widen(leaf.id, *_encoded_bounds(column))
@@ -155,11 +156,16 @@ def _leaves_of(type_: Type, path: tuple[str, ...] | None, id_: int = 0) -> Itera
             yield Leaf(id_, type_, path or ())
 
 
-def _column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
-    column = batch.column(path[0])
-    for step in path[1:]:
-        column = pc.struct_field(column, step)  # null where the struct is
-    return column
+def _column(
+    batch: pa.RecordBatch, path: tuple[str, ...], columns: dict[tuple[str, ...], pa.Array]
+) -> pa.Array:
+    """A column by its path, null where the struct around it is. ``columns``: those that were asked for."""
+    if path not in columns:
+        *above, name = path
+        columns[path] = (
+            pc.struct_field(_column(batch, tuple(above), columns), name) if above else batch.column(name)
+        )
+    return columns[path]
 
 
 # Bounds in Iceberg's binary form (Iceberg spec, appendix D)

@@ -29,7 +29,7 @@ from driftline.core.planning.policies.policy import Policy
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.schema.naming import by_key, data_key, is_metadata
-from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, peel
+from driftline.core.schema.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
 
 MAP = MapOf(STRING)
 
@@ -68,8 +68,10 @@ def objects_of(
     """Decides for the objects of a field whose columns have these ``types``. ``mark``: the prefix of docs."""
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     structs = _structs(types)
-    # Typed values that waited beside objects are declared as maps, which a column of theirs will be.
-    declared = records and any(f.base == MAP and seen.typed for f, seen in shape.facets.items())
+    # Typed values that waited beside objects are declared as maps, which a column of theirs
+    # will be; a VARIANT column takes both as they are.
+    typed_map = any(f.base == MAP and seen.typed for f, seen in shape.facets.items())
+    declared = records and typed_map and VARIANT not in types
     has_map = declared or any(facet_of(type_).base == MAP for type_ in types)
     folded = [seen for facet, seen in shape.facets.items() if facet.base == MAP and not seen.typed]
     if has_map:

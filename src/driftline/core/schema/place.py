@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -12,6 +13,9 @@ class Place:
     source: str = ""
     line: int = 0
     position: int = 0
+
+    def __reduce__(self) -> Any:
+        return Place, (self.source, self.line, self.position)
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line else self.source
