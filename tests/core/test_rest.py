@@ -21,13 +21,14 @@ from driftline.core.planning.limits import leaf_columns
 from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, rest_column, type_key
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.schema_json import to_json, type_text
 from driftline.core.schema.types import (
     LONG,
     STRING,
     Field,
     List,
     Map,
+    Primitive,
     Schema,
     Struct,
     leaves,
@@ -235,6 +236,15 @@ def test_parts_of_a_list_that_was_wrapped_whole_go_where_they_were() -> None:
             [{"b": [[{"p": 1}, {"p": 2}]], "_rest": rest}], arrow_schema(before.struct)
         )
         assert promoted(before, rows) == ({"b": [[{"p": 1, "q": "x"}, {"p": 2, "q": "y"}]]},)
+
+
+def test_a_typed_value_without_a_type_for_a_part_is_promoted() -> None:
+    before = Schema(Struct((Field("a", LONG, 1), replace(REST, id=2))))
+    type_ = type_text(List(Struct((Field("p", LONG), Field("q", Primitive("void"))))))
+    rows = pa.RecordBatch.from_pylist(
+        [{"a": 1, "_rest": [("c", '[{"p":7}]'), (type_key("c"), type_)]}], arrow_schema(before.struct)
+    )
+    assert promoted(before, rows) == ({"a": 1, "c": [{"p": 7}]},)
 
 
 def test_a_part_of_a_value_that_waits_whole_comes_with_it() -> None:

@@ -113,6 +113,8 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.binary(length)
         case Primitive("variant"):
             return _VARIANT
+        case Primitive("void"):  # of a source alone, inside what waits: no column has it
+            return pa.null()
         case Primitive(name) if name in _READ_ONLY:
             return _READ_ONLY[name]
         case _:

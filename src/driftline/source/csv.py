@@ -16,7 +16,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
-from driftline.convert.leaf_readings import VOID
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct
@@ -53,7 +52,7 @@ class CsvReader:
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a stretch, and what is none."""
         names = [f.name for f in self.struct.fields]
-        types = [pa.null() if f.type == VOID else arrow_type(f.type) for f in self.struct.fields]
+        types = [arrow_type(f.type) for f in self.struct.fields]
         stretch = self.stretches[part]
         for piece in stretch.pieces():
             arrays, others = columns(piece, types, stretch.form.decimal)
