@@ -107,10 +107,20 @@ def test_other_encodings_with_a_byte_order_mark(
     path, text = tmp_path / "a.csv", "a;é\n" + "1;\U0001f600\n" * 999
     data = (text if encoding in ("utf-16", "utf-32") else "\ufeff" + text).encode(encoding)
     path.write_bytes(data)
-    assert packed(str(path)) and read(path).decode() == text == checked(data, path.name).decode()
+    assert packed(str(path)) and read(path).decode() == "\ufeff" + text == checked(data, path.name).decode()
     path.write_bytes(data[:-1])
     with pytest.raises(DataError, match=r"a\.csv: broken UTF-(16|32): "):
         read(path)
+
+
+@pytest.mark.parametrize("ending", ["", *CODECS])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("text", ['{"a": "é"}\n' * 999, '[{"a": "é"}]'], ids=["lines", "document"])
+def test_json_in_other_encodings_packed_or_not(tmp_path: Path, ending: str, encoding: str, text: str) -> None:
+    path = tmp_path / f"a.json{ending and '.'}{ending}"
+    path.write_bytes(CODECS.get(ending, bytes)(text.encode(encoding)))
+    assert packed(str(path))
+    assert read(path).decode("utf-8-sig") == text == checked(path.read_bytes(), path.name).decode("utf-8-sig")
 
 
 @pytest.mark.parametrize("ending", HADOOP)

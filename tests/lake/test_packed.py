@@ -43,6 +43,25 @@ def test_packed_files_and_archives(lake: Lake, table_name: str, tmp_path: Path) 
     proven(table, sorted(folder.iterdir()))
 
 
+def test_json_in_other_encodings(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """UTF-16 shows, with a mark or without one; what may be any encoding of bytes waits in quarantine."""
+    files = [tmp_path / name for name in ("a.json", "b.json.gz", "c.json")]
+    line = '{"id": 1, "name": "Zoë"}\n'
+    files[0].write_bytes((line * 2).encode("utf-16-le"))
+    files[1].write_bytes(gzip.compress(line.encode("utf-16")))
+    files[2].write_bytes(b'{"id": 3}\n' + line.encode("latin1"))
+    table = lake.table(table_name)
+    (tmp_path / "d.json").write_bytes(line.encode("latin1"))
+    nothing, some = table.ingest(tmp_path / "d.json"), table.ingest(files)
+    assert (nothing.rows_written, nothing.rows_quarantined) == (0, 1)
+    assert (some.rows_written, some.rows_quarantined) == (4, 1)
+    assert [row.name for row in table.read().collect()].count("Zoë") == 3
+    for result, name in ((nothing, "d.json"), (some, "c.json")):
+        (hint,) = result.hints
+        assert hint.startswith(f"JSON is read as UTF-8, and not all of {tmp_path / name} is that")
+    proven(table, [*files, tmp_path / "d.json"])
+
+
 def test_a_capture_takes_archives(lake: Lake, table_name: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from driftline.errors import DriftlineError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.result import Result, result
+from driftline.source.base import Source
 from driftline.sql.rest import waiting
 
 
@@ -29,9 +30,14 @@ def outcome(
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)
-    notes = getattr(batch.source, "notes", ())
-    hints = (*counted.hints, *notes, *differences)
+    hints = (*counted.hints, *notes_of(batch.source), *differences)
     return replace(counted, snapshot=snapshot, made_as=made_as, hints=hints)
+
+
+def notes_of(source: Source) -> Sequence[str]:
+    """What a person should know of how the source was read."""
+    notes: Sequence[str] = getattr(source, "notes", ())
+    return notes
 
 
 def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:

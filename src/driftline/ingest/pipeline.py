@@ -26,7 +26,7 @@ from driftline.ingest.accept import accepted
 from driftline.ingest.batch import AGAIN, Batch, Planned
 from driftline.ingest.guess import Misguess, confirmed, guessed_plan
 from driftline.ingest.listener import Listener, heard
-from driftline.ingest.outcome import outcome, paths_of_rest, rest_of
+from driftline.ingest.outcome import notes_of, outcome, paths_of_rest, rest_of
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, with_rows_rewritten
 from driftline.observe.observation import Observation
@@ -311,7 +311,8 @@ def _no_columns(batch: Batch, seen: Observation, planned: Plan) -> Result:
         rejects.commit(batch.retry)
         quarantined = rejects.rows
         batch.progress("committed")
-    return result(batch.table.name, batch.id, seen, planned, 0, quarantined)
+    ended = result(batch.table.name, batch.id, seen, planned, 0, quarantined)
+    return replace(ended, hints=(*ended.hints, *notes_of(batch.source)))
 
 
 def _explained(batch: Batch, error: BaseException) -> tuple[str, str | None]:

@@ -20,13 +20,22 @@ from driftline.observe.endings import ENDINGS
 from driftline.observe.limits import largest, too_large
 
 HEAD = 16  # bytes that tell a codec
+_OF_ENCODING = 4  # and an encoding
 _BLOCK = 4 * 2**20
 
-_BEGINNINGS = {
+_ENCODINGS = {
     codecs.BOM_UTF32_LE: "UTF-32",  # which begins as UTF-16 does
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
+    # JSON without a mark
+    b"{\0": "UTF-16-LE",
+    b"[\0": "UTF-16-LE",
+    b"\0{": "UTF-16-BE",
+    b"\0[": "UTF-16-BE",
+}
+_BEGINNINGS = {
+    **_ENCODINGS,
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\0": "xz",
@@ -88,7 +97,8 @@ def _without_a_sign(path: str, head: bytes, claimed: str) -> str:
 
 
 class Unpacked:
-    """A packed file as what it holds. ``path``: how errors name it.
+    """A packed file as what it holds; text in UTF-16 or UTF-32, packed or not, as UTF-8 with its byte order
+    mark. ``path``: how errors name it.
 
     Raises DataError, while it is read, where it is broken or cut off, or holds more than it may.
     """
@@ -97,6 +107,11 @@ class Unpacked:
         self._path, self.codec, self._limit = path, codec, largest()
         self._size = 0
         self._stream = self._checked(partial(_READERS[codec], file))
+        if codec not in _ENCODINGS.values():
+            head = self._checked(partial(self._stream.read, _OF_ENCODING))
+            begun = _Begun(head, self._stream)
+            inner = next((_ENCODINGS[mark] for mark in _ENCODINGS if head.startswith(mark)), None)
+            self._stream = begun if inner is None else _READERS[inner](begun)
 
     def read(self, size: int = -1, /) -> bytes:
         """So many bytes; fewer only at the end; all that is left where it is negative."""
@@ -114,6 +129,19 @@ class Unpacked:
         except _BROKEN as error:
             name = self.codec.rpartition(" ")[2]
             raise DataError(f"{self._path}: broken {name}: {error}", hint=_DAMAGED) from error
+
+
+class _Begun:
+    """A file of which the first bytes, the ``head``, are read already."""
+
+    def __init__(self, head: bytes, file: Readable) -> None:
+        self._head, self._file = head, file
+
+    def read(self, size: int) -> bytes:
+        if not self._head:
+            return self._file.read(size)
+        head, self._head = self._head[:size], self._head[size:]
+        return head + self._file.read(size - len(head))
 
 
 class _Joined:
@@ -137,8 +165,13 @@ def _by_arrow(codec: str, file: IO[bytes]) -> Readable:
     return stream
 
 
-def _as_utf8(encoding: str, file: IO[bytes]) -> Iterator[bytes]:
+def _text(encoding: str, file: Readable) -> _Joined:
+    return _Joined(_as_utf8(encoding, file))
+
+
+def _as_utf8(encoding: str, file: Readable) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)()
+    yield codecs.BOM_UTF8
     while data := file.read(_BLOCK):
         yield decoder.decode(data).encode()
     yield decoder.decode(b"", final=True).encode()
@@ -150,8 +183,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "lz4": partial(_by_arrow, "lz4"),
     "bzip2": bz2.BZ2File,
     "xz": lzma.LZMAFile,
-    "UTF-16": lambda file: _Joined(_as_utf8("utf-16", file)),
-    "UTF-32": lambda file: _Joined(_as_utf8("utf-32", file)),
+    **{encoding: partial(_text, encoding) for encoding in _ENCODINGS.values()},
     "snappy": lambda file: _Joined(snappy.frames(file)),
     "hadoop snappy": lambda file: _Joined(snappy.blocks(file, "snappy")),
     "hadoop lz4": lambda file: _Joined(snappy.blocks(file, "lz4_raw")),

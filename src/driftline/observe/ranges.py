@@ -55,11 +55,6 @@ def packed(path: str) -> bool:
         return is_unpacked(file)
 
 
-def is_marked(file: IO[bytes]) -> bool:
-    """Whether a byte order mark told the encoding of a file that is open, whose text is UTF-8 here."""
-    return isinstance(file, Unpacked) and file.codec in ("UTF-16", "UTF-32")
-
-
 def is_unpacked(file: IO[bytes]) -> bool:
     """Whether a file that is open is compressed."""
     return isinstance(file, Unpacked)

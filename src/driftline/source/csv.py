@@ -115,7 +115,8 @@ class CsvFiles:
         if self.fitted is None or self.asked is None:
             return ()
         forms = {part.form: reader for reader in self.fitted.readers for part in reader.stretches}
-        return [note for form, reader in forms.items() for note in form.notes(self.asked, reader.label)]
+        notes = (note for form, reader in forms.items() for note in form.notes(self.asked, reader.label))
+        return list(dict.fromkeys(notes))
 
 
 @dataclass(slots=True)

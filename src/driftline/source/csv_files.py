@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 
 from driftline.core.planning.dialect import Dialect
 from driftline.errors import DataError, UsageError
-from driftline.observe.ranges import BOM, is_marked, lines_between, opened, packed
+from driftline.observe.ranges import BOM, lines_between, opened, packed
 from driftline.source.csv_cut import LONGEST, Piece, Record, TooLongError, count_lines, pieces, records
 from driftline.source.csv_sniff import PLAIN, Form, as_utf8, form_of
 
@@ -120,8 +120,7 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
     with opened(path) as (file, _):
         raw = lines_between(file, 0, None)
         first = next(raw, b"")
-        marked = is_marked(file) or first.startswith(BOM)
-        form = form_of(first, replace(dialect, encoding="utf-8") if marked else dialect)
+        form = form_of(first, replace(dialect, encoding="utf-8") if first.startswith(BOM) else dialect)
         blocks = as_utf8(chain([first], raw), form.encoding)
         first = next(blocks, b"")
         size = len(BOM) if first.startswith(BOM) else 0

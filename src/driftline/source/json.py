@@ -13,6 +13,7 @@ from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
+from driftline.core.values.parse import NOT_UTF8
 from driftline.observe.expect import Expect, expect
 from driftline.observe.json_files import Split, blocks, observe_split, splits_of
 from driftline.observe.json_lines import JsonObserver
@@ -115,6 +116,17 @@ class JsonFiles:
         longest = self.asked[1].max_record_bytes
         numbers = self.spark.range(0, len(shares), 1, len(shares))
         return numbers.mapInArrow(partial(_rejected, shares, observer, longest, everything), REJECTED)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know of how the files were read."""
+        reasons = () if self.whole is None else self.whole.tally.reasons
+        others = dict.fromkeys(bad.place.source for bad in reasons if bad.reason.startswith(NOT_UTF8))
+        return [
+            f"JSON is read as UTF-8, and not all of {file} is that: "
+            "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
+            for file in others
+        ]
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge

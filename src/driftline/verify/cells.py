@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, NamedTuple
@@ -47,9 +47,7 @@ def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
     The first piece is enough to tell how it is written.
     """
     head = file.read(_FIRST_READ)
-    if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        encoding = "utf-16"
-    elif head.startswith(BOM_UTF8):
+    if head.startswith(BOM_UTF8):  # which goes before the encoding that was said
         encoding = ""
     elif encoding in ("", "utf-16"):
         even, odd = head[:_LOOKED:2].count(0), head[1:_LOOKED:2].count(0)

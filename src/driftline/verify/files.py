@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -204,11 +204,8 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
 
 
 def _csv_rows(file: str, dialect: CsvDialect) -> Iterator[Row]:
-    """A byte order mark goes before the encoding that was said."""
     with opened(file) as packed:
-        marked = packed.read(4).startswith((BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE))
-        packed.seek(0)
-        texts = decoded(unpacked(packed, file), "utf-8" if marked else dialect.encoding)
+        texts = decoded(unpacked(packed, file), dialect.encoding)
         first = next(texts)
         yield from rows(chain([first], texts), *marks_of(first, dialect))
 

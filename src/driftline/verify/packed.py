@@ -9,9 +9,10 @@ import gzip
 import io
 import lzma
 import zlib
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE, getincrementaldecoder
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE, getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from struct import error as StructError
 from struct import unpack
 from typing import IO, Any
@@ -21,12 +22,16 @@ import pyarrow as pa
 from driftline.errors import DataError
 
 _HEAD = 16  # bytes that tell how a file is packed
+_OF_ENCODING = 4  # and its encoding
 _BLOCK = 2**20
 _FRAMES = b"\xff\x06\0\0sNaPpY"
 _SIGNS: tuple[tuple[bytes, str], ...] = (
-    (BOM_UTF32_LE, "utf-32"), (BOM_UTF32_BE, "utf-32"), (BOM_UTF16_LE, "utf-16"), (BOM_UTF16_BE, "utf-16"),
     (b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\x04\x22\x4d\x18", "lz4"), (_FRAMES, "snappy"),
+)  # fmt: skip
+_ENCODINGS: tuple[tuple[bytes, str], ...] = (
+    (BOM_UTF32_LE, "utf-32"), (BOM_UTF32_BE, "utf-32"), (BOM_UTF16_LE, "utf-16"), (BOM_UTF16_BE, "utf-16"),
+    (b"{\0", "utf-16-le"), (b"[\0", "utf-16-le"), (b"\0{", "utf-16-be"), (b"\0[", "utf-16-be"),
 )  # fmt: skip
 _BLOCKS = {".snappy": "snappy", ".lz4": "lz4_raw"}  # Hadoop's, which begin with a length
 
@@ -58,19 +63,22 @@ class Stream(io.RawIOBase):
 
 
 def is_packed(head: bytes, file: str) -> bool:
-    """Whether a file that begins so is compressed."""
-    return _reader(head, file) is not None
+    """Whether a file that begins so is compressed, or text in another encoding than UTF-8."""
+    return (_reader(head, file) or _encoding(head)) is not None
 
 
 def unpacked(packed: IO[bytes], file: str) -> IO[bytes]:
-    """What a file holds, read as it is asked for; ``packed``: the file, open at its beginning.
+    """What a file holds, read as it is asked for, UTF-16 and UTF-32 as UTF-8 with its byte order mark.
+    ``packed``: the file, open at its beginning.
 
     Raises DataError, while it is read, where that cannot be unpacked.
     """
     head = packed.read(_HEAD)
     packed.seek(0)
-    reader = _reader(head, file)
-    return packed if reader is None else io.BufferedReader(Stream(_whole(reader(packed), file)), _BLOCK)
+    if not is_packed(head, file):
+        return packed
+    texts = (_reader(head, file) or pieces)(packed)
+    return io.BufferedReader(Stream(_whole(_as_utf8(texts), file)), _BLOCK)
 
 
 def _whole(texts: Iterator[bytes], file: str) -> Iterator[bytes]:
@@ -139,15 +147,26 @@ def _plain(packed: bytes, size: int, codec: str) -> bytes:
     return bytes(pa.Codec(codec).decompress(packed, decompressed_size=size, asbytes=True))
 
 
-def _text(packed: IO[bytes], encoding: str) -> Iterator[bytes]:
+def _encoding(head: bytes) -> str | None:
+    return next((encoding for sign, encoding in _ENCODINGS if head.startswith(sign)), None)
+
+
+def _as_utf8(texts: Iterator[bytes]) -> Iterator[bytes]:
+    head = b""
+    while len(head) < _OF_ENCODING and (text := next(texts, b"")):
+        head += text
+    encoding = _encoding(head)
+    if encoding is None:
+        yield from chain([head], texts)
+        return
     decoder = getincrementaldecoder(encoding)()
-    for piece in pieces(packed):
-        yield decoder.decode(piece).encode()
+    yield BOM_UTF8
+    for text in chain([head], texts):
+        yield decoder.decode(text).encode()
     yield decoder.decode(b"", final=True).encode()
 
 
 _READERS: dict[str, _Reader] = {
-    **{encoding: partial(_text, encoding=encoding) for encoding in ("utf-16", "utf-32")},
     "gzip": partial(_by_python, opened=gzip.open),
     "bz2": partial(_by_python, opened=bz2.BZ2File),
     "xz": partial(_by_python, opened=lzma.LZMAFile),

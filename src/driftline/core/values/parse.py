@@ -14,6 +14,7 @@ MAX_DEPTH = (
     100  # objects and lists inside each other; beyond, neither Python's pickle nor Spark's planner is safe
 )
 
+NOT_UTF8 = "invalid UTF-8"  # how that reason begins
 _SHOWN = 4 * 2**10  # bytes that are kept of a text that is too long
 
 # Escapes that are whole characters. What is left of a valid text's backslashes is a lone surrogate.
@@ -92,7 +93,7 @@ def parse(line: bytes) -> dict[str, object]:
     try:
         record = _decode(line.decode())
     except UnicodeDecodeError as error:
-        raise Malformed(f"invalid UTF-8: {error.reason} at byte {error.start}") from None
+        raise Malformed(f"{NOT_UTF8}: {error.reason} at byte {error.start}") from None
     except RecursionError:
         raise Malformed(_TOO_DEEP) from None
     except json.JSONDecodeError as error:
