@@ -6,7 +6,7 @@
 
 Each contestant runs in a process of its own, in turn, round after round. A process takes the same files twice, into two
 new tables: the first job and the start of the process are `whole`, the second is `warm`; then a batch that drifts more
-into the table that is there. Memory is that of the process and all its children, looked at four times a second. What
+into the table that is there. Memory is that of the process and all its children, looked at once a second. What
 is lost, check.py counts, the same way for all. Writes bench.json, bench.md and bench.svg into --out.
 """
 

@@ -271,9 +271,11 @@ class _Builder:
         """What the strings match that are of these types, no finer and no
         further than seen; None for all or none.
         """
+        if not strings:
+            return None
         mode = self.walker.dates
         others = other_patterns(known.types, mode if known.dated or STRING not in strings else "off")
-        if not strings or (STRING in strings and not others):
+        if STRING in strings and not others:
             return None
         kinds = [
             known_pattern(base, s.fraction, s.far, mode) for base, s in strings.items() if base != STRING
