@@ -23,6 +23,7 @@ from driftline.convert.objects import JsonRecords
 from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_schema
 from driftline.convert.values import Records
+from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import RecordRoute, Settings
 from driftline.core.schema.types import Path, Struct
@@ -77,6 +78,7 @@ class Converter:
         records = ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates)
         return self._rows(records, apart)
 
+    @no_search()
     def _rows(self, records: Records, apart: Mapping[Path, Apart] | None = None) -> pa.RecordBatch:
         column = rest_column(self.struct) if self.route.has_rest else None
         rest = None if column is None else Collector.of(records.count, self.settings.contract)

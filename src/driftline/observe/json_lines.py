@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
@@ -78,6 +79,7 @@ class JsonObserver:
         self._bad: list[Bad] = []
         self._next = Place()
 
+    @no_search()
     def feed(self, lines: Sequence[bytes], source: str, first_line: int) -> list[Looked]:
         """Observes lines of JSON, one record each; a blank one counts as a line only.
         Returns those that the decoder did not take.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,7 @@ class Observation:
 
         return self.placed(below) if lines else self
 
+    @no_search()
     def placed(self, at: Callable[[Place], Place]) -> Observation:
         """The same, seen in other places."""
         reasons = tuple(replace(r, place=at(r.place)) for r in self.tally.reasons)
@@ -75,8 +77,9 @@ class Observation:
         return Observation(_unpacked(entries), replace(self.tally, reasons=reasons), self.lines)
 
     def __reduce__(self) -> Any:
-        # Flat, because pickle would recurse: a shape of 65 levels is too deep for it.
-        return _restored, (_packed(self.shape), self.tally, self.lines)
+        # Flat, because pickle would recurse: a shape of 65 levels is too deep for it. As one text, which is
+        # read without a search for cycles.
+        return _restored, (pickle.dumps((_packed(self.shape), self.tally, self.lines)),)
 
 
 @no_search()
@@ -129,5 +132,7 @@ def _unpacked(entries: Iterable[_Entry]) -> RecordShape:
     return top
 
 
-def _restored(entries: list[_Entry], tally: Tally, lines: int) -> Observation:
+@no_search()
+def _restored(values: bytes) -> Observation:
+    entries, tally, lines = pickle.loads(values)  # noqa: S301  our own bytes
     return Observation(_unpacked(entries), tally, lines)

@@ -12,6 +12,7 @@ from msgspec import MsgspecError, Raw, json
 
 from driftline.convert import Apart
 from driftline.convert.usual import Drifting
+from driftline.core.planning.gc_pause import no_search
 from driftline.core.schema.types import Path
 from driftline.core.values.parse import parse_values
 from driftline.observe.decoder import REFUSED, Fields
@@ -50,6 +51,7 @@ class UsualRecords:
         return {path: Apart(rows[path], parse_values(texts[path])) for path in rows}
 
 
+@no_search()
 def taken_apart(
     lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: Fields
 ) -> tuple[UsualRecords, list[int]]:

@@ -16,6 +16,7 @@ from driftline.convert.deep_pickle import pickled
 from driftline.convert.types import DEEPEST
 from driftline.convert.usual import Drifting, drifting_keys, limited, usual_struct
 from driftline.core.planning.admission import Judge
+from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
@@ -61,6 +62,7 @@ class JsonRows:
         return _restored, (pickled(tuple(getattr(self, f.name) for f in fields(self)), DEEPEST),)
 
     @classmethod
+    @no_search()
     def of(
         cls,
         plan: Plan,
@@ -121,6 +123,7 @@ class JsonRows:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
 
 
+@no_search()
 def _restored(values: bytes) -> JsonRows:
     return JsonRows(*pickle.loads(values))  # noqa: S301  our own bytes
 
