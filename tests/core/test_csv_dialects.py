@@ -26,7 +26,7 @@ from driftline.source import csv as csv_source
 from driftline.source.csv import CsvFiles, csv_readers
 from driftline.source.csv_files import ANY
 from driftline.verify import files as check
-from driftline.verify.cells import CsvDialect
+from driftline.verify.cells import CsvDialect, decoded
 from driftline.verify.files import parts
 from driftline.verify.holds import holds
 from driftline.verify.source_values import Cell, Reading
@@ -113,6 +113,14 @@ def test_other_encodings_are_read_in_stretches_where_they_can_be(
     types, rows = read(file, Dialect(encoding=encoding))
     assert types == {"id": "long", letter: "string"}
     assert rows == [(i, f"{letter}{i}") for i in range(400)]
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,\0\n", "ab\n1\0\n", "a;b\n\0;\0\n" * 20, "ab\n" + "12\0\n" * 40])
+def test_zeros_in_utf8_make_no_utf16(text: str, tmp_path: Path) -> None:
+    """Few bytes with a zero were taken for UTF-16, and for a header without rows."""
+    _, rows = read(put(tmp_path, text))
+    assert len(rows) == len(text.splitlines()) - 1
+    assert "".join(decoded(io.BytesIO(text.encode()), "")) == text
 
 
 def test_utf16_is_told_by_its_mark_or_its_zeros(tmp_path: Path) -> None:

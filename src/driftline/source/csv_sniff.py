@@ -13,6 +13,7 @@ from driftline.core.planning.dialect import NONE, Dialect
 from driftline.observe.csv_types import POINT
 from driftline.source.csv_cut import COMMA, Marks, Record, records
 
+_CSV_MARKS = b",;\t|\"\r\n"
 _HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
 _DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may tell
 _OTHER_QUOTE = b"'"
@@ -127,9 +128,23 @@ def _encoding_of(first: bytes, given: str) -> str:
         return given or by_mark
     head = first[:_HEAD]
     zeros = head[::2].count(0), head[1::2].count(0)
-    if max(zeros) > len(head) // 8 and not min(zeros):  # of letters of the west, or commas
-        return "utf-16-be" if zeros[0] else "utf-16-le"
+    big = bool(zeros[0])
+    is_half = max(zeros) > len(head) // 8 and not min(zeros)  # of letters of the west, or commas
+    if is_half and _are_pairs(head, big):
+        return "utf-16-be" if big else "utf-16-le"
     return given
+
+
+def _are_pairs(head: bytes, big: bool) -> bool:
+    """Whether text with many zeros is UTF-16: it is no UTF-8, or most marks of CSV have a zero with them."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return True
+    pairs = zip(head[not big :: 2], head[big::2], strict=False)
+    paired = sum(not high and low in _CSV_MARKS for high, low in pairs)
+    marks = sum(byte in _CSV_MARKS for byte in head)
+    return 2 * paired > marks or not marks
 
 
 def _rows(text: bytes, marks: Marks) -> list[Record]:

@@ -14,6 +14,7 @@ from driftline.verify.source_values import Cell, Misquoted
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _DELIMITERS = ",;\t|"
+_MARK = re.compile(r"[,;\t|\"\r\n]")
 _LOOKED, _FIRST = 65_536, 21  # characters and records that tell the delimiter
 _FIRST_READ = 4 * _LOOKED  # bytes that have so many characters
 
@@ -50,13 +51,30 @@ def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
     if head.startswith(BOM_UTF8):  # which goes before the encoding that was said
         encoding = ""
     elif encoding in ("", "utf-16"):
-        even, odd = head[:_LOOKED:2].count(0), head[1:_LOOKED:2].count(0)
-        if max(even, odd) * 8 > min(len(head), _LOOKED) and not min(even, odd):
-            encoding = "utf-16-be" if even else "utf-16-le"
+        encoding = _of_two_bytes(head[:_LOOKED]) or encoding
     decoder = getincrementaldecoder(encoding or "utf-8")("replace" if encoding else "surrogateescape")
     yield decoder.decode(head).removeprefix("\ufeff")
     yield from map(decoder.decode, pieces(file))
     yield decoder.decode(b"", final=True)
+
+
+def _of_two_bytes(head: bytes) -> str:
+    """UTF-16's name where zeros tell that the text is that; empty where it is UTF-8, which may have zeros too.
+
+    >>> _of_two_bytes("a,b\n".encode("utf-16-le")), _of_two_bytes(b"a,b\n1,\0\n")
+    ('utf-16-le', '')
+    """
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if max(even, odd) * 8 <= len(head) or min(even, odd):
+        return ""
+    name = "utf-16-be" if even else "utf-16-le"
+    try:
+        getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return name
+    wide = len(_MARK.findall(head.decode(name, "replace")))
+    narrow = len(_MARK.findall(head.decode("latin1")))
+    return name if wide * 2 > narrow or not narrow else ""
 
 
 def marks_of(text: str, dialect: CsvDialect) -> tuple[str, str]:
