@@ -13,7 +13,7 @@ from driftline.core.planning.dialect import NONE, Dialect
 from driftline.observe.csv_types import POINT
 from driftline.source.csv_cut import COMMA, Marks, Record, records
 
-_CSV_MARKS = b",;\t|\"\r\n"
+_CSV_MARKS = b',;\t|"\r\n'
 _HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
 _DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may tell
 _OTHER_QUOTE = b"'"
