@@ -61,7 +61,7 @@ def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
 def _of_two_bytes(head: bytes) -> str:
     """UTF-16's name where zeros tell that text is that; empty where it is UTF-8, which may have zeros too.
 
-    >>> _of_two_bytes("a,b\n".encode("utf-16-le")), _of_two_bytes(b"a,b\n1,\0\n")
+    >>> _of_two_bytes("a,b\\n".encode("utf-16-le")), _of_two_bytes(b"a,b\\n1,\\0\\n")
     ('utf-16-le', '')
     """
     even, odd = head[::2].count(0), head[1::2].count(0)
