@@ -231,3 +231,10 @@ def test_moments_that_no_count_of_microseconds_reaches_are_text_beside(
 @pytest.mark.parametrize("type_", [pa.list_view(pa.int64()), pa.large_list_view(pa.int64())])
 def test_views_of_lists_are_lists(type_: pa.DataType) -> None:
     assert column(pa.array([[1, None], None, [], [3]], type_)) == ("list<long>", [[1, None], None, [], [3]])
+
+
+@pytest.mark.parametrize("inner", [pa.null(), pa.struct([("p", pa.null())]), pa.list_(pa.null())])
+def test_maps_of_maps_whose_values_have_no_type(inner: pa.DataType) -> None:
+    rows = [[("a", [("x", None), ("y", None)])], [("b", [("z", None)])], None, []]
+    _, batch, _ = observed(pa.array(rows, pa.map_(pa.string(), pa.map_(pa.string(), inner))), Schema())
+    assert batch.column(0).to_pylist() == rows

@@ -189,7 +189,9 @@ def _of_map(type_: pa.MapType, path: Path) -> Iterator[Reading]:
 def _remapped(maps: pa.Array, key: Reading, value: Reading) -> pa.Array:
     entries = entries_of(maps)
     flat = entries.flatten()
-    keys, items = key.read(flat.field(0)), value.read(flat.field(1))
+    keys, values = key.read(flat.field(0)), flat.field(1)
+    # Of a map in a map, Arrow's cast leaves as many nulls as there are maps.
+    items = value.read(pa.nulls(len(flat)) if pa.types.is_null(values.type) else values)
     lists = _relisted(entries, lambda _: pa.array(np.arange(len(flat))))
     pairs = pa.StructArray.from_arrays(
         [keys, items], fields=[pa.field("key", keys.type, nullable=False), pa.field("value", items.type)]
