@@ -233,8 +233,20 @@ def test_views_of_lists_are_lists(type_: pa.DataType) -> None:
     assert column(pa.array([[1, None], None, [], [3]], type_)) == ("list<long>", [[1, None], None, [], [3]])
 
 
-@pytest.mark.parametrize("inner", [pa.null(), pa.struct([("p", pa.null())]), pa.list_(pa.null())])
-def test_maps_of_maps_whose_values_have_no_type(inner: pa.DataType) -> None:
-    rows = [[("a", [("x", None), ("y", None)])], [("b", [("z", None)])], None, []]
-    _, batch, _ = observed(pa.array(rows, pa.map_(pa.string(), pa.map_(pa.string(), inner))), Schema())
-    assert batch.column(0).to_pylist() == rows
+@pytest.mark.parametrize(
+    ("values", "inner"),
+    [
+        ([[("x", None), ("y", None)], [("z", None)]], pa.map_(pa.string(), pa.null())),
+        ([[("x", {"p": None}), ("y", None)], []], pa.map_(pa.string(), pa.struct([("p", pa.null())]))),
+        ([[{"r": None}, {"r": None}], [{"r": None}]], pa.list_(pa.struct([("r", pa.null())]))),
+        ([[None, None], [None]], pa.list_(pa.null())),
+        ([{"p": [None, None], "q": 1}, None], pa.struct([("p", pa.list_(pa.null())), ("q", pa.int64())])),
+    ],
+)
+def test_maps_whose_values_have_parts_without_a_type(values: list[Any], inner: pa.DataType) -> None:
+    first, second = values
+    rows = [[("a", first), ("b", second)], [("c", second)], None, [], [("d", None)]]
+    array = pa.array(rows, pa.map_(pa.string(), inner))
+    for start in range(len(rows)):
+        _, batch, _ = observed(array.slice(start), Schema())
+        assert batch.column(0).to_pylist() == rows[start:]

@@ -294,3 +294,24 @@ def test_a_guess_asks_sooner_whether_keys_are_data() -> None:
         observer = JsonObserver(expect(Schema(), AUTO), AUTO, many=many)
         observer.feed(lines, "batch", 1)
         assert set(observer.result().shape.fields["m"].facets) == {Facet(0, base)}
+
+
+def test_lists_of_objects_wait_where_only_a_map_without_lists_has_room() -> None:
+    """Beside a map, objects in lists have no column that they may be put in; they ended the batch."""
+    limited = Settings(max_columns=3, beyond="rest", contract=contract("preserve", maps="auto"))
+    keys = [f"929865d6-74d0-d69d-c920-fc64e44cd41{n}" for n in (1, 2)]
+    schema = Schema()
+    rows: list[dict[str, Any]] = []
+    for records in (
+        [{"e": "x"}, {"e": dict.fromkeys(keys, 1)}],
+        [{"e": {keys[0]: 2}}, {"e": [{"p": None}, 5]}, {"e": [{"q": True}, {"p": 7}]}],
+    ):
+        observer = JsonObserver(expect(schema, limited), limited)
+        lines = [json.dumps(record).encode() for record in records]
+        observer.feed(lines, "batch", 1)
+        planned = plan(schema, observer.result().shape, limited)
+        schema = planned.schema
+        filled = Converter(schema.struct, planned.route, limited).of_json([parse(line) for line in lines])
+        rows += filled.to_pylist(maps_as_pydicts="strict")
+    assert [row["e"] for row in rows] == [None, dict.fromkeys(keys, 1), {keys[0]: 2}, None, None]
+    assert [row.get("_rest") for row in rows[3:]] == [{"e[1]": "5"}, {"e": '[{"q":true},{"p":7}]'}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -203,8 +204,8 @@ class ArrowValues:
             return parts[0], numbers[0]
         return parts[0].followed_by(parts[1:]), np.concatenate(numbers)
 
-    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
-        return self.maps_of(self.entries(key), route)
+    def maps(self, route: FieldRoute, key: Type, waiting: AbstractSet[int]) -> Maps | None:
+        return None if self.dim in waiting else self.maps_of(self.entries(key), route)
 
     def entries(self, key: Type, first: int = 0) -> list[Entries]:
         """The entries of the leaves that are maps with keys of this type; ``first``: the number of the

@@ -60,9 +60,19 @@ def _all_different(fields: Iterable[pa.Field], path: Path) -> None:
 
 def entries_of(maps: pa.Array) -> pa.Array:
     """Maps as lists of structs, of a key and a value each."""
+    if _has_nulls(maps.type):
+        # Arrow's cast leaves too few values of the null type, at any depth.
+        offsets = pa.array(maps.offsets.to_numpy())  # a copy, as Arrow takes no slice beside a mask
+        pairs = pa.StructArray.from_arrays([maps.keys, maps.items], names=["key", "value"])
+        return pa.ListArray.from_arrays(offsets, pairs, mask=maps.is_null() if maps.null_count else None)
     # Below a null struct a field that is never null has one: such a type cannot be cast to itself.
     key, item = (_nullable(type_) for type_ in (maps.type.key_type, maps.type.item_type))
     return maps.cast(pa.list_(pa.struct([pa.field("key", key), pa.field("value", item)])))
+
+
+def _has_nulls(type_: pa.DataType) -> bool:
+    below = (type_.field(i).type for i in range(type_.num_fields))
+    return pa.types.is_null(type_) or any(map(_has_nulls, below))
 
 
 def _nullable(type_: pa.DataType) -> pa.DataType:
@@ -189,9 +199,7 @@ def _of_map(type_: pa.MapType, path: Path) -> Iterator[Reading]:
 def _remapped(maps: pa.Array, key: Reading, value: Reading) -> pa.Array:
     entries = entries_of(maps)
     flat = entries.flatten()
-    keys, values = key.read(flat.field(0)), flat.field(1)
-    # Of a map in a map, Arrow's cast leaves as many nulls as there are maps.
-    items = value.read(pa.nulls(len(flat)) if pa.types.is_null(values.type) else values)
+    keys, items = key.read(flat.field(0)), value.read(flat.field(1))
     lists = _relisted(entries, lambda _: pa.array(np.arange(len(flat))))
     pairs = pa.StructArray.from_arrays(
         [keys, items], fields=[pa.field("key", keys.type, nullable=False), pa.field("value", items.type)]

@@ -17,6 +17,7 @@ from driftline.convert.rest import Collector
 from driftline.convert.types import arrow_type, field_of, in_lists
 from driftline.convert.values import Records, Values
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.planning.shape import MapOf
 from driftline.core.schema.types import (
     LONG,
     TIMESTAMP,
@@ -101,7 +102,7 @@ def _fill(
     maps = {
         i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
     }
-    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, rest)
+    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, field, values, path, rest)
     wholes: dict[int, pa.Array] = {}
     held = None
     for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
@@ -153,11 +154,14 @@ def _without_longs(column_route: ColumnRoute) -> ColumnRoute:
 def _maps(
     types: Mapping[int, Type],
     column_routes: Mapping[int, ColumnRoute],
+    field: FieldRoute,
     values: Values,
     path: Path,
     rest: Collector | None,
 ) -> dict[int, pa.Array]:
     """The map columns of a field: each value of a map stands in every column that it fits, under its key."""
+    taken = {facet for column_route in column_routes.values() for facet in column_route.takes}
+    waiting = {facet.dim for facet in field.beyond - taken if isinstance(facet.base, MapOf)}
     out = {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
     by_key: dict[Type, dict[int, FieldRoute]] = {}
     for i, column_route in column_routes.items():
@@ -167,7 +171,7 @@ def _maps(
         first = next(iter(below.values()))
         columns = tuple(route.columns[0] for route in below.values())
         together = replace(first, columns=columns)
-        maps = values.maps(together, key)
+        maps = values.maps(together, key, waiting)
         if maps is None:
             continue
         inner = [types[i].value for i in below]  # type: ignore[union-attr]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +57,14 @@ class MixedValues:
         parts = [part.variants() for part in self._parts]
         return reduce(first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
 
-    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
+    def maps(self, route: FieldRoute, key: Type, waiting: AbstractSet[int]) -> Maps | None:
         parts = zip(self._parts, self._starts, strict=False)
-        entries = [entries for part, start in parts for entries in part.entries(key, start)]
+        entries = [
+            entries
+            for part, start in parts
+            if part.dim not in waiting
+            for entries in part.entries(key, start)
+        ]
         return self._parts[0].maps_of(entries, route)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:

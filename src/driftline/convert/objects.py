@@ -113,10 +113,11 @@ class JsonValues:
         ]
         return JsonRecords([apart.leaves[n] for n in taken], self._dates), taken  # type: ignore[misc]
 
-    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
+    def maps(self, route: FieldRoute, key: Type, waiting: AbstractSet[int]) -> Maps | None:
         if key != STRING:
             return None
-        objects: list[Mapping[str, object]] = [self._apart.leaves[n] for n in self._objects]  # type: ignore[misc]
+        numbers = [n for n in self._objects if self._apart.leaf_dims[n] not in waiting]
+        objects: list[Mapping[str, object]] = [self._apart.leaves[n] for n in numbers]  # type: ignore[misc]
         if route.left_out or route.no_words:
             takes = partial(_takes_key, route)
             objects = [{k: v for k, v in o.items() if takes(k)} for o in objects]
@@ -124,7 +125,7 @@ class JsonValues:
         np.cumsum([len(o) for o in objects], out=offsets[1:])
         keys = pa.array([key for o in objects for key in o], pa.string())
         values = [value for o in objects for value in o.values()]
-        return Maps(pa.array(offsets), keys, JsonValues(values, route, self._dates), self._objects)
+        return Maps(pa.array(offsets), keys, JsonValues(values, route, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
         return scattered(len(self._apart.leaves), [(numbers, leaves)], leaves.type)

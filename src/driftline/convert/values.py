@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -64,9 +65,10 @@ class Values(Protocol):
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
         """The leaves that are records and that the column takes, and which they are."""
 
-    def maps(self, route: FieldRoute, key: Type) -> Maps | None:
+    def maps(self, route: FieldRoute, key: Type, waiting: AbstractSet[int]) -> Maps | None:
         """The leaves that are maps with keys of this type, None if there can be
-        none; ``route``: how their values are routed.
+        none; ``route``: how their values are routed; ``waiting``: dimensions of values
+        that no map column takes.
         """
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
