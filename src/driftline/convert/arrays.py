@@ -119,13 +119,8 @@ class ArrowValues:
         self._lists = columns[0][1]
         self._columns = [lists for _, lists in columns]
         self.count = len(self._leaves[0][1])
-        self._valid: NDArray[np.bool_] = np.logical_or.reduce(
-            [leaves.is_valid().to_numpy(zero_copy_only=False) for _, leaves in self._leaves]
-        )
-        self._texts = {
-            f.base for f in route.shape.facets if isinstance(f.base, Primitive) and f.base.name in TEXT
-        }
-        self._declared = primitives_of(route)
+        valid = (leaves.is_valid().to_numpy(zero_copy_only=False) for _, leaves in self._leaves)
+        self._valid: NDArray[np.bool_] = reduce(np.logical_or, valid)
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         if target == VARIANT:
@@ -160,14 +155,17 @@ class ArrowValues:
         if target.name in ("string", "binary"):
             return texts_as(leaves, STRING, target, unit) if texts else nothing
         date_types = [b for b in texts if b != STRING and converts(b, target)]
-        if len(date_types) == 1 and self._texts == set(date_types):
+        bases_of_field = {f.base for f in self._route.shape.facets}
+        texts_of_field = {b for b in bases_of_field if isinstance(b, Primitive) and b.name in TEXT}
+        if len(date_types) == 1 and texts_of_field == set(date_types):
             return texts_as(
                 leaves, date_types[0], target, unit
             )  # observing has judged every string of the field
+        declared = primitives_of(self._route)
         by_base: dict[Primitive, list[int]] = {}
         for number, text in enumerate(leaves.to_pylist() if date_types else ()):
             if text is not None:
-                base = declared_string_base(text, self._declared, self._dates)
+                base = declared_string_base(text, declared, self._dates)
                 by_base.setdefault(base, []).append(number)
         parts = [
             (by_base[b], texts_as(leaves.take(pa.array(by_base[b])), b, target, unit))
@@ -299,6 +297,8 @@ class ArrowValues:
                 yield Text(value, places, json_text(leaf, contract.inside(self.dim)), _single(inner))
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
+        if not (self._valid & ~held).any():
+            return None
         for inner, leaves in self._leaves:
             if isinstance(inner, Primitive):
                 lost = np.flatnonzero(~nulls_of(leaves) & ~held)
