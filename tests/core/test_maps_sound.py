@@ -18,7 +18,8 @@ from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Facet, MapOf
-from driftline.core.schema.types import STRING, Map, Schema, Struct, Type, peel
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import STRING, Field, Map, Schema, Struct, Type, peel
 from driftline.core.values.parse import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -296,22 +297,41 @@ def test_a_guess_asks_sooner_whether_keys_are_data() -> None:
         assert set(observer.result().shape.fields["m"].facets) == {Facet(0, base)}
 
 
+def rows_beside(before: dict[str, str], records: Sequence[Any], **limits: int) -> list[dict[str, Any]]:
+    """The rows of records in a table with such columns, which has room for few more; what waits, as ``_rest``."""
+    limited = Settings(beyond="rest", contract=contract("preserve", maps="auto"), **limits)  # type: ignore[arg-type]
+    columns = [Field(name, parse_type(type_), id=at) for at, (name, type_) in enumerate(before.items(), 1)]
+    schema = Schema(Struct(tuple(columns)))
+    lines = [json.dumps(record).encode() for record in records]
+    observer = JsonObserver(expect(schema, limited), limited)
+    observer.feed(lines, "batch", 1)
+    planned = plan(schema, observer.result().shape, limited)
+    converter = Converter(planned.schema.struct, planned.route, limited)
+    return converter.of_json([parse(line) for line in lines]).to_pylist(maps_as_pydicts="strict")
+
+
 def test_lists_of_objects_wait_where_only_a_map_without_lists_has_room() -> None:
-    """Beside a map, objects in lists have no column that they may be put in; they ended the batch."""
-    limited = Settings(max_columns=3, beyond="rest", contract=contract("preserve", maps="auto"))
-    keys = [f"929865d6-74d0-d69d-c920-fc64e44cd41{n}" for n in (1, 2)]
-    schema = Schema()
-    rows: list[dict[str, Any]] = []
-    for records in (
-        [{"e": "x"}, {"e": dict.fromkeys(keys, 1)}],
-        [{"e": {keys[0]: 2}}, {"e": [{"p": None}, 5]}, {"e": [{"q": True}, {"p": 7}]}],
-    ):
-        observer = JsonObserver(expect(schema, limited), limited)
-        lines = [json.dumps(record).encode() for record in records]
-        observer.feed(lines, "batch", 1)
-        planned = plan(schema, observer.result().shape, limited)
-        schema = planned.schema
-        filled = Converter(schema.struct, planned.route, limited).of_json([parse(line) for line in lines])
-        rows += filled.to_pylist(maps_as_pydicts="strict")
-    assert [row["e"] for row in rows] == [None, dict.fromkeys(keys, 1), {keys[0]: 2}, None, None]
-    assert [row.get("_rest") for row in rows[3:]] == [{"e[1]": "5"}, {"e": '[{"q":true},{"p":7}]'}]
+    """They have no column that they may be put in; they ended the batch."""
+    records = [{"e": {"1000": 2}}, {"e": [{"p": None}, 5]}, {"e": [{"q": True}, {"p": 7}]}]
+    rows = rows_beside({"s": "string", "e": "map<string, long>"}, records, max_columns=3)
+    assert [row["e"] for row in rows] == [{"1000": 2}, None, None]
+    assert [row["_rest"] for row in rows] == [None, {"e[1]": "5"}, {"e": '[{"q":true},{"p":7}]'}]
+
+
+def test_a_map_that_has_no_column_waits_though_a_struct_takes_objects() -> None:
+    """The struct has none of its keys: it was taken for held, and was lost."""
+    keys = ["101098", "101132", "101137", "101143", "101151"]
+    records = [{"d": {keys[0]: "a"}}, {"d": dict.fromkeys(keys[1:4], "b")}, {"d": {keys[4]: "c"}}]
+    rows = rows_beside({"d": "list<struct<r: timestamp_ntz>>"}, records, max_columns=1)
+    assert [json.loads(row["_rest"]["d"]) for row in rows] == [record["d"] for record in records]
+
+
+def test_only_a_map_that_takes_lists_holds_what_is_in_lists() -> None:
+    """The map without lists has a column for the values, but no place for the list: they were lost."""
+    record = {"c": [{"p": "x", "q": {"p": "y", "q": "1972-11-23"}}, {"q": [], "r": "z"}]}
+    (row,) = rows_beside({"c": "map<string, struct<q: list<timestamp_ntz>>>"}, [record], max_fields=1)
+    assert row == {
+        "c": None,
+        "c_array_map_string": [{"p": "x", "q": None}, {"q": None, "r": "z"}],
+        "_rest": {"c[0].q": '{"p":"y","q":"1972-11-23"}'},
+    }

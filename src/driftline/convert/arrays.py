@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -22,6 +21,7 @@ from driftline.convert.rest import json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values
 from driftline.convert.types import arrow_type
 from driftline.convert.values import (
+    Dims,
     Maps,
     Numbers,
     Text,
@@ -35,7 +35,7 @@ from driftline.convert.values import (
 )
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
-from driftline.core.planning.shape import RECORD, Facet
+from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.types import (
     DOUBLE,
     LONG,
@@ -202,14 +202,16 @@ class ArrowValues:
             return parts[0], numbers[0]
         return parts[0].followed_by(parts[1:]), np.concatenate(numbers)
 
-    def maps(self, route: FieldRoute, key: Type, waiting: AbstractSet[int]) -> Maps | None:
-        return None if self.dim in waiting else self.maps_of(self.entries(key), route)
+    def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
+        return self.maps_of(self.entries(key, dims), route)
 
-    def entries(self, key: Type, first: int = 0) -> list[Entries]:
-        """The entries of the leaves that are maps with keys of this type; ``first``: the number of the
-        first leaf.
+    def entries(self, key: Type, dims: Dims, first: int = 0) -> list[Entries]:
+        """The entries of the leaves that are maps with keys of this type, if their values are of one of these
+        dimensions; ``first``: the number of the first leaf.
         """
-        return entries_in(self._leaves, key, first)
+        facets = (*self._route.shape.facets, *self._route.beyond)
+        has_values = any(facet.dim == self.dim and isinstance(facet.base, MapOf) for facet in facets)
+        return entries_in(self._leaves, key, first) if (self.dim if has_values else None) in dims else []
 
     def maps_of(self, groups: Sequence[Entries], route: FieldRoute) -> Maps | None:
         """Maps of these entries; None where there are none."""

@@ -4,7 +4,7 @@ fit (seed rule 8, section 5 of the rules).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from driftline.convert.defaults import default_of
 from driftline.convert.rest import Collector
 from driftline.convert.types import arrow_type, field_of, in_lists
-from driftline.convert.values import Records, Values
+from driftline.convert.values import Dims, Numbers, Records, Values
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
-from driftline.core.planning.shape import MapOf
+from driftline.core.planning.shape import RECORD, MapOf
 from driftline.core.schema.types import (
     LONG,
     TIMESTAMP,
@@ -102,7 +102,7 @@ def _fill(
     maps = {
         i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
     }
-    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, field, values, path, rest)
+    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, rest)
     wholes: dict[int, pa.Array] = {}
     held = None
     for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
@@ -154,31 +154,46 @@ def _without_longs(column_route: ColumnRoute) -> ColumnRoute:
 def _maps(
     types: Mapping[int, Type],
     column_routes: Mapping[int, ColumnRoute],
-    field: FieldRoute,
     values: Values,
     path: Path,
     rest: Collector | None,
 ) -> dict[int, pa.Array]:
     """The map columns of a field: each value of a map stands in every column that it fits, under its key."""
-    taken = {facet for column_route in column_routes.values() for facet in column_route.takes}
-    waiting = {facet.dim for facet in field.beyond - taken if isinstance(facet.base, MapOf)}
     out = {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
     by_key: dict[Type, dict[int, FieldRoute]] = {}
     for i, column_route in column_routes.items():
         if column_route.value is not None:
             by_key.setdefault(types[i].key, {})[i] = column_route.value  # type: ignore[union-attr]
     for key, below in by_key.items():
-        first = next(iter(below.values()))
-        columns = tuple(route.columns[0] for route in below.values())
-        together = replace(first, columns=columns)
-        maps = values.maps(together, key, waiting)
-        if maps is None:
-            continue
-        inner = [types[i].value for i in below]  # type: ignore[union-attr]
-        dim = max(column_routes[i].facet.dim for i in below)
-        items_rest = None if rest is None else rest.leaves(values).maps(maps, dim)
-        filled = _fill(inner, columns, together, maps.values, (*path, "value"), items_rest)
-        for i, items in zip(below, filled, strict=True):
-            array = pa.MapArray.from_arrays(maps.offsets, maps.keys, items, type=arrow_type(types[i]))
-            out[i] = values.scattered(array, maps.numbers)
+        parts: dict[int, list[tuple[pa.Array, Numbers]]] = {}
+        for dims, places in _by_dimension({i: column_routes[i] for i in below}):
+            columns = tuple(below[i].columns[0] for i in places)
+            together = replace(below[places[0]], columns=columns)
+            maps = values.maps(together, key, dims)
+            if maps is None:
+                continue
+            inner = [types[i].value for i in places]  # type: ignore[union-attr]
+            dim = max(column_routes[i].facet.dim for i in places)
+            items_rest = None if rest is None else rest.leaves(values).maps(maps, dim)
+            filled = _fill(inner, columns, together, maps.values, (*path, "value"), items_rest)
+            for i, items in zip(places, filled, strict=True):
+                array = pa.MapArray.from_arrays(maps.offsets, maps.keys, items, type=arrow_type(types[i]))
+                parts.setdefault(i, []).append((array, maps.numbers))
+        for i, some in parts.items():
+            numbers = np.concatenate([np.asarray(part, np.int64) for _, part in some])
+            out[i] = values.scattered(pa.concat_arrays([array for array, _ in some]), numbers)
     return out
+
+
+def _by_dimension(column_routes: Mapping[int, ColumnRoute]) -> Iterable[tuple[Dims, Sequence[int]]]:
+    """The places of the columns that take maps of the same dimensions: only these may hold them. All of them
+    take objects that have no value inside.
+    """
+    taken = {
+        i: {f.dim for f in route.takes if f.base == RECORD or isinstance(f.base, MapOf)}
+        for i, route in column_routes.items()
+    }
+    by_places: dict[Sequence[int], set[int | None]] = {tuple(taken): {None}}
+    for dim in sorted(set().union(*taken.values())):
+        by_places.setdefault(tuple(i for i, dims in taken.items() if dim in dims), set()).add(dim)
+    return [(dims, places) for places, dims in by_places.items()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from driftline.convert.lists import assemble, joined, merged, place
 from driftline.convert.rest import json_text
-from driftline.convert.values import Maps, Numbers, Text, dimension, first_of, in_places, variants_of
+from driftline.convert.values import Dims, Maps, Numbers, Text, dimension, first_of, in_places, variants_of
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.schema.types import Primitive, Type
@@ -57,14 +56,9 @@ class MixedValues:
         parts = [part.variants() for part in self._parts]
         return reduce(first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
 
-    def maps(self, route: FieldRoute, key: Type, waiting: AbstractSet[int]) -> Maps | None:
+    def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
         parts = zip(self._parts, self._starts, strict=False)
-        entries = [
-            entries
-            for part, start in parts
-            if part.dim not in waiting
-            for entries in part.entries(key, start)
-        ]
+        entries = [entries for part, start in parts for entries in part.entries(key, dims, start)]
         return self._parts[0].maps_of(entries, route)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:

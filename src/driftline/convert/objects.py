@@ -16,7 +16,16 @@ from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import assemble, place, shred
 from driftline.convert.rest import json_text, lost_by_value, places_of
 from driftline.convert.types import arrow_type
-from driftline.convert.values import Maps, Numbers, Text, bases_of, primitives_of, scattered, variants_of
+from driftline.convert.values import (
+    Dims,
+    Maps,
+    Numbers,
+    Text,
+    bases_of,
+    primitives_of,
+    scattered,
+    variants_of,
+)
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
@@ -57,6 +66,7 @@ class JsonValues:
         self._texts: dict[Primitive, list[int]] = {}
         self._objects: list[int] = []
         self._facets = (*route.shape.facets, *route.beyond)
+        self._waiting_maps = route.waiting_maps if route.beyond else frozenset[int]()
         declared = primitives_of(route)
         for number, leaf in enumerate(self._apart.leaves):
             kind = type(leaf)
@@ -113,11 +123,12 @@ class JsonValues:
         ]
         return JsonRecords([apart.leaves[n] for n in taken], self._dates), taken  # type: ignore[misc]
 
-    def maps(self, route: FieldRoute, key: Type, waiting: AbstractSet[int]) -> Maps | None:
+    def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
         if key != STRING:
             return None
-        numbers = [n for n in self._objects if self._apart.leaf_dims[n] not in waiting]
-        objects: list[Mapping[str, object]] = [self._apart.leaves[n] for n in numbers]  # type: ignore[misc]
+        apart = self._apart
+        numbers = [n for n in self._objects if (None if n in apart.idle else apart.leaf_dims[n]) in dims]
+        objects: list[Mapping[str, object]] = [apart.leaves[n] for n in numbers]  # type: ignore[misc]
         if route.left_out or route.no_words:
             takes = partial(_takes_key, route)
             objects = [{k: v for k, v in o.items() if takes(k)} for o in objects]
@@ -149,6 +160,10 @@ class JsonValues:
                 if has_value(value):
                     yield Text(number, (), json_text(value, contract))
             return
+        if self._waiting_maps:
+            held = held.copy()
+            # A struct beside has some keys of such a map, if any.
+            held[[n for n in self._objects if self._apart.leaf_dims[n] in self._waiting_maps]] = False
         lost = [number for number in np.flatnonzero(~held).tolist() if self._is_lost(number)]
         places = self.places() if lost else ()
         for value, numbers in lost_by_value(lost, places, range(len(places))):

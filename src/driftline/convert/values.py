@@ -16,6 +16,8 @@ from driftline.core.planning.shape import Base
 from driftline.core.schema.types import Primitive, Type
 
 Bases = Mapping["int | None", frozenset[Base]]  # what a column takes, by the dimension of the value
+# Dimensions of values; None: that of objects without any value inside, which are as deep as a column has it.
+Dims = AbstractSet["int | None"]
 Numbers = Sequence[int] | NDArray[Any]  # which leaves
 
 
@@ -65,10 +67,9 @@ class Values(Protocol):
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
         """The leaves that are records and that the column takes, and which they are."""
 
-    def maps(self, route: FieldRoute, key: Type, waiting: AbstractSet[int]) -> Maps | None:
-        """The leaves that are maps with keys of this type, None if there can be
-        none; ``route``: how their values are routed; ``waiting``: dimensions of values
-        that no map column takes.
+    def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
+        """The leaves that are maps with keys of this type, of values of these dimensions, None if there can
+        be none; ``route``: how their values are routed.
         """
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
