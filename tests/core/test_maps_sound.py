@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.test_convert_sound import plain
@@ -335,3 +335,33 @@ def test_only_a_map_that_takes_lists_holds_what_is_in_lists() -> None:
         "c_array_map_string": [{"p": "x", "q": None}, {"q": None, "r": "z"}],
         "_rest": {"c[0].q": '{"p":"y","q":"1972-11-23"}'},
     }
+
+
+NUMBERS = st.dictionaries(
+    st.sampled_from(["101098", "101132", "101137"]), st.none() | st.integers(0, 9), max_size=2
+)
+TEXTS = st.dictionaries(st.sampled_from(["101143", "101151"]), st.none() | st.sampled_from("xy"), max_size=2)
+DEEP = NUMBERS | st.lists(TEXTS, max_size=2) | st.lists(st.lists(NUMBERS, max_size=2), max_size=2) | st.none()
+
+
+@example([{"c": [{"101143": "x"}]}, {"c": [{"101143": None}]}, {"c": [{"101143": "y"}]}], 9)
+@given(st.lists(st.fixed_dictionaries({"c": DEEP}), min_size=2, max_size=8), st.sampled_from([2, 3, 9]))
+def test_maps_at_several_depths_are_converted_together_as_alone(records: list[Any], room: int) -> None:
+    limited = Settings(beyond="rest", contract=contract("preserve", maps="auto"), max_columns=room)
+    schema = Schema()
+    for batch in ([OF_NUMBERS], [OF_TEXTS, *records]):
+        lines = [json.dumps(record).encode() for record in batch]
+        observer = JsonObserver(expect(schema, limited), limited)
+        observer.feed(lines, "batch", 1)
+        planned = plan(schema, observer.result().shape, limited)
+        schema = planned.schema
+    converter = Converter(schema.struct, planned.route, limited)
+    parsed = [parse(line) for line in lines[1:]]
+    assert converter.of_json(parsed).to_pylist() == [
+        converter.of_json([one]).to_pylist()[0] for one in parsed
+    ]
+
+
+# With keys enough to tell that they are data.
+OF_NUMBERS = {"c": {str(key): 1 for key in range(101000, 101009)}}
+OF_TEXTS = {"c": [{str(key): "x" for key in range(102000, 102009)}]}

@@ -181,7 +181,9 @@ def _maps(
                 parts.setdefault(i, []).append((array, maps.numbers))
         for i, some in parts.items():
             numbers = np.concatenate([np.asarray(part, np.int64) for _, part in some])
-            out[i] = values.scattered(pa.concat_arrays([array for array, _ in some]), numbers)
+            order = np.argsort(numbers)  # as leaves are numbered
+            array = pa.concat_arrays([part for part, _ in some]).take(pa.array(order))
+            out[i] = values.scattered(array, numbers[order])
     return out
 
 

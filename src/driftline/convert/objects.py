@@ -127,7 +127,9 @@ class JsonValues:
         if key != STRING:
             return None
         apart = self._apart
-        numbers = [n for n in self._objects if (None if n in apart.idle else apart.leaf_dims[n]) in dims]
+        numbers = [
+            n for n in self._objects if (apart.leaf_dims[n] if has_value(apart.leaves[n]) else None) in dims
+        ]
         objects: list[Mapping[str, object]] = [apart.leaves[n] for n in numbers]  # type: ignore[misc]
         if route.left_out or route.no_words:
             takes = partial(_takes_key, route)
