@@ -122,7 +122,8 @@ def _fill(
         held = valid if held is None else held | valid
     held = held if held is not None else np.zeros(0, np.bool_)
     lost = values.lost(held)
-    if field.beyond and rest is not None:
+    # A map may be planned for by its values alone, and have no column as deep as it stands.
+    if rest is not None and (field.beyond or maps):
         _aside(rest, values, held)
     elif lost is not None and not field.elsewhere:
         raise Lost(path, lost)
