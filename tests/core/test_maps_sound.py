@@ -18,6 +18,7 @@ from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Facet, MapOf
+from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import STRING, Field, Map, Schema, Struct, Type, peel
 from driftline.core.values.parse import parse
@@ -300,7 +301,10 @@ def test_a_guess_asks_sooner_whether_keys_are_data() -> None:
 def rows_beside(before: dict[str, str], records: Sequence[Any], **limits: int) -> list[dict[str, Any]]:
     """The rows of records in a table with such columns, which has room for few more; what waits, as ``_rest``."""
     limited = Settings(beyond="rest", contract=contract("preserve", maps="auto"), **limits)  # type: ignore[arg-type]
-    columns = [Field(name, parse_type(type_), id=at) for at, (name, type_) in enumerate(before.items(), 1)]
+    columns = [
+        Field(name, parse_type(type_), at, doc=f"{MARK}{name[0]}" if "_" in name else None)
+        for at, (name, type_) in enumerate(before.items(), 1)
+    ]
     schema = Schema(Struct(tuple(columns)))
     lines = [json.dumps(record).encode() for record in records]
     observer = JsonObserver(expect(schema, limited), limited)
@@ -335,6 +339,19 @@ def test_only_a_map_that_takes_lists_holds_what_is_in_lists() -> None:
         "c_array_map_string": [{"p": "x", "q": None}, {"q": None, "r": "z"}],
         "_rest": {"c[0].q": '{"p":"y","q":"1972-11-23"}'},
     }
+
+
+def test_what_waits_below_a_struct_waits_by_the_map_beside_it() -> None:
+    """A list of structs beside both has no room for the key: the batch ended."""
+    before = {
+        "c": "struct<r: string>",
+        "c_array_record": "list<struct<q: timestamp_ntz>>",
+        "c_map_timestamp_ntz": "map<string, timestamp_ntz>",
+    }
+    records = [{"c": {"q": "x", "r": "1972-10-21"}}, {"c": {"p": "1972-10-27T10:11:12.5Z"}}]
+    rows = rows_beside(before, records, max_columns=3)
+    assert [row["_rest"] for row in rows] == [{"c.q": '"x"'}, {"c.p": '"1972-10-27T10:11:12.5Z"'}]
+    assert rows[0]["c"] == {"r": "1972-10-21"}
 
 
 NUMBERS = st.dictionaries(

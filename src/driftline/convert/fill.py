@@ -62,9 +62,12 @@ def columns_of(
         column_routes = [column_route for column_route in field.columns if column_route.name in by_name]
         columns = [by_name[column_route.name] for column_route in column_routes]
         values = records.values(field) if columns or field.beyond else None
+        # Without one, a map beside a struct here or above has what no column takes.
         below = None if rest is None or field.elsewhere else rest.field(field.key)
         if values is not None and not columns:
-            _aside(below, values, None)
+            assert below is not None or field.elsewhere or path, "what goes to the rest has a column for it"
+            if below is not None:
+                _aside(below, values, None)
         elif values is not None:
             arrays = _fill([c.type for c in columns], column_routes, field, values, (*path, field.key), below)
             for column, array in zip(columns, arrays, strict=True):
@@ -83,9 +86,8 @@ def _or_default(filled: pa.Array, column: Field, values: Values) -> pa.Array:
     return pc.if_else(missing, default_of(column, len(filled)), filled) if pc.any(missing).as_py() else filled
 
 
-def _aside(rest: Collector | None, values: Values, held: NDArray[np.bool_] | None) -> None:
+def _aside(rest: Collector, values: Values, held: NDArray[np.bool_] | None) -> None:
     """Sends to the rest what no column holds; all values where ``held`` is None."""
-    assert rest is not None, "what goes to the rest has a column for it"
     for text in values.texts(held, rest.contract):
         rest.add(text)
 
