@@ -82,9 +82,9 @@ class ArrowRecords:
             by_key.setdefault(field.name, []).append((field.type, array))
         return by_key
 
-    def followed_by(self, others: Sequence[ArrowRecords]) -> ArrowRecords:
-        """These records, then those of each other: a key that several of their structs have stands again."""
-        groups = (self, *others)
+    def followed_by(self, groups_behind: Sequence[ArrowRecords]) -> ArrowRecords:
+        """These records, then those of each group: a key that several of their structs have stands again."""
+        groups = (self, *groups_behind)
         arrays = one_after_another([(records.count, records.arrays) for records in groups])
         fields = tuple(field for records in groups for field in records.struct.fields)
         count = sum(records.count for records in groups)

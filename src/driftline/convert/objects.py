@@ -66,7 +66,7 @@ class JsonValues:
         self._texts: dict[Primitive, list[int]] = {}
         self._objects: list[int] = []
         self._facets = (*route.shape.facets, *route.beyond)
-        self._waiting_maps = route.waiting_maps if route.beyond else frozenset[int]()
+        self._waiting_maps = route.waiting_maps
         declared = primitives_of(route)
         for number, leaf in enumerate(self._apart.leaves):
             kind = type(leaf)

@@ -274,14 +274,14 @@ class _Builder:
         if not strings:
             return None
         mode = self.walker.dates
-        others = other_patterns(known.types, mode if known.dated or STRING not in strings else "off")
-        if STRING in strings and not others:
+        typed_patterns = other_patterns(known.types, mode if known.dated or STRING not in strings else "off")
+        if STRING in strings and not typed_patterns:
             return None
         kinds = [
             known_pattern(base, s.fraction, s.far, mode) for base, s in strings.items() if base != STRING
         ]
         ways = [f"(?:{'|'.join(kinds)})\\Z"] if kinds else []
-        return "|".join([*ways, f"(?!(?:{'|'.join(others)})\\Z)"] if STRING in strings else ways)
+        return "|".join([*ways, f"(?!(?:{'|'.join(typed_patterns)})\\Z)"] if STRING in strings else ways)
 
 
 def _or_null(type_: Any) -> Any:

@@ -121,11 +121,11 @@ class JsonFiles:
     def notes(self) -> Sequence[str]:
         """What a person should know of how the files were read."""
         reasons = () if self.whole is None else self.whole.tally.reasons
-        others = dict.fromkeys(bad.place.source for bad in reasons if bad.reason.startswith(NOT_UTF8))
+        not_utf8 = dict.fromkeys(bad.place.source for bad in reasons if bad.reason.startswith(NOT_UTF8))
         return [
             f"JSON is read as UTF-8, and not all of {file} is that: "
             "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
-            for file in others
+            for file in not_utf8
         ]
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:

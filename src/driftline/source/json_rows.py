@@ -1,7 +1,7 @@
 """Lines of JSON as rows of a table, in tasks.
 
 A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed
-as whole columns; of the others the fields that do.
+as whole columns; others, too, without the values that are of another type.
 """
 
 from __future__ import annotations
