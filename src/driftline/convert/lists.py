@@ -21,13 +21,15 @@ from numpy.typing import NDArray
 from driftline.core.values.parse import has_value
 
 Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in place of each leaf
+_Depths: TypeAlias = "dict[int, int | None]"  # of lists, by their identity
 
 
 @dataclass(slots=True)
 class Shredded:
     """Values of one field. ``dims``: of each value; None where no leaf has a value. ``leaf_dims``: of the
     value that each leaf is part of. ``idle``: the objects without a value at any depth; ``hollow``: those
-    of them that are ``{}``. ``flat``: no value is a list, so that each leaf is a value.
+    of them that are ``{}``. ``flat``: no value is a list, so that each leaf is a value. ``depths``: by the
+    lists of the trees, those that were asked for.
     """
 
     trees: list[Tree] = field(default_factory=list)
@@ -37,6 +39,8 @@ class Shredded:
     hollow: set[int] = field(default_factory=set)
     idle: set[int] = field(default_factory=set)
     flat: bool = False
+    depths: _Depths = field(default_factory=dict)
+    idle_depths: _Depths = field(default_factory=dict)
 
     def add(self, value: object) -> None:
         first = len(self.leaves)
@@ -66,18 +70,21 @@ class Shredded:
 
     def dimension(self, tree: Tree) -> int | None:
         """How many lists there are around the deepest leaf that has a value."""
-        return _depth(tree, self.idle)
+        return _depth(tree, self.idle, self.depths)
 
     def idle_dimension(self, tree: Tree) -> int | None:
         """How many lists there are around the deepest leaf but ``{}``."""
-        return _depth(tree, self.hollow)
+        return _depth(tree, self.hollow, self.idle_depths)
 
 
-def _depth(tree: Tree, without: AbstractSet[int]) -> int | None:
-    if type(tree) is list:
-        depths = [depth for item in tree if (depth := _depth(item, without)) is not None]
-        return max(depths) + 1 if depths else None
-    return None if tree is None or tree in without else 0
+def _depth(tree: Tree, without: AbstractSet[int], known: _Depths) -> int | None:
+    """``known``: a list is asked for again by each list around it, so what was found is kept."""
+    if type(tree) is not list:
+        return None if tree is None or tree in without else 0
+    if id(tree) not in known:
+        depths = [depth for item in tree if (depth := _depth(item, without, known)) is not None]
+        known[id(tree)] = max(depths) + 1 if depths else None
+    return known[id(tree)]
 
 
 def _leaves_of(tree: Tree) -> Iterator[int]:
