@@ -23,7 +23,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.observe.expect import expect
-from driftline.observe.json_files import Split, blocks, observe_split
+from driftline.observe.json_files import Split, blocks, observe_splits
 from driftline.runtime.spark_conf import configured
 from driftline.source.json import JsonFiles
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
@@ -35,8 +35,8 @@ def lines(share: list[tuple[int, Split]]) -> int:
 
 
 def decoded(share: list[tuple[int, Split]]) -> int:
-    known = expect(Schema())
-    return sum(observe_split(known, Settings(), None, split).lines for _, split in share)
+    splits = [split for _, split in share]
+    return sum(seen.lines for seen in observe_splits(expect(Schema()), Settings(), None, splits))
 
 
 def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], object]]:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.place import Place
 from driftline.core.values.parse import Cut
@@ -20,15 +21,14 @@ from driftline.errors import DataError
 from driftline.observe import json_documents, ranges
 from driftline.observe.expect import Expect
 from driftline.observe.json_documents import is_document, records_of
-from driftline.observe.json_files import Split, blocks, observe_split, splits_of
+from driftline.observe.json_files import Split, blocks, observe_splits, splits_of
 from driftline.observe.observation import Observation, merge_observations
 
 
 def observed(splits: list[Split]) -> Observation:
-    """As a batch is observed: each split by itself, lines numbered afterwards."""
+    """As a batch is observed: split by split, lines numbered afterwards."""
     parts, line = [], 1
-    for split in splits:
-        seen = observe_split(Expect(), Settings(), None, split)
+    for seen in observe_splits(Expect(), Settings(), None, splits):
         parts.append(seen.shifted(line - 1))
         line += seen.lines
     return merge_observations(parts)
@@ -210,12 +210,13 @@ def test_lines_that_are_too_long_are_cut(
     file, text = tmp_path / f"in.{ending}", "\n".join(LINES).encode()
     file.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
     (split,) = splits_of(str(file))
-    seen = observe_split(Expect(), Settings(max_record_bytes=2000), None, split)
+    (seen,) = observe_splits(Expect(), Settings(max_record_bytes=2000), None, [split])
     assert (seen.tally.records, seen.tally.malformed, seen.lines) == (2, 4, 6)
     reasons = {reason.place.line: str(reason.reason) for reason in seen.tally.reasons}
     assert set(reasons) == {2, 3, 4, 6}
     assert set(reasons.values()) == {"longer than 2000 bytes, which the setting max_record_bytes allows"}
-    assert observe_split(Expect(), Settings(), None, split).tally.malformed == 2
+    (seen,) = observe_splits(Expect(), Settings(), None, [split])
+    assert seen.tally.malformed == 2
 
 
 def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
         out.write(b'"}\n{"a": "x"}\n')
     (split,) = splits_of(str(file))
     tracemalloc.start()
-    seen = observe_split(Expect(), Settings(max_record_bytes=2**23), None, split)
+    (seen,) = observe_splits(Expect(), Settings(max_record_bytes=2**23), None, [split])
     assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     tracemalloc.stop()
     assert (seen.tally.records, seen.tally.malformed) == (1, 1)
@@ -270,3 +271,13 @@ def test_values_of_documents_that_are_too_long_are_passed_over(
     assert [isinstance(record, Cut) for record in records] == [False, True, False]
     assert (records[0], records[2]) == (b'{"a": 1}', b'{"a": 2}')
     assert records[1].startswith(long[:500].encode())
+
+
+def test_what_is_excluded_is_counted_in_its_own_split(tmp_path: Path) -> None:
+    for name, pins in (("a", 2), ("b", 3), ("c", 1)):
+        (tmp_path / f"{name}.jsonl").write_bytes(b'{"pin": 1}\n' * pins + b'{"other": 1}\n')
+    splits = [split for name in "abc" for split in splits_of(str(tmp_path / f"{name}.jsonl"))]
+    hidden = Settings(contract=contract(paths=OfPaths(exclude=[("pin",)])))
+    parts = list(observe_splits(Expect(), hidden, None, splits))
+    assert [part.tally.excluded for part in parts] == [{"pin": 2}, {"pin": 3}, {"pin": 1}]
+    assert merge_observations(parts).tally.excluded == {"pin": 6}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import RecordShape
 from driftline.core.values.parse import Cut, cut
 from driftline.observe.expect import Expect
 from driftline.observe.json_documents import is_document, records_in
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.ranges import BLOCK, BOM, is_unpacked, lines_between, opened
-from driftline.observe.walk import MANY_KEYS
 
 _SPLIT = 32 * 2**20  # bytes of a split
 _HEAD = 2**20  # bytes that tell a document from lines
@@ -72,18 +73,25 @@ def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
     return Split(path, 0, length, document, packed=is_packed).cut(size)
 
 
-def observe_split(
-    known: Expect, settings: Settings, judge: Judge | None, split: Split, *, many: int = MANY_KEYS
-) -> Observation:
-    """Every type of every path of every record of a split, against what a table has; lines count from 1.
-    ``many``: as for `JsonObserver`.
+def observe_splits(
+    known: Expect, settings: Settings, judge: Judge | None, splits: Sequence[Split]
+) -> Iterator[Observation]:
+    """Every type of every path of every record of each split, against what a table has; lines count from 1.
+    What the first one holds counts as observed in those after it, in order of their places.
     """
-    observer = JsonObserver(known, settings, judge, many=many)
-    line = 1
-    for lines in blocks(split, settings.max_record_bytes):
-        observer.feed(lines, split.path, line)
-        line += len(lines)
-    return observer.result()
+    observer = partial(JsonObserver, known, settings, judge)
+    under_way = observer()
+    for number, split in enumerate(splits):
+        line = 1
+        for lines in blocks(split, settings.max_record_bytes):
+            under_way.feed(lines, split.path, line)
+            line += len(lines)
+        seen = under_way.taken()
+        yield seen
+        if number == 0:
+            # Whether the keys of an object are data is not known of one split alone.
+            records = {key: field for key, field in seen.shape.fields.items() if not field.has_maps}
+            under_way = observer(before=RecordShape(records))
 
 
 def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:

@@ -122,6 +122,7 @@ class JsonObserver:
     def taken(self) -> Observation:
         """The same; what is fed from now on is observed for itself."""
         result, self._done = self.result(), Observation()
+        self._excluded.counts.clear()
         self._begin()
         return result
 

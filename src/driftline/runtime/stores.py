@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 Options = Mapping[str, str]
+S = TypeVar("S")
 T = TypeVar("T")
 
 # The kind of store behind each scheme, and the options that a kind may have.
@@ -233,10 +234,10 @@ def mapped(work: Callable[[str], T], paths: Sequence[str]) -> list[T]:
     return at_once(work, paths) if any(map(is_stored, paths)) else list(map(work, paths))
 
 
-def at_once(work: Callable[[str], T], names: Iterable[str]) -> list[T]:
-    """What work, which asks a store, gives for each name, in order."""
+def at_once(work: Callable[[S], T], parts: Iterable[S]) -> list[T]:
+    """What work, which asks a store, gives for each part, in order."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(work, names))
+        return list(threads.map(work, parts))
 
 
 @contextmanager

@@ -15,12 +15,12 @@ from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.values.parse import NOT_UTF8
 from driftline.observe.expect import Expect, expect
-from driftline.observe.json_files import Split, blocks, observe_split, splits_of
+from driftline.observe.json_files import Split, blocks, observe_splits, splits_of
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
+from driftline.observe.observation import Observation, copied, merge_observations
+from driftline.observe.walk import FEWER_KEYS
 from driftline.runtime.spark_conf import FILES
-from driftline.runtime.stores import mapped
+from driftline.runtime.stores import at_once, mapped
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
 from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
@@ -70,14 +70,7 @@ class JsonFiles:
         if seen is None:
             if is_small(self.spark.sparkContext, self._size) or any(split.whole for split in self.splits):
                 return None
-            some = self.splits[:: max(1, len(self.splits) // _HEADS)]
-            heads = [split.head(_HEAD if i else _FIRST) for i, split in enumerate(some)]
-            # Which line of its file a split begins with is not known yet, but
-            # none is before its first byte's number.
-            parts = self._observed(heads, settings, FEWER_KEYS)
-            self.first = parts[0].shape
-            shifted = (part.shifted(head.start) for part, head in zip(parts, heads, strict=True))
-            seen = merge_observations(shifted)
+            seen = self._first_lines(settings)
         self.seen = seen
         return seen if seen.tally.records else None
 
@@ -151,12 +144,27 @@ class JsonFiles:
         )
         return _shared(self.splits, tasks)
 
-    def _observed(
-        self, splits: Sequence[Split], settings: Settings, many: int = MANY_KEYS
-    ) -> list[Observation]:
-        observe = partial(observe_split, self.known, settings, self.judge, many=many)
+    def _first_lines(self, settings: Settings) -> Observation:
+        """What some of the lines hold. They are few, and looked at in this process."""
+        some = self.splits[:: max(1, len(self.splits) // _HEADS)]
+        heads = [split.head(_HEAD if number else _FIRST) for number, split in enumerate(some)]
+        observer = JsonObserver(self.known, settings, self.judge, many=FEWER_KEYS)
+        read = at_once(lambda head: list(blocks(head, settings.max_record_bytes)), heads)
+        for number, (head, texts) in enumerate(zip(heads, read, strict=True)):
+            # Which line of its file a split begins with is not known yet, but
+            # none is before its first byte's number.
+            line = 1 + head.start
+            for lines in texts:
+                observer.feed(lines, head.path, line)
+                line += len(lines)
+            if number == 0:
+                self.first = copied(observer.result().shape)
+        return observer.result()
+
+    def _observed(self, splits: Sequence[Split], settings: Settings) -> list[Observation]:
+        observe = partial(observe_splits, self.known, settings, self.judge)
         if is_small(self.spark.sparkContext, sum(split.length for split in splits)):
-            return [observe(split) for split in splits]
+            return list(observe(splits))
         # One task a core, because starting a Python task costs as much as ten megabytes.
         sc = self.spark.sparkContext
         shares = _shared(splits, sc.defaultParallelism)
@@ -192,8 +200,12 @@ def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:
     return [[(place, splits[place]) for place in share] for share in shares]
 
 
-def _observe_share(observe: Callable[[Split], Observation], share: Share) -> list[tuple[int, Observation]]:
-    return [(i, observe(split)) for i, split in share]
+def _observe_share(
+    observe: Callable[[Sequence[Split]], Iterable[Observation]], share: Share
+) -> list[tuple[int, Observation]]:
+    return [
+        (place, seen) for (place, _), seen in zip(share, observe([split for _, split in share]), strict=True)
+    ]
 
 
 def _rejected(

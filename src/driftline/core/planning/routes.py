@@ -12,6 +12,7 @@ from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Seen
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.place import Place
+from driftline.core.schema.quick_pickle import pickled_by_fields
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
 from driftline.errors import DataError
 
@@ -42,6 +43,7 @@ class Settings:
     as_text: frozenset[Primitive] = frozenset()
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class ColumnRoute:
     """How one column is filled: from which facets of its field, and inside it by which routes.
@@ -61,6 +63,7 @@ class ColumnRoute:
         return facet_of(self.type)
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class FieldRoute:
     """A field of the data, what was seen of it, and the columns it goes to.
@@ -114,6 +117,7 @@ class FieldRoute:
         return any(field.has_columns(path[1:]) for field in below)
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class RecordRoute:
     fields: tuple[FieldRoute, ...] = ()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from driftline.core.schema.place import Place
+from driftline.core.schema.quick_pickle import pickled_by_fields
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Primitive
 
@@ -24,6 +25,7 @@ class Record:
         return "record"
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class MapOf:
     """The base of a map with this type of key; its values have a shape of their own."""
@@ -41,15 +43,13 @@ NUMBER_TEXT = Primitive("number_text")
 Base: TypeAlias = Primitive | Record | MapOf
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Facet:
     """``Facet(1, LONG)`` is a list of longs, ``Facet(0, RECORD)`` an object."""
 
     dim: int
     base: Base
-
-    def __reduce__(self) -> Any:
-        return Facet, (self.dim, self.base)
 
     def __str__(self) -> str:
         return f"{self.base}[{self.dim}]" if self.dim else str(self.base)
@@ -64,6 +64,7 @@ class Facet:
         return "list<" * self.dim + base + ">" * self.dim
 
 
+@pickled_by_fields
 @dataclass(slots=True)
 class Seen:
     """What is known of a facet beyond its type.
@@ -86,11 +87,6 @@ class Seen:
     lossy: bool = False
     record: RecordShape | None = None
     value: FieldShape | None = None
-
-    def __reduce__(self) -> Any:
-        # What a dataclass with slots does by itself takes ten times as long.
-        marks = (self.wide, self.fraction, self.far, self.ragged, self.digits, self.typed, self.lossy)
-        return Seen, (self.place, self.sample, *marks, self.record, self.value)
 
     def bare(self) -> Seen:
         """A copy without what is below it."""
@@ -123,6 +119,7 @@ class Seen:
         )
 
 
+@pickled_by_fields
 @dataclass(slots=True)
 class FieldShape:
     """The facets of one field. No facets: only null, ``[]`` and ``{}`` were seen (untyped).
@@ -137,10 +134,6 @@ class FieldShape:
     empty_record: bool = False
     missing: bool = False
     absent: bool = False
-
-    def __reduce__(self) -> Any:
-        marks = (self.empty_lists, self.empty_record, self.missing, self.absent)
-        return FieldShape, (self.place, self.facets, *marks)
 
     def bare(self) -> FieldShape:
         """A copy without its facets."""
@@ -173,20 +166,20 @@ class FieldShape:
         )
 
     def merge(self, other: FieldShape) -> FieldShape:
-        out = replace(
-            self,
-            facets=dict(self.facets),
-            place=min(self.place, other.place),
-            empty_lists=max(self.empty_lists, other.empty_lists),
-            empty_record=self.empty_record or other.empty_record,
-            missing=self.missing or other.missing,
-            absent=self.absent and other.absent,
+        out = FieldShape(
+            min(self.place, other.place),
+            dict(self.facets),
+            max(self.empty_lists, other.empty_lists),
+            self.empty_record or other.empty_record,
+            self.missing or other.missing,
+            self.absent and other.absent,
         )
         for facet, seen in other.facets.items():
             out.add(facet, seen)
         return out
 
 
+@pickled_by_fields
 @dataclass(slots=True)
 class RecordShape:
     """The fields of a record, by exact key."""
@@ -220,10 +213,12 @@ class RecordShape:
         """A key that only one of them has is missing in records of the other."""
         if not self.fields or not other.fields:
             return RecordShape(self.fields | other.fields)
-        out = {key: replace(shape, missing=True) for key, shape in (self.fields | other.fields).items()}
-        for key in self.fields.keys() & other.fields.keys():
-            out[key] = self.fields[key].merge(other.fields[key])
-        return RecordShape(out)
+        out = {
+            key: shape.merge(other.fields[key]) if key in other.fields else replace(shape, missing=True)
+            for key, shape in self.fields.items()
+        }
+        new = {key: shape for key, shape in other.fields.items() if key not in out}
+        return RecordShape(out | {key: replace(shape, missing=True) for key, shape in new.items()})
 
 
 _Shape = TypeVar("_Shape", RecordShape, FieldShape)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from driftline.core.schema.quick_pickle import pickled_by_fields
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """Where something was first seen: a file or topic, a line or offset, the position within the record."""
@@ -13,9 +15,6 @@ class Place:
     source: str = ""
     line: int = 0
     position: int = 0
-
-    def __reduce__(self) -> Any:
-        return Place, (self.source, self.line, self.position)
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line else self.source

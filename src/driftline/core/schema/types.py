@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from driftline.core.schema.quick_pickle import pickled_by_fields
 
+
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Primitive:
     """A type without children; ``args`` are (precision, scale) of a decimal, (length,) of a fixed.
@@ -69,6 +72,7 @@ class Expression:
         return self.sql
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Field:
     """A column, or a field of a struct. Id 0 means: not yet given by the table.
@@ -86,6 +90,7 @@ class Field:
     write_default: Default = None
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Struct:
     fields: tuple[Field, ...] = ()
@@ -98,6 +103,7 @@ class Struct:
         return next((f for f in self.fields if f.name == name), None)
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class List:
     element: Type
@@ -108,6 +114,7 @@ class List:
         return f"list<{self.element}>"
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Map:
     key: Type
