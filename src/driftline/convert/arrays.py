@@ -35,7 +35,7 @@ from driftline.convert.values import (
 )
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
-from driftline.core.planning.shape import RECORD, Facet, MapOf
+from driftline.core.planning.shape import RECORD, Base, Facet, MapOf
 from driftline.core.schema.types import (
     DOUBLE,
     LONG,
@@ -62,7 +62,7 @@ class ArrowRecords:
     arrays; those with the same lists share these.
 
     ``json``: numbers and strings are JSON's, which has one kind of each;
-    else they have the types that are declared.
+    else they have the types that are declared. ``nulls``: which are no records, and have null in each array.
     """
 
     arrays: Sequence[pa.Array]
@@ -70,6 +70,7 @@ class ArrowRecords:
     count: int
     json: bool
     dates: str
+    nulls: pa.Array | None = None
 
     def values(self, route: FieldRoute) -> ArrowValues | MixedValues | None:
         columns = self._by_key.get(route.key)
@@ -88,7 +89,11 @@ class ArrowRecords:
         arrays = one_after_another([(records.count, records.arrays) for records in groups])
         fields = tuple(field for records in groups for field in records.struct.fields)
         count = sum(records.count for records in groups)
-        return ArrowRecords(arrays, Struct(fields), count, self.json, self.dates)
+        nulls = None
+        if any(records.nulls is not None for records in groups):
+            valid = [pa.array(np.zeros(records.count, np.bool_)) for records in groups]
+            nulls = pa.concat_arrays([r.nulls or none for r, none in zip(groups, valid, strict=True)])
+        return ArrowRecords(arrays, Struct(fields), count, self.json, self.dates, nulls)
 
 
 def _values(
@@ -119,8 +124,11 @@ class ArrowValues:
         self._lists = columns[0][1]
         self._columns = [lists for _, lists in columns]
         self.count = len(self._leaves[0][1])
-        valid = (leaves.is_valid().to_numpy(zero_copy_only=False) for _, leaves in self._leaves)
-        self._valid: NDArray[np.bool_] = reduce(np.logical_or, valid)
+
+    @cached_property
+    def _valid(self) -> NDArray[np.bool_]:
+        """Which leaves have a value."""
+        return reduce(np.logical_or, [~nulls_of(leaves) for _, leaves in self._leaves])
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         if target == VARIANT:
@@ -132,28 +140,28 @@ class ArrowValues:
         self, source: Type, leaves: pa.Array, target: Primitive, column_route: ColumnRoute
     ) -> pa.Array:
         bases = bases_of(column_route).get(self.dim, frozenset())
-        nothing = pa.nulls(len(leaves), arrow_type(target))
-        if not isinstance(source, Primitive):
-            return nothing
-        if not self._json:
-            return convert(leaves, source, target, column_route.unit) if source in bases else nothing
-        if source == STRING:
+        if self._json and source == STRING:
             return self._of_texts(leaves, target, bases, column_route.unit)
+        if isinstance(source, Primitive) and self._takes(bases, source, target):
+            return convert(leaves, source, target, column_route.unit)
+        return pa.nulls(len(leaves), arrow_type(target))
+
+    def _takes(self, bases: frozenset[Base], source: Primitive, target: Primitive) -> bool:
+        if not self._json:
+            return source in bases
         taken = takes_number(bases, source) if source in _NUMBERS else source in bases
-        taken = taken or (source == DOUBLE and LONG in bases and target == DOUBLE)
-        return (
-            convert(leaves, source, target, column_route.unit)
-            if taken and converts(source, target)
-            else nothing
+        return (taken or (source == DOUBLE and LONG in bases and target == DOUBLE)) and converts(
+            source, target
         )
 
     def _of_texts(
         self, leaves: pa.Array, target: Primitive, bases: frozenset[object], unit: str | None
     ) -> pa.Array:
-        nothing = pa.nulls(len(leaves), arrow_type(target))
         texts = [b for b in bases if isinstance(b, Primitive) and b.name in TEXT]
         if target.name in ("string", "binary"):
-            return texts_as(leaves, STRING, target, unit) if texts else nothing
+            if texts:
+                return texts_as(leaves, STRING, target, unit)
+            return pa.nulls(len(leaves), arrow_type(target))
         date_types = [b for b in texts if b != STRING and converts(b, target)]
         bases_of_field = {f.base for f in self._route.shape.facets}
         texts_of_field = {b for b in bases_of_field if isinstance(b, Primitive) and b.name in TEXT}
@@ -188,19 +196,28 @@ class ArrowValues:
         takes = RECORD in bases_of(column_route).get(self.dim, frozenset())
         # A column has an object that it does not take as {}, but for what has to be found in the rest.
         waits = not takes and Facet(self.dim, RECORD) in self._route.beyond
+        structs = [
+            (inner, leaves) for inner, leaves in self._leaves if isinstance(inner, Struct) and not waits
+        ]
+        if len(structs) == 1 and self._json:
+            # What is below a null is null in JSON, and costs less than to be left out and put back.
+            ((inner, leaves),) = structs
+            nulls = leaves.is_null() if leaves.null_count else None
+            return self._records(inner if takes else Struct(), leaves, nulls), np.arange(len(leaves))
         parts, numbers = [], []
-        for inner, leaves in self._leaves:
-            if isinstance(inner, Struct) and not waits:
-                valid = leaves.filter(leaves.is_valid()) if leaves.null_count else leaves
-                struct = inner if takes else Struct()
-                arrays = [valid.field(i) for i in range(len(struct.fields))]
-                parts.append(ArrowRecords(arrays, struct, len(valid), self._json, self._dates))
-                numbers.append(np.flatnonzero(~nulls_of(leaves)))
+        for inner, leaves in structs:
+            valid = leaves.filter(leaves.is_valid()) if leaves.null_count else leaves
+            parts.append(self._records(inner if takes else Struct(), valid))
+            numbers.append(np.flatnonzero(~nulls_of(leaves)))
         if not parts:
             return ArrowRecords((), Struct(), 0, self._json, self._dates), np.zeros(0, np.int64)
         if len(parts) == 1:
             return parts[0], numbers[0]
         return parts[0].followed_by(parts[1:]), np.concatenate(numbers)
+
+    def _records(self, struct: Struct, leaves: pa.Array, nulls: pa.Array | None = None) -> ArrowRecords:
+        arrays = [leaves.field(i) for i in range(len(struct.fields))]
+        return ArrowRecords(arrays, struct, len(leaves), self._json, self._dates, nulls)
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
         return self.maps_of(self.entries(key, dims), route)
@@ -297,6 +314,10 @@ class ArrowValues:
             (leaf,) = json_values(leaves.slice(number, 1), inner)
             if has_value(leaf):
                 yield Text(value, places, json_text(leaf, contract.inside(self.dim)), _single(inner))
+
+    def are_all_in(self, leaves: pa.Array) -> bool:
+        nulls = self._leaves[0][1].null_count if len(self._leaves) == 1 else 0
+        return bool(leaves.null_count == nulls)
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         if not (self._valid & ~held).any():

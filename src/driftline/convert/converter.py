@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from driftline.core.planning.routes import RecordRoute, Settings
 from driftline.core.schema.types import Path, Struct
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Converter:
     """Fills the columns of ``struct`` from records, by the ``route`` of a plan.
 
@@ -44,7 +45,7 @@ class Converter:
     def __reduce__(self) -> Any:
         return _restored, (pickled((self.struct, self.route, self.settings), DEEPEST),)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows: the table's columns with their field ids."""
         return arrow_schema(self.struct)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -106,33 +107,42 @@ def _fill(
     }
     leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, rest)
     wholes: dict[int, pa.Array] = {}
-    held = None
+    keeping: list[pa.Array] = []
+    held: list[NDArray[np.bool_]] = []
     for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
         inner = peel(type_)[1]
         if type_ == VARIANT:
             wholes[i], valid = values.variants()
-            held = valid if held is None else held | valid
+            held.append(valid)
             continue
         if i not in leaves:
             leaves[i] = _leaves(inner, column_route, values, path, rest)
-        keeps = (
+        keeping.append(
             leaves[i]
             if inner not in _MOMENTS
             else _leaves(inner, _without_longs(column_route), values, path, None)
         )
-        valid = keeps.is_valid().to_numpy(zero_copy_only=False)
-        held = valid if held is None else held | valid
-    held = held if held is not None else np.zeros(0, np.bool_)
-    lost = values.lost(held)
-    # A map may be planned for by its values alone, and have no column as deep as it stands.
-    if rest is not None and (field.beyond or maps):
-        _aside(rest, values, held)
-    elif lost is not None and not field.elsewhere:
-        raise Lost(path, lost)
+    if len(keeping) != 1 or not values.are_all_in(keeping[0]):
+        held += [array.is_valid().to_numpy(zero_copy_only=False) for array in keeping]
+        # A map may be planned for by its values alone, and have no column as deep as it stands.
+        waits = bool(field.beyond or maps)
+        _account(values, reduce(np.logical_or, held), path, rest if waits else None, field.elsewhere)
     return [
         wholes[i] if i in wholes else values.placed(leaves[i], in_lists(type_, leaves[i].type))
         for i, type_ in enumerate(types)
     ]
+
+
+def _account(
+    values: Values, held: NDArray[np.bool_], path: Path, rest: Collector | None, elsewhere: bool
+) -> None:
+    """Sends what no column holds to the rest, where there is one. Raises Lost where it is not ``elsewhere``
+    either.
+    """
+    if rest is not None:
+        _aside(rest, values, held)
+    elif (lost := values.lost(held)) is not None and not elsewhere:
+        raise Lost(path, lost)
 
 
 def _leaves(
@@ -146,7 +156,8 @@ def _leaves(
     below = None if rest is None else rest.leaves(values).records(numbers, column_route.facet.dim)
     fields_of_records = columns_of(inner, column_route.record or RecordRoute(), records, path, below)
     fields = [field_of(f, array.type) for f, array in zip(inner.fields, fields_of_records, strict=True)]
-    return values.scattered(pa.StructArray.from_arrays(fields_of_records, fields=fields), numbers)
+    structs = pa.StructArray.from_arrays(fields_of_records, fields=fields, mask=records.nulls)
+    return values.scattered(structs, numbers)
 
 
 def _without_longs(column_route: ColumnRoute) -> ColumnRoute:

@@ -107,6 +107,9 @@ class MixedValues:
             whole = texts_of_several(columns, contract)
             yield from (text for text in whole if self._shared[text.number])
 
+    def are_all_in(self, leaves: pa.Array) -> bool:
+        return not leaves.null_count
+
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for part, start in zip(self._parts, self._starts, strict=False):
             if (lost := part.lost(held[start : start + part.count])) is not None:

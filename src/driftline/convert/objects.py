@@ -45,6 +45,7 @@ class JsonRecords:
 
     objects: Sequence[Mapping[str, object]]
     dates: str
+    nulls: None = None
 
     @property
     def count(self) -> int:
@@ -179,6 +180,9 @@ class JsonValues:
         """Whether a leaf that no column holds is a value; an object without any is none."""
         leaf = self._apart.leaves[number]
         return type(leaf) is not dict or (has_value(leaf) and self._planned(self._apart.leaf_dims[number]))
+
+    def are_all_in(self, leaves: pa.Array) -> bool:
+        return not leaves.null_count and not self._waiting_maps
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
         for number in np.flatnonzero(~held).tolist():

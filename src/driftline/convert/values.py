@@ -22,10 +22,13 @@ Numbers = Sequence[int] | NDArray[Any]  # which leaves
 
 
 class Records(Protocol):
-    """Some records. ``count``: how many."""
+    """Some records. ``count``: how many; ``nulls``: which of them are none, if some are."""
 
     @property
     def count(self) -> int: ...
+
+    @property
+    def nulls(self) -> pa.Array | None: ...
 
     def values(self, route: FieldRoute) -> Values | None:
         """The values of one field, one a record; None where no record has the field."""
@@ -65,7 +68,9 @@ class Values(Protocol):
         """
 
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
-        """The leaves that are records and that the column takes, and which they are."""
+        """The leaves that are records and that the column takes, and which they are; or all leaves, of which
+        the others are null.
+        """
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
         """The leaves that are maps with keys of this type, of values of these dimensions, None if there can
@@ -88,6 +93,11 @@ class Values(Protocol):
         """What no column holds, as JSON text without what the ``contract`` of the field leaves out:
         values of which none holds anything with their lists, leaves of the others. ``held``: which
         leaves some column holds, None for none.
+        """
+
+    def are_all_in(self, leaves: pa.Array) -> bool:
+        """Whether a column's leaves, which hold no others, hold all values; as far as that can be told
+        by how many are null.
         """
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
