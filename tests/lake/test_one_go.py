@@ -118,15 +118,15 @@ def test_one_go_reads_once(
     for name, late in (("a", LATE["a drifted value, as there were"]), ("b", LATE["a key"])):
         (folder / f"{name}.jsonl").write_bytes(lines_of(late))
     reads: list[str] = []
-    for name in ("tasks", "_observed"):
+    for name in ("tasks", "_observed", "_first_lines"):
         taken = getattr(JsonFiles, name)
         monkeypatch.setattr(
             JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
         )
     lake.table(table_name).ingest(folder / "a.jsonl")
-    assert reads == ["_observed", "tasks"], "its first lines, and then all of it"
+    assert reads == ["_first_lines", "tasks"], "its first lines, and then all of it"
     lake.table(table_name).ingest(folder / "b.jsonl")
-    assert reads[2:] == ["_observed", "tasks", "tasks"]
+    assert reads[2:] == ["_first_lines", "tasks", "tasks"]
 
 
 def test_small_batches_that_bring_nothing_new_are_read_once(
@@ -134,7 +134,7 @@ def test_small_batches_that_bring_nothing_new_are_read_once(
 ) -> None:
     file = folder / "in.jsonl"
     reads: list[str] = []
-    for name in ("tasks", "_observed"):
+    for name in ("tasks", "_observed", "_first_lines"):
         taken = getattr(JsonFiles, name)
         monkeypatch.setattr(
             JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
