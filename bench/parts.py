@@ -35,8 +35,7 @@ def lines(share: list[tuple[int, Split]]) -> int:
 
 
 def decoded(share: list[tuple[int, Split]]) -> int:
-    splits = [split for _, split in share]
-    return sum(seen.lines for seen in observe_splits(expect(Schema()), Settings(), None, splits))
+    return sum(part.seen.lines for part in observe_splits(expect(Schema()), Settings(), None, share))
 
 
 def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], object]]:

@@ -1,23 +1,158 @@
-"""How many lines of JSON a task converts at once."""
+"""Files of JSON in a task: lines of several files are observed, and converted, together."""
 
 from __future__ import annotations
 
-from driftline.observe.json_files import gathered
+import gzip
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import Schema
+from driftline.observe.expect import expect
+from driftline.observe.json_files import Part, Share, Split, observe_splits, splits_of, together
+from driftline.observe.observation import Observation, merge_observations
+from driftline.source import json as json_source
+from driftline.source import json_tasks
+from driftline.source.json_rows import JsonRows, Run
+from driftline.source.json_tasks import SplitRows, gathered
+
+FILES = {
+    "00.jsonl": b'{"id": 1, "name": "x"}\n{"id": 2}\nbad\n{"id": 3}',  # no line feed at its end
+    "01.jsonl": b'\xef\xbb\xbf{"id": 4, "name": "y"}\n\n{"id": "drifted"}\n{"id"\n',
+    "02.jsonl": b"",
+    "03.json": b'[{"id": 5},\n {"id": 6, "late": true}, 7]',
+    "04.json": b'{\n  "id": 8,\n  "name": "over lines"\n}\n',
+    "05.jsonl.gz": gzip.compress(b'{"id": 9}\n[]\n{"id": 10, "name": null}\n'),
+    "06.jsonl": '{"id": 11, "name": "z"}\n'.encode("utf-16"),
+    "07.jsonl": b"\n\n",
+    "08.jsonl": b'{"id": 12.5, "name": "last"}\r\n{"id": \xff}\n',
+}
 
 
-def test_lines_of_small_blocks_come_together_up_to_a_number_or_a_size() -> None:
-    blocks = [[b"a"], [b"b", b"c"], [b"d"], [b"e" * 20], [b"f"] * 6, [b"g"]]
-    together = [len(lines) for lines in gathered(blocks, size=10, count=4)]
-    assert together == [4, 1, 6, 1]
-    assert [line for lines in gathered(blocks, size=10, count=4) for line in lines] == [
-        line for some in blocks for line in some
+@pytest.fixture
+def splits(tmp_path: Path) -> list[Split]:
+    for name, data in FILES.items():
+        (tmp_path / name).write_bytes(data)
+    return [split for name in FILES for split in splits_of(str(tmp_path / name))]
+
+
+def run_of(*lines: bytes) -> Run:
+    return Run(lines, "f", 1, 0, lambda *_: pytest.fail("nothing is refused"))
+
+
+def test_runs_come_together_up_to_a_number_of_lines_or_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_tasks, "_MANY", 4)
+    monkeypatch.setattr(json_tasks, "_LARGE", 10)
+    runs = [
+        run_of(b"a"),
+        run_of(b"b", b"c"),
+        run_of(b"d"),
+        run_of(b"e" * 20),
+        run_of(*[b"f"] * 6),
+        run_of(b"g"),
     ]
+    together = [[len(run.lines) for run in some] for some in gathered(runs)]
+    assert together == [[1, 2, 1], [1], [6], [1]]
+    assert [run for some in gathered(runs) for run in some] == runs
+    assert list(gathered([])) == []
 
 
-def test_records_come_together_up_to_a_size_alone() -> None:
-    records = [b"123", b"456", b"789", b"0" * 9, b"1"]
-    assert [len(some) for some in gathered(([record] for record in records), size=8)] == [3, 1, 1]
+def test_what_begins_its_file_is_observed_together() -> None:
+    small, cut = Split("a", 0, 9), [Split("b", 0, 5), Split("b", 5, 5), Split("b", 10, 5)]
+    share = list(enumerate([small, *cut, Split("c", 0, 9)]))
+    assert list(map(numbers, together(share))) == [[0, 1], [2], [3], [4]]
+    assert list(together([])) == []
 
 
-def test_nothing_comes_of_nothing() -> None:
-    assert list(gathered([], size=10)) == []
+def numbers(share: Share) -> list[int]:
+    return [number for number, _ in share]
+
+
+def test_first_lines_are_of_all_places_however_small_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("_FIRST", 1000), ("_HEAD", 100), ("_HEADS", 4)):
+        monkeypatch.setattr(json_source, name, size)
+    first, others = json_source._heads([Split(f"{i:03}", 0, 50) for i in range(220)])
+    assert [split.path for split in first] == [f"{i:03}" for i in range(20)], (
+        "so many bytes, though of many files"
+    )
+    assert [int(split.path) for split in others] == [20, 21, 70, 71, 120, 121, 170, 171]
+    large = Split("large", 0, 8000).cut(800)
+    first, others = json_source._heads(large)
+    assert [(split.start, split.length) for split in first] == [(0, 800)]
+    assert [(split.start, split.length) for split in others] == [(i * 800, 100) for i in (1, 3, 5, 7, 9)]
+    first, _ = json_source._heads([Split("small", 0, 10), *large])
+    assert [(split.path, split.length) for split in first] == [("small", 10), ("large", 800)]
+
+
+def test_what_the_first_lines_of_a_task_hold_has_its_place_though_its_lines_are_not_numbered_yet(
+    tmp_path: Path,
+) -> None:
+    long, short = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    long.write_bytes(b'{"a": 1}\n' * 10 + b'{"b": 1}\n' * 10)
+    short.write_bytes(b'{"b": 2}\n{"c": 3}\n')
+    _, second = Split(str(long), 0, 180).cut(90)
+    parts = list(
+        observe_splits(
+            expect(Schema(), Settings()), Settings(), None, [(1, second), (2, Split(str(short), 0, 18))]
+        )
+    )
+    assert [part.first for part in parts] == [1, 2]
+    whole = merge_observations([parts[0].seen.shifted(10), parts[1].seen])
+    assert {key: (Path(f.place.source).name, f.place.line) for key, f in whole.shape.fields.items()} == {
+        "b": ("a.jsonl", 11),
+        "c": ("b.jsonl", 2),
+    }
+
+
+@pytest.mark.parametrize("size", [1, 3, 4_000])
+def test_files_together_are_what_each_is_alone(
+    splits: list[Split], monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(json_tasks, "_MANY", size)
+    alone = [made(splits, [(number, split)]) for number, split in enumerate(splits)]
+    rows, rejects, parts = made(splits, list(enumerate(splits)))
+    assert rows == [row for some, _, _ in alone for row in some]
+    assert rejects == [reject for _, some, _ in alone for reject in some]
+    places = {(Path(source).name, line) for source, line, _ in rejects}
+    assert places == {("00.jsonl", 3), ("01.jsonl", 4), ("03.json", 3), ("05.jsonl.gz", 2), ("08.jsonl", 2)}
+    assert len(parts) == 1
+    assert parts[0].lines == {
+        number: lines for _, _, some in alone for number, lines in some[0].lines.items()
+    }
+    merged = merge_observations(part.seen for _, _, some in alone for part in some)
+    assert parts[0].seen.tally == merged.tally
+    assert parts[0].seen.shape == RecordShape(
+        # That a key is missing counts for required columns alone, of which there is none.
+        {key: replace(field, missing=False) for key, field in merged.shape.fields.items()}
+    )
+    assert parts[0].seen.shape.fields["late"].place.line == 2
+
+
+def made(
+    splits: list[Split], share: Share
+) -> tuple[list[dict[str, Any]], list[tuple[str, int, str]], list[Part]]:
+    """The rows of a share, what is none with its place, and what was observed."""
+    settings, known = Settings(), expect(Schema(), Settings())
+    seen = whole(splits, settings)
+    planned = plan(Schema(), seen.shape, settings)
+    make = JsonRows.of(planned, planned.schema.struct, known, seen, settings, None)
+    rows: list[dict[str, Any]] = []
+    rejects: list[pa.RecordBatch] = []
+    task = SplitRows([share], make).rows(0, rejects.append)
+    while True:
+        try:
+            rows += next(task).to_pylist()
+        except StopIteration as ended:
+            refused = [row for batch in rejects for row in batch.to_pylist()]
+            return rows, [(row["source"], row["line"], row["reason"]) for row in refused], ended.value
+
+
+def whole(splits: list[Split], settings: Settings) -> Observation:
+    parts = observe_splits(expect(Schema(), settings), settings, None, list(enumerate(splits)))
+    return merge_observations(part.seen for part in parts)

@@ -28,9 +28,9 @@ from driftline.observe.observation import Observation, merge_observations
 def observed(splits: list[Split]) -> Observation:
     """As a batch is observed: split by split, lines numbered afterwards."""
     parts, line = [], 1
-    for seen in observe_splits(Expect(), Settings(), None, splits):
-        parts.append(seen.shifted(line - 1))
-        line += seen.lines
+    for part in observe_splits(Expect(), Settings(), None, list(enumerate(splits))):
+        parts.append(part.seen.shifted(line - 1))
+        line += part.seen.lines
     return merge_observations(parts)
 
 
@@ -210,13 +210,14 @@ def test_lines_that_are_too_long_are_cut(
     file, text = tmp_path / f"in.{ending}", "\n".join(LINES).encode()
     file.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
     (split,) = splits_of(str(file))
-    (seen,) = observe_splits(Expect(), Settings(max_record_bytes=2000), None, [split])
+    (part,) = observe_splits(Expect(), Settings(max_record_bytes=2000), None, [(0, split)])
+    seen = part.seen
     assert (seen.tally.records, seen.tally.malformed, seen.lines) == (2, 4, 6)
     reasons = {reason.place.line: str(reason.reason) for reason in seen.tally.reasons}
     assert set(reasons) == {2, 3, 4, 6}
     assert set(reasons.values()) == {"longer than 2000 bytes, which the setting max_record_bytes allows"}
-    (seen,) = observe_splits(Expect(), Settings(), None, [split])
-    assert seen.tally.malformed == 2
+    (part,) = observe_splits(Expect(), Settings(), None, [(0, split)])
+    assert part.seen.tally.malformed == 2
 
 
 def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
@@ -228,9 +229,10 @@ def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
         out.write(b'"}\n{"a": "x"}\n')
     (split,) = splits_of(str(file))
     tracemalloc.start()
-    (seen,) = observe_splits(Expect(), Settings(max_record_bytes=2**23), None, [split])
+    (part,) = observe_splits(Expect(), Settings(max_record_bytes=2**23), None, [(0, split)])
     assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     tracemalloc.stop()
+    seen = part.seen
     assert (seen.tally.records, seen.tally.malformed) == (1, 1)
 
 
@@ -278,6 +280,8 @@ def test_what_is_excluded_is_counted_in_its_own_split(tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl").write_bytes(b'{"pin": 1}\n' * pins + b'{"other": 1}\n')
     splits = [split for name in "abc" for split in splits_of(str(tmp_path / f"{name}.jsonl"))]
     hidden = Settings(contract=contract(paths=OfPaths(exclude=[("pin",)])))
-    parts = list(observe_splits(Expect(), hidden, None, splits))
+    numbered = list(enumerate(splits))
+    parts = [part.seen for split in numbered for part in observe_splits(Expect(), hidden, None, [split])]
     assert [part.tally.excluded for part in parts] == [{"pin": 2}, {"pin": 3}, {"pin": 1}]
-    assert merge_observations(parts).tally.excluded == {"pin": 6}
+    (part,) = observe_splits(Expect(), hidden, None, numbered)
+    assert part.seen.tally.excluded == merge_observations(parts).tally.excluded == {"pin": 6}

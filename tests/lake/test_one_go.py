@@ -134,7 +134,7 @@ def test_small_batches_that_bring_nothing_new_are_read_once(
 ) -> None:
     file = folder / "in.jsonl"
     reads: list[str] = []
-    for name in ("tasks", "_observed", "_first_lines"):
+    for name in ("tasks", "_observed"):
         taken = getattr(JsonFiles, name)
         monkeypatch.setattr(
             JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
@@ -244,6 +244,43 @@ def test_what_is_no_record_is_set_aside_in_the_same_pass(
     waiting = lake.table(f"{table_name}__quarantine").read().where("batch is not null").collect()
     assert {row.line: bytes(row.raw_bytes or row.raw.encode()) for row in waiting} == bad
     assert {row.source for row in waiting} == {str(file)}
+
+
+def test_many_small_files_are_read_once(
+    lake: Lake,
+    folder: Path,
+    table_name: str,
+    small: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small(0)
+    files = folder / table_name
+    files.mkdir()
+    monkeypatch.setattr(JsonFiles, "rejected", None)
+    drifted = {
+        3: USUAL | {"size": "big"},
+        7: USUAL | {"more": 1},
+    }  # not in the first file, and yet among the first
+    for i in range(80):
+        usual = drifted.get(i % 40, USUAL | {"size": i})
+        lines = [json.dumps(usual), "" if i % 2 else "bad", json.dumps(USUAL), "[]" if i == 70 else "{}"]
+        (files / f"{i:03}.jsonl").write_text("\n".join(lines) + ("\n" if i % 3 else ""))
+    reads: list[str] = []
+    for name in ("tasks", "_observed", "_first_lines"):
+        taken = getattr(JsonFiles, name)
+        monkeypatch.setattr(
+            JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
+        )
+    result = lake.table(table_name).ingest(files)
+    assert reads == ["_first_lines", "tasks"]
+    assert (result.rows_written, result.rows_quarantined) == (239, 41)
+    waiting = lake.table(f"{table_name}__quarantine").read().where("batch is not null").collect()
+    assert {(Path(row.source).name, row.line) for row in waiting} == {
+        ("070.jsonl", 4),
+        *((f"{i:03}.jsonl", 2) for i in range(0, 80, 2)),
+    }
+    rows = lake.table(table_name).read()
+    assert rows.where("size = 'big'").count() == rows.where("more = 1").count() == 2
 
 
 def test_texts_of_a_frame_are_read_once(lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

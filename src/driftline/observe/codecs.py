@@ -43,8 +43,9 @@ _BEGINNINGS = {
     b"\xff\x06\0\0sNaPpY": "snappy",
     **{b"BZh%d" % level + block: "bzip2" for level in range(1, 10) for block in (b"1AY&SY", b"\x17rE8P\x90")},
 }
+_SIGNS = tuple(_BEGINNINGS)
 _SKIPPED = b"\x2a\x4d\x18"  # behind one byte: what zstd and lz4 may have in front
-# What is neither text nor packed as text may be. No text begins so; "PAR1" and "ORC" might.
+# What is neither text nor packed as text may be. No text begins so.
 _OTHERS = {
     b"PK\x03\x04": ("a zip", "name it .zip"),
     b"Obj\x01": ("Avro", "name it --format avro"),
@@ -52,6 +53,7 @@ _OTHERS = {
     b"SQLite format 3\0": ("a SQLite database", None),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it first"),
 }
+BY_THE_END = (b"PAR1", b"ORC")  # so text may begin, too: the end of the file tells
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # pyarrow's are among these
 _DAMAGED = "the file is cut off or damaged: copy it again"
 
@@ -70,9 +72,8 @@ def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
     >>> codec_of("a.json", b"{}"), codec_of("a.json", bytes.fromhex("1f8b08")), codec_of("a.csv.sz", b"")
     (None, 'gzip', None)
     """
-    for beginning, codec in _BEGINNINGS.items():
-        if head.startswith(beginning):
-            return codec
+    if head.startswith(_SIGNS):
+        return next(codec for sign, codec in _BEGINNINGS.items() if head.startswith(sign))
     claimed = ENDINGS.get(Path(path).suffix.lower())
     if claimed is not None and head:
         return _without_a_sign(path, head, claimed)

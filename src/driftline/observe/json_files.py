@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import TypeAlias
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.place import Place
 from driftline.core.values.parse import Cut, cut
 from driftline.observe.expect import Expect
 from driftline.observe.json_documents import is_document, records_in
@@ -19,6 +21,7 @@ from driftline.observe.ranges import BLOCK, BOM, is_unpacked, lines_between, ope
 
 _SPLIT = 32 * 2**20  # bytes of a split
 _HEAD = 2**20  # bytes that tell a document from lines
+_BEHIND_ALL = Place("\U0010ffff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,23 @@ class Split:
 
     def at_line(self, line: int) -> Split:
         """The split, its first line numbered so."""
-        return replace(self, line=line)
+        return self if line == self.line else replace(self, line=line)
+
+
+Share: TypeAlias = Sequence[tuple[int, Split]]  # splits, each with its number in the batch
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What some splits hold together. ``lines``: how many each has, by its number, in their order."""
+
+    seen: Observation
+    lines: Mapping[int, int]
+
+    @property
+    def first(self) -> int:
+        """The number of the first of the splits."""
+        return next(iter(self.lines))
 
 
 def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
@@ -73,24 +92,36 @@ def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
     return Split(path, 0, length, document, packed=is_packed).cut(size)
 
 
-def observe_splits(
-    known: Expect, settings: Settings, judge: Judge | None, splits: Sequence[Split]
-) -> Iterator[Observation]:
-    """Every type of every path of every record of each split, against what a table has; lines count from 1.
-    What the first one holds counts as observed in those after it, in order of their places.
+def together(share: Share) -> Iterator[Share]:
+    """The splits that are observed together, in order: such as begin their files, whose lines count from 1.
+    Any other one, of which it is not known yet which line is its first, stands alone.
+    """
+    for begins, splits in groupby(share, lambda numbered: numbered[1].start == 0):
+        group = list(splits)
+        yield from [group] if begins else ([split] for split in group)
+
+
+def observe_splits(known: Expect, settings: Settings, judge: Judge | None, share: Share) -> Iterator[Part]:
+    """Every type of every path of every record of the splits, against what a table has, in parts; lines count
+    from 1. What the first one holds counts as observed in those after it, in order of their places.
     """
     observer = partial(JsonObserver, known, settings, judge)
     under_way = observer()
-    for number, split in enumerate(splits):
-        line = 1
-        for lines in blocks(split, settings.max_record_bytes):
-            under_way.feed(lines, split.path, line)
-            line += len(lines)
+    for number, splits in enumerate(together(share)):
+        counts: dict[int, int] = {}
+        for place, split in splits:
+            line = 1
+            for lines in blocks(split, settings.max_record_bytes):
+                under_way.feed(lines, split.path, line)
+                line += len(lines)
+            counts[place] = line - 1
         seen = under_way.taken()
-        yield seen
+        yield Part(seen, counts)
         if number == 0:
-            # Whether the keys of an object are data is not known of one split alone.
-            records = {key: field for key, field in seen.shape.fields.items() if not field.has_maps}
+            # The first part itself tells where that was seen: its lines are yet to be numbered. Whether
+            # the keys of an object are data is not known of one part alone.
+            fields = seen.placed(lambda _: _BEHIND_ALL).shape.fields
+            records = {key: field for key, field in fields.items() if not field.has_maps}
             under_way = observer(before=RecordShape(records))
 
 
@@ -111,18 +142,18 @@ def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
             first = False
 
 
-def gathered(groups: Iterable[Sequence[bytes]], size: int, count: int | None = None) -> Iterator[list[bytes]]:
-    """Some groups of lines, or records, at a time: of ``size`` bytes at least, or so many."""
-    lines: list[bytes] = []
+def gathered(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[list[bytes]]:
+    """Some groups of records at a time, of ``size`` bytes at least."""
+    records: list[bytes] = []
     held = 0
     for group in groups:
-        lines += group
+        records += group
         held += sum(map(len, group))
-        if held >= size or (count is not None and len(lines) >= count):
-            yield lines
-            lines, held = [], 0
-    if lines:
-        yield lines
+        if held >= size:
+            yield records
+            records, held = [], 0
+    if records:
+        yield records
 
 
 def _lines(pieces: Iterable[bytes], longest: int) -> Iterator[list[bytes]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from driftline.observe.codecs import HEAD, Unpacked, codec_of
+from driftline.observe.codecs import BY_THE_END, HEAD, Unpacked, codec_of
 from driftline.runtime import stores
 
 BLOCK = 4 * 2**20  # bytes read at once
@@ -61,8 +61,9 @@ def is_unpacked(file: IO[bytes]) -> bool:
 
 
 def _codec(path: str, file: Any, length: int) -> str | None:
-    head = file.read(HEAD)
-    file.seek(max(0, length - HEAD))
-    tail = file.read(HEAD)
+    head, tail = file.read(HEAD), b""
+    if head.startswith(BY_THE_END):
+        file.seek(max(0, length - HEAD))
+        tail = file.read(HEAD)
     file.seek(0)
     return codec_of(path, head, tail)

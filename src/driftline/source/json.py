@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from driftline.core.planning.admission import Judge
@@ -15,7 +16,7 @@ from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.values.parse import NOT_UTF8
 from driftline.observe.expect import Expect, expect
-from driftline.observe.json_files import Split, blocks, observe_splits, splits_of
+from driftline.observe.json_files import Part, Share, Split, blocks, observe_splits, splits_of
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
@@ -24,7 +25,7 @@ from driftline.runtime.stores import at_once, mapped
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
 from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
-from driftline.source.json_tasks import Share, SplitRows
+from driftline.source.json_tasks import SplitRows
 from driftline.source.likely import likely, remember
 from driftline.source.rejects import Origin, Reject
 from driftline.source.set_aside import Rejects
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SMALL = 4 * 2**20  # bytes of which a split is at least
-# Bytes of the first split that a guess is made of, where the order of the
-# columns is decided; and of so many others.
+# Bytes of the first lines that a guess is made of, where the order of the
+# columns is decided; and of those at so many places behind them.
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
 
 _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation answers
@@ -91,8 +92,8 @@ class JsonFiles:
         whole = (self.whole or self._seen_by_tasks()) if same else None
         if whole is None:
             self._ask(schema, settings)
-            parts = self._observed(self.splits, settings)
-            self.first = parts[0].shape if parts else RecordShape()
+            parts = self._observed(settings)
+            self.first = parts[0].seen.shape if parts else RecordShape()
             whole = self._numbered(parts)
         self.seen = self.whole = whole
         remember(schema, settings, whole)
@@ -146,52 +147,68 @@ class JsonFiles:
 
     def _first_lines(self, settings: Settings) -> Observation:
         """What some of the lines hold. They are few, and looked at in this process."""
-        some = self.splits[:: max(1, len(self.splits) // _HEADS)]
-        heads = [split.head(_HEAD if number else _FIRST) for number, split in enumerate(some)]
+        first, others = _heads(self.splits)
         observer = JsonObserver(self.known, settings, self.judge, many=FEWER_KEYS)
-        read = at_once(lambda head: list(blocks(head, settings.max_record_bytes)), heads)
-        for number, (head, texts) in enumerate(zip(heads, read, strict=True)):
-            # Which line of its file a split begins with is not known yet, but
-            # none is before its first byte's number.
-            line = 1 + head.start
-            for lines in texts:
-                observer.feed(lines, head.path, line)
-                line += len(lines)
-            if number == 0:
+        for heads in (first, others):
+            read = at_once(lambda head: list(blocks(head, settings.max_record_bytes)), heads)
+            for head, texts in zip(heads, read, strict=True):
+                # Which line of its file a split begins with is not known yet, but
+                # none is before its first byte's number.
+                line = 1 + head.start
+                for lines in texts:
+                    observer.feed(lines, head.path, line)
+                    line += len(lines)
+            if heads is first:
                 self.first = copied(observer.result().shape)
         return observer.result()
 
-    def _observed(self, splits: Sequence[Split], settings: Settings) -> list[Observation]:
-        observe = partial(observe_splits, self.known, settings, self.judge)
-        if is_small(self.spark.sparkContext, sum(split.length for split in splits)):
-            return list(observe(splits))
+    def _observed(self, settings: Settings) -> list[Part]:
+        """What all splits are; the part with the first of them first."""
+        observe, sc = partial(_observe_share, self.known, settings, self.judge), self.spark.sparkContext
+        if is_small(sc, self._size):
+            return observe(list(enumerate(self.splits)))
         # One task a core, because starting a Python task costs as much as ten megabytes.
-        sc = self.spark.sparkContext
-        shares = _shared(splits, sc.defaultParallelism)
-        parts = sc.parallelize(shares, len(shares)).map(partial(_observe_share, observe)).collect()
-        by_place = dict(pair for part in parts for pair in part)
-        return [by_place[i] for i in range(len(splits))]
+        shares = _shared(self.splits, sc.defaultParallelism)
+        parts = sc.parallelize(shares, len(shares)).map(observe).collect()
+        return sorted(chain.from_iterable(parts), key=lambda part: part.first)
 
     def _seen_by_tasks(self) -> Observation | None:
         """What the tasks observed, if they have run."""
         parts = observed_by(self.begun)
-        if parts is None:
-            return None
-        by_number = {number: one for part in parts for number, one in part.items()}
-        return self._numbered([by_number[number] for number in range(len(self.splits))])
+        return None if parts is None else self._numbered([part for task in parts for part in task])
 
-    def _numbered(self, seen: Sequence[Observation]) -> Observation:
-        """One observation of all splits, each of which has its lines counted from 1."""
-        splits, shifted = [], []
-        file, line = "", 1
-        for split, one in zip(self.splits, seen, strict=True):
-            line = line if split.path == file else 1
-            file = split.path
+    def _numbered(self, parts: Sequence[Part]) -> Observation:
+        """One observation of all parts, in each of which lines count from 1."""
+        counts = {number: count for part in parts for number, count in part.lines.items()}
+        splits, line = [], 1
+        for number, split in enumerate(self.splits):
+            line = line if split.start else 1
             splits.append(split.at_line(line))
-            shifted.append(one.shifted(line - 1))
-            line += one.lines
+            line += counts[number]
         self.splits = splits
-        return merge_observations(shifted)
+        return merge_observations(part.seen.shifted(splits[part.first].line - 1) for part in parts)
+
+
+def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
+    """The first lines of all, as far as it is known which lines of their files they are; and the first ones
+    at even distances behind them.
+    """
+    first = list(_first(splits, _FIRST))
+    rest = splits[len(first) :]
+    step = max(1, len(rest) // _HEADS)
+    others = [head for at in range(0, len(rest), step) for head in _first(rest[at : at + step], _HEAD)]
+    return first, others
+
+
+def _first(splits: Sequence[Split], size: int) -> Iterator[Split]:
+    """The first lines of the splits, of so many bytes: of the first split, and of those behind it that begin
+    their files.
+    """
+    for number, split in enumerate(splits):
+        if size <= 0 or (number and split.start):
+            return
+        yield split.head(size)
+        size -= split.length
 
 
 def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:
@@ -200,12 +217,8 @@ def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:
     return [[(place, splits[place]) for place in share] for share in shares]
 
 
-def _observe_share(
-    observe: Callable[[Sequence[Split]], Iterable[Observation]], share: Share
-) -> list[tuple[int, Observation]]:
-    return [
-        (place, seen) for (place, _), seen in zip(share, observe([split for _, split in share]), strict=True)
-    ]
+def _observe_share(known: Expect, settings: Settings, judge: Judge | None, share: Share) -> list[Part]:
+    return list(observe_splits(known, settings, judge, share))
 
 
 def _rejected(

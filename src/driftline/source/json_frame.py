@@ -138,7 +138,7 @@ class _TextRows:
         for batch in given:
             nulls += batch.column(0).null_count
             for run in self.texts.runs(batch):
-                for rows, places in lines.rows(run, set_aside):
+                for rows, places in lines.rows([run], set_aside):
                     yield self.texts.completed(rows, batch, [run.first + place for place in places])
         return lines.observed(), nulls
 

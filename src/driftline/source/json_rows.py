@@ -152,17 +152,24 @@ class LineRows:
         self._observer = make.observer()
         self._as_expected, self._learnt = True, -1
 
-    def rows(self, run: Run, set_aside: SetAside) -> Iterator[Rows]:
-        """The rows of some lines."""
+    def rows(self, runs: Sequence[Run], set_aside: SetAside) -> Iterator[Rows]:
+        """The rows of some lines, which are converted together: their places count through all runs."""
         observer = self._observer
-        judged = observer.feed(run.lines, run.source, run.line)
-        if rejects := [run.reject(place, why) for place, why in rejected_of(run.lines, judged)]:
+        lines: list[bytes] = []
+        judged: list[Looked] = []
+        rejects: list[Reject] = []
+        for run in runs:
+            looked = observer.feed(run.lines, run.source, run.line)
+            rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked)]
+            judged += [(len(lines) + place, why) for place, why in looked]
+            lines += run.lines
+        if rejects:
             set_aside(reject_batch(rejects))
         if self._as_expected and observer.learnt != self._learnt:
             self._as_expected = self._make.expected.covers(folded(observer.result().shape))
             self._learnt = observer.learnt
         if self._as_expected:
-            yield from self._make.of_lines(run.lines, judged, observer.fields)
+            yield from self._make.of_lines(lines, judged, observer.fields)
 
     def observed(self) -> Observation:
         """What all lines were since this was asked last."""

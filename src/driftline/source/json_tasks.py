@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
-from driftline.observe.json_files import Split, blocks, gathered
+from driftline.observe.json_files import Part, Share, blocks, together
 from driftline.observe.json_lines import Why
-from driftline.observe.observation import Observation
 from driftline.source.json_rows import JsonRows, LineRows, Run
 from driftline.source.rejects import Origin, Reject
 from driftline.source.set_aside import PART
@@ -19,8 +18,6 @@ from driftline.write import SetAside
 # Lines that are converted at once, or bytes of them: each column of a batch
 # costs some time, however few rows there are.
 _MANY, _LARGE = 4_000, 32 * 2**20
-
-Share = Sequence[tuple[int, Split]]  # splits for one task, each with its number
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +30,44 @@ class SplitRows:
     shares: Sequence[Share]
     make: JsonRows
 
-    def rows(
-        self, given: int, set_aside: SetAside
-    ) -> Generator[pa.RecordBatch, None, dict[int, Observation]]:
-        """The rows of one task's share; returns what was observed by the number
-        of the split. Lines count from 1 in each.
-        """
-        seen: dict[int, Observation] = {}
-        lines_of = LineRows(self.make)
-        for number, split in self.shares[given]:
-            of_part = partial(_of_part, set_aside, number)
-            line = 1
-            for lines in gathered(blocks(split, self.make.settings.max_record_bytes), _LARGE, _MANY):
-                run = Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))
-                for rows, _ in lines_of.rows(run, of_part):
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, list[Part]]:
+        """The rows of one task's share; returns what was observed, in parts whose lines count from 1."""
+        parts: list[Part] = []
+        lines_of, longest = LineRows(self.make), self.make.settings.max_record_bytes
+        for splits in together(self.shares[given]):
+            counts: dict[int, int] = {}
+            # Of splits that stand together, each begins with the first line of its file.
+            of_part = partial(_of_part, set_aside, splits[0][0])
+            for runs in gathered(_runs(splits, longest, counts)):
+                for rows, _ in lines_of.rows(runs, of_part):
                     yield rows
-                line += len(lines)
-            seen[number] = lines_of.observed()
-        return seen
+            parts.append(Part(lines_of.observed(), counts))
+        return parts
+
+
+def gathered(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """Some runs at a time, which are converted at once."""
+    some: list[Run] = []
+    lines = size = 0
+    for run in runs:
+        some.append(run)
+        lines += len(run.lines)
+        size += sum(map(len, run.lines))
+        if lines >= _MANY or size >= _LARGE:
+            yield some
+            some, lines, size = [], 0, 0
+    if some:
+        yield some
+
+
+def _runs(splits: Share, longest: int, counts: dict[int, int]) -> Iterator[Run]:
+    """The lines of the splits, which are counted by the split's number."""
+    for number, split in splits:
+        line = 1
+        for lines in blocks(split, longest):
+            yield Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))
+            line += len(lines)
+        counts[number] = line - 1
 
 
 def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:

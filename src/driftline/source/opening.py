@@ -60,7 +60,7 @@ def opened(
         return
     kind, given = expand(paths, format)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
-        yield named(open_source(spark, files, format=kind, strings=strings), names)
+        yield named(_of_files(spark, kind, files, strings=strings), names)
 
 
 def open_source(
@@ -79,13 +79,17 @@ def open_source(
         return of_column(frame, json_column)
     paths, _ = paths_or_rows(data)
     kind, files = expand(paths, format)
+    return _of_files(spark, kind, files, strings=strings)
+
+
+def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool) -> Source:
     try:
-        return _of_files(spark, kind, files, strings=strings)
+        return _of_kind(spark, kind, files, strings=strings)
     except (PySparkException, Py4JError, OSError) as error:
         raise DataError(*explained(error)) from error
 
 
-def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool) -> Source:
+def _of_kind(spark: SparkSession, kind: str, files: list[str], *, strings: bool) -> Source:
     match kind:
         case "json":
             return JsonFiles(spark, files)
