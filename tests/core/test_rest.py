@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driftline.convert import Converter, arrow_schema
-from driftline.convert.rest_records import Promoter, Selection, parts_of, typed_batches
+from driftline.convert.promoter import Promoter
+from driftline.convert.rest_records import Selection, parts_of
 from driftline.core.changelog.rest_since import MOST, PREFIX, first_seen, since
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
@@ -36,11 +37,9 @@ from driftline.core.schema.types import (
 )
 from driftline.core.values.parse import Number
 from driftline.core.values.parse import parse as parse_record
-from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.observation import Observation, merge_observations
-from driftline.observe.walk import Walker
+from driftline.operations.promote import look, plans
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
 from driftline.verify.source_values import is_nothing
@@ -155,15 +154,7 @@ def test_promoted_rows_hold_what_they_did(records: list[dict[str, object]], most
     rest = rest_column(planned.schema.struct)
     if rest is None:
         return
-    walker = Walker(expect(planned.schema, limits), "off")
-    parts = parts_of(rows, planned.schema.struct, rest.name, Selection(), limits.mark)
-    for number, part in enumerate(parts, 1):
-        walker.walk(part.record, "", number)
-    free = Settings(dates="off")
-    promoted = plan(planned.schema, walker.shape, free)
-    new = AddColumn((), replace(REST, name="new rest"))
-    after = apply(promoted.schema, [new]).struct
-    made = Promoter.of(promoted, after, free, Selection(), rest.name, "new rest").rows(rows)
+    made, after = all_promoted(planned.schema, rows, rest.name)
     assert made.column("new rest").null_count == len(records)
     columns = Record.of(Struct(tuple(f for f in after.fields if f.name not in (rest.name, "new rest"))))
     for record, row in zip(records, made.to_pylist(maps_as_pydicts="strict"), strict=True):
@@ -197,22 +188,19 @@ def test_the_rest_keeps_its_mark_under_another_name_and_comment() -> None:
     assert "upsolver" not in str(to_json(Schema(Struct((column,)))))
 
 
-def promoted(before: Schema, rows: pa.RecordBatch) -> tuple[dict[str, Any], ...]:
-    """The rows once all that waits has columns."""
+def all_promoted(before: Schema, rows: pa.RecordBatch, rest: str) -> tuple[pa.RecordBatch, Struct]:
+    """The rows once all that waits has columns, and these; what is left waits in ``new rest``."""
     limits = Settings(dates="off")
-    known = expect(before, limits)
-    walker, seen = Walker(known, "off"), []
-    parts = parts_of(rows, before.struct, "_rest", Selection(), limits.mark)
-    for number, part in enumerate(parts, 1):
-        walker.walk(part.record, "", number)
-    for struct, (_, values) in typed_batches(parts).items():
-        observer = ArrowObserver(struct, known, "")
-        observer.feed(values)
-        seen.append(observer.result())
-    planned = plan(before, merge_observations([Observation(walker.shape), *seen]).shape, limits)
-    after = apply(planned.schema, [AddColumn((), replace(REST, name="new"))]).struct
-    made = Promoter.of(planned, after, limits, Selection(), "_rest", "new").rows(rows)
-    return tuple({k: v for k, v in row.items() if k not in ("_rest", "new")} for row in made.to_pylist())
+    parts = parts_of(rows, before.struct, rest, Selection(), limits.mark)
+    planned = plans(before, look([parts], expect(before, limits), limits.dates), limits)
+    after = apply(planned.of_typed.schema, [AddColumn((), replace(REST, name="new rest"))]).struct
+    return Promoter.of(planned, after, limits, Selection(), rest, "new rest").rows(rows), after
+
+
+def promoted(before: Schema, rows: pa.RecordBatch) -> tuple[dict[str, Any], ...]:
+    """The rows once all that waits has columns, without the rest."""
+    made, _ = all_promoted(before, rows, "_rest")
+    return tuple({k: v for k, v in row.items() if k not in ("_rest", "new rest")} for row in made.to_pylist())
 
 
 def test_defaults_do_not_come_with_what_is_promoted() -> None:
@@ -223,6 +211,18 @@ def test_defaults_do_not_come_with_what_is_promoted() -> None:
         [{"p": {"x": None, "y": 1}, "_rest": [("p.z", "true")]}], arrow_schema(before.struct)
     )
     assert promoted(before, rows) == ({"p": {"x": None, "y": 1, "z": True}},)
+
+
+@pytest.mark.parametrize("types", [[], [(type_key("c"), "long")]], ids=["json", "typed"])
+def test_what_is_required_stays_so(types: list[tuple[str, str]]) -> None:
+    """What waits is a part of its record: the others of its values are in the table."""
+    column = Field("id", LONG, 1, required=True)
+    before = Schema(Struct((column, replace(REST, id=2))), identifiers=frozenset({1}))
+    rows = pa.RecordBatch.from_pylist([{"id": 1, "_rest": [("c", "7"), *types]}], arrow_schema(before.struct))
+    parts = parts_of(rows, before.struct, "_rest", Selection(), Settings().mark)
+    planned = plans(before, look([parts], expect(before), "on"), Settings())
+    assert [type(change) for change in planned.changes] == [AddColumn]
+    assert promoted(before, rows) == ({"id": 1, "c": 7},)
 
 
 def test_parts_of_a_list_that_was_wrapped_whole_go_where_they_were() -> None:

@@ -283,13 +283,6 @@ class ArrowValues:
                     if has_value(value):
                         yield Text(number, (), json_text(value, contract), _single(type_))
 
-    def lost_leaves(self, held: NDArray[np.bool_], contract: Contract) -> Iterator[Text]:
-        """The leaves that no column holds, each by its places."""
-        places = self.places()
-        for number in np.flatnonzero(self._valid & ~held).tolist():
-            value, within = places[number]
-            yield from self._leaf_texts(number, value, within, contract)
-
     def lists(self) -> list[list[Any]]:
         """The values of each column as Python's."""
         return [column.to_pylist() for column in self._columns]

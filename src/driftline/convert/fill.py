@@ -182,7 +182,8 @@ def _maps(
         parts: dict[int, list[tuple[pa.Array, Numbers]]] = {}
         for dims, places in _by_dimension({i: column_routes[i] for i in below}):
             columns = tuple(below[i].columns[0] for i in places)
-            together = replace(below[places[0]], columns=columns)
+            beyond = frozenset().union(*(below[i].beyond for i in places))
+            together = replace(below[places[0]], columns=columns, beyond=beyond)
             maps = values.maps(together, key, dims)
             if maps is None:
                 continue

@@ -96,16 +96,16 @@ class MixedValues:
         return [place for part in self._parts for place in part.places()]
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
+        waiting = set()
         for part, start in zip(self._parts, self._starts, strict=False):
-            if held is not None and self._shared.any():
-                yield from part.lost_leaves(held[start : start + part.count], contract)
-            else:
-                texts = part.texts(None if held is None else held[start : start + part.count], contract)
-                yield from (text for text in texts if not self._shared[text.number])
-        if held is None and self._shared.any():
+            for text in part.texts(None if held is None else held[start : start + part.count], contract):
+                if self._shared[text.number]:
+                    waiting.add(text.number)
+                else:
+                    yield text
+        if waiting:
             columns = [column for part in self._parts for column in part.json_values()]
-            whole = texts_of_several(columns, contract)
-            yield from (text for text in whole if self._shared[text.number])
+            yield from (text for text in texts_of_several(columns, contract) if text.number in waiting)
 
     def are_all_in(self, leaves: pa.Array) -> bool:
         return not leaves.null_count

@@ -169,7 +169,8 @@ class JsonValues:
             held[[n for n in self._objects if self._apart.leaf_dims[n] in self._waiting_maps]] = False
         lost = [number for number in np.flatnonzero(~held).tolist() if self._is_lost(number)]
         places = self.places() if lost else ()
-        for value, numbers in lost_by_value(lost, places, range(len(places))):
+        leaves = [number for number in range(len(places)) if has_value(self._apart.leaves[number])]
+        for value, numbers in lost_by_value(lost, places, leaves):
             if not numbers:
                 yield Text(value, (), json_text(self._values[value], contract))
             for number in numbers:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,7 +21,23 @@ from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import Type
 from driftline.core.values.parse import Number
 
-Spot = tuple[int, str]  # a row, and the path of a value in its record
+_ENDS = re.compile(
+    r"[.\[]"
+)  # up to one of these, a path is that of a value around; within a quoted key, none
+
+
+class Spot(NamedTuple):
+    """A ``row``, and the ``path`` of a value in its record. ``whole``: the text of the list of mixed depth
+    that the value is part of, which waits in its place: a part alone would not tell how deep it stood.
+    """
+
+    row: int
+    path: str
+    whole: str | None = None
+
+    def below(self, path: str) -> Spot:
+        """For a part of the value, at this path."""
+        return self if self.whole is not None else self._replace(path=path)
 
 
 @dataclass(slots=True)
@@ -29,16 +46,23 @@ class Entries:
 
     rows: list[dict[str, str]]
 
-    def add(self, spot: Spot, text: str, type_: Type | None) -> None:
-        row, path = spot
+    def add(self, row: int, path: str, text: str, type_: Type | None) -> None:
         self.rows[row][path] = text
         if type_ is not None:
             self.rows[row][type_key(path)] = type_text(type_)
 
     def array(self) -> pa.Array:
         """As a column; null where a row has no rest."""
-        items = [list(row.items()) if row else None for row in self.rows]
+        items = [
+            [(path, text) for path, text in row.items() if not _is_part(path, row)] or None
+            for row in self.rows
+        ]
         return pa.array(items, arrow_type(REST.type))
+
+
+def _is_part(path: str, row: Mapping[str, str]) -> bool:
+    """Whether the value is part of one that waits whole: columns of its field may lack different parts."""
+    return len(row) > 1 and any(path[: end.start()] in row for end in _ENDS.finditer(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +78,15 @@ class Collector:
     @classmethod
     def of(cls, count: int, contract: Contract) -> Collector:
         """For the records of ``count`` rows."""
-        return cls(Entries([{} for _ in range(count)]), lambda number: (number, ""), contract)
+        return cls(Entries([{} for _ in range(count)]), lambda number: Spot(number, ""), contract)
 
     def add(self, text: Text) -> None:
         """Adds an entry; the records here are the values of a field."""
-        row, above = self.spot(text.number)
-        self.entries.add((row, element(above, text.places)), text.text, text.type)
+        spot = self.spot(text.number)
+        if spot.whole is not None:
+            self.entries.add(spot.row, spot.path, spot.whole, None)
+        else:
+            self.entries.add(spot.row, element(spot.path, text.places), text.text, text.type)
 
     def rows(self, numbers: Numbers) -> Collector:
         """For some of the records, by their numbers."""
@@ -69,21 +96,27 @@ class Collector:
         """For the values of a field, one a record."""
 
         def spot(number: int) -> Spot:
-            row, above = self.spot(number)
-            return row, step(above, key)
+            above = self.spot(number)
+            return above.below(step(above.path, key))
 
         return replace(self, spot=spot, contract=self.contract.of(key))
 
     def leaves(self, values: Values) -> Collector:
         """For the leaves of values."""
         places: list[tuple[int, tuple[int, ...]]] = []
+        wholes: dict[int, str] = {}
 
         def spot(number: int) -> Spot:
             if not places:
                 places.extend(values.places())
+                if mixed := of_mixed_depth(places):
+                    texts = values.texts(None, self.contract)
+                    wholes.update((text.number, text.text) for text in texts if text.number in mixed)
             value, within = places[number]
-            row, above = self.spot(value)
-            return row, element(above, within)
+            above = self.spot(value)
+            if above.whole is None and value in wholes:
+                return above._replace(whole=wholes[value])
+            return above.below(element(above.path, within))
 
         return replace(self, spot=spot)
 
@@ -99,8 +132,8 @@ class Collector:
             if not owners:
                 counts = np.diff(maps.offsets.to_numpy(zero_copy_only=False))
                 owners.extend(np.repeat(np.asarray(maps.numbers, np.int64), counts).tolist())
-            row, above = self.spot(owners[number])
-            return row, step(above, str(maps.keys[number].as_py()))
+            above = self.spot(owners[number])
+            return above.below(step(above.path, str(maps.keys[number].as_py())))
 
         return replace(self, spot=spot, contract=self.contract.inside(dim).of("value"))
 
@@ -126,18 +159,28 @@ def _raw(value: object, contract: Contract) -> Any:
     return value
 
 
+def of_mixed_depth(places: Iterable[tuple[int, tuple[int, ...]]]) -> set[int]:
+    """The values whose leaves have different numbers of lists around them; ``places``: by leaf.
+
+    >>> of_mixed_depth([(0, (0,)), (0, (1,)), (1, (0,)), (1, (1, 0))])
+    {1}
+    """
+    depths: dict[int, int] = {}
+    return {value for value, within in places if depths.setdefault(value, len(within)) != len(within)}
+
+
 def lost_by_value(
     lost: Iterable[int], places: Sequence[tuple[int, tuple[int, ...]]], leaves: Iterable[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """The lost leaves of each value, none where it has lost all of its
-    ``leaves``: then it is lost as a whole.
+    """The lost leaves of each value, none where it has lost all of its ``leaves``, or is of mixed depth:
+    then it waits as a whole.
     """
-    owned = Counter(places[number][0] for number in leaves)
+    owned, mixed = Counter(places[number][0] for number in leaves), of_mixed_depth(places)
     by_value: dict[int, list[int]] = {}
     for number in lost:
         by_value.setdefault(places[number][0], []).append(number)
     for value, numbers in by_value.items():
-        yield value, [] if len(numbers) == owned[value] else numbers
+        yield value, [] if value in mixed or len(numbers) == owned[value] else numbers
 
 
 def places_of(apart: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:

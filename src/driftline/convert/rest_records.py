@@ -1,30 +1,23 @@
-"""Values of the rest as columns: what is chosen of each row is read again,
-and put where the plan has a column for it.
-"""
+"""Values of the rest as records: what is chosen of each row is read again."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from driftline.convert.converter import Converter
-from driftline.convert.defaults import without_defaults
 from driftline.convert.typed_text import typed_value
-from driftline.convert.types import arrow_schema, arrow_type
+from driftline.convert.types import arrow_schema
 from driftline.core.columns.rest_fields import Fields
 from driftline.core.columns.siblings import families
-from driftline.core.planning.rest import REST, is_type_key, keys_of, steps, type_key
-from driftline.core.planning.routes import Plan, Settings, by_name, lean
+from driftline.core.planning.rest import is_type_key, keys_of, steps, type_key
 from driftline.core.schema.schema_json import type_of
-from driftline.core.schema.types import Field, List, Map, Path, Struct, Type, dotted
+from driftline.core.schema.types import STRING, Field, List, Map, Path, Struct, Type, peel
 from driftline.core.values.parse import parse
-from driftline.errors import DataError
 
 Steps = tuple["str | int", ...]
 
@@ -83,7 +76,7 @@ def chosen(rest: Sequence[tuple[str, str]], selection: Selection, fields: Fields
             if spelled is None:
                 out.record = _joined(out.record, _nested(at, value))
             else:
-                taken = _add_typed(out, at, value, type_of(spelled))
+                taken = _add_typed(out, at, value, type_of(spelled), fields)
         if taken:
             out.in_lists = out.in_lists or any(isinstance(step, int) for step in at)
             out.counts[fields.path(at)] += 1
@@ -93,13 +86,16 @@ def chosen(rest: Sequence[tuple[str, str]], selection: Selection, fields: Fields
     return out
 
 
-def _add_typed(out: Chosen, at: Steps, value: Any, type_: Type) -> bool:
+def _add_typed(out: Chosen, at: Steps, value: Any, type_: Type, fields: Fields) -> bool:
     try:
         nested = _nested(at, typed_value(value, type_))
     except ValueError:
         return False
-    for step in reversed(at):
-        type_ = List(type_) if isinstance(step, int) else Struct((Field(step, type_),))
+    for step, is_key in reversed([*zip(at, fields.keys_of_maps(at), strict=True)]):
+        if isinstance(step, int):
+            type_ = List(type_)
+        else:
+            type_ = Map(STRING, type_) if is_key else Struct((Field(step, type_),))
     assert isinstance(type_, Struct)
     out.typed.append((type_, nested))
     return True
@@ -123,30 +119,29 @@ def _joined(a: Any, b: Any) -> Any:
 
 def _padded(value: Any, held: Sequence[tuple[Type, Any]], mark: str) -> Any:
     """The value with its lists as long as in what columns hold of it, each with its type."""
-    if isinstance(value, list):
-        lists = [(t.element, stored) for t, stored in held if isinstance(t, List) and stored is not None]
-        if not any(isinstance(item, list) for item in value):
-            lists = [_within(*one) for one in lists]
-        length = max([len(value), *(len(stored) for _, stored in lists)])
-        return [
-            _padded(value[n] if n < len(value) else None, [(t, s[n]) for t, s in lists if n < len(s)], mark)
-            for n in range(length)
-        ]
-    filled = [(type_, stored) for type_, stored in held if stored is not None]
-    if isinstance(value, dict) and filled and all(isinstance(type_, List) for type_, _ in filled):
-        return _padded([value], filled, mark)  # a shallow element of a deep list is wrapped where it stands
+    if not isinstance(value, (list, dict)):
+        return value
+    held = [_within(type_, stored, _dimension(value)) for type_, stored in held]
     if isinstance(value, dict):
         return {key: _padded(item, _held(held, key, mark), mark) for key, item in value.items()}
-    return value
+    lists = [(t.element, stored) for t, stored in held if isinstance(t, List) and stored is not None]
+    length = max([len(value), *(len(stored) for _, stored in lists)])
+    return [
+        _padded(value[n] if n < len(value) else None, [(t, s[n]) for t, s in lists if n < len(s)], mark)
+        for n in range(length)
+    ]
 
 
-def _within(element: Type, stored: Sequence[Any]) -> tuple[Type, Sequence[Any]]:
-    """What a column holds of a list, and the type of its elements,
-    without the lists that the whole of it was wrapped in.
-    """
-    while isinstance(element, List) and len(stored) == 1 and stored[0] is not None:
-        element, stored = element.element, stored[0]
-    return element, stored
+def _within(type_: Type, stored: Any, dim: int) -> tuple[Type, Any]:
+    """What a column holds, and its type, without the lists that a value of ``dim`` lists was wrapped in."""
+    while isinstance(type_, List) and peel(type_)[0] > dim and stored is not None and len(stored) == 1:
+        type_, stored = type_.element, stored[0]
+    return type_, stored
+
+
+def _dimension(value: Any) -> int:
+    """How many lists there are around what is deepest in lists."""
+    return 1 + max(map(_dimension, value), default=0) if isinstance(value, list) else 0
 
 
 def _held(held: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[Type, Any]]:
@@ -181,59 +176,6 @@ def parts_of(
     return parts
 
 
-@dataclass(frozen=True, slots=True)
-class Promoter:
-    """Makes rows with the columns of ``after`` from rows with those of ``before``.
-
-    ``old`` and ``new``: the names of the rest, which stays as it was,
-    and of the one without what is selected.
-    """
-
-    before: Struct
-    same: Converter
-    fill: Converter
-    selection: Selection
-    old: str
-    new: str
-    mark: str
-
-    @classmethod
-    def of(
-        cls, plan: Plan, after: Struct, settings: Settings, selection: Selection, old: str, new: str
-    ) -> Promoter:
-        """``after``: the columns of the plan with their ids, and that of the new rest."""
-        before = plan.before.struct
-        after = without_defaults(after)
-        data = Struct(tuple(f for f in after.fields if f.name not in (old, new)))
-        same = Converter(after, by_name(before, after), settings)
-        return cls(
-            before, same, Converter(data, lean(plan.route), settings), selection, old, new, settings.mark
-        )
-
-    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Raises DataError where a value has its place taken."""
-        rows = self.same.of_arrow(batch, self.before, json=False)
-        names = rows.schema.names
-        columns = dict(zip(names, rows.columns, strict=True))
-        parts = parts_of(batch, self.before, self.old, self.selection, self.mark)
-        for numbers, values in self._filled(parts):
-            for name, array in zip(values.schema.names, values.columns, strict=True):
-                if array.null_count < len(array):
-                    columns[name] = _put(columns[name], numbers, array, name)
-        columns[self.new] = pa.array([part.left or None for part in parts], arrow_type(REST.type)).cast(
-            columns[self.new].type
-        )
-        return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=rows.schema)
-
-    def _filled(self, parts: Sequence[Chosen]) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-        """The selected values in the columns of the plan, and which rows they are of."""
-        numbers = [number for number, part in enumerate(parts) if part.record]
-        if numbers:
-            yield numbers, self.fill.of_json([parts[number].record for number in numbers])
-        for struct, (numbers, batch) in typed_batches(parts).items():
-            yield numbers, self.fill.of_arrow(batch, struct, json=False)
-
-
 def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], pa.RecordBatch]]:
     """The typed values by type, each a row of its own, with the numbers of the rows that they are of."""
     by_struct: dict[Struct, tuple[list[int], list[Any]]] = {}
@@ -246,33 +188,3 @@ def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], p
         struct: (numbers, pa.RecordBatch.from_pylist(values, arrow_schema(struct)))
         for struct, (numbers, values) in by_struct.items()
     }
-
-
-def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:
-    """The column with values for the rows of these numbers; a row may come several times."""
-    merged: dict[int, Any] = {}
-    stored = column.take(pa.array(numbers, pa.int64())).to_pylist()
-    for number, before, value in zip(numbers, stored, values.to_pylist(), strict=True):
-        merged[number] = _merged(merged.get(number, before), value, column.type, (name,))
-    index = np.arange(len(column))
-    index[list(merged)] = np.arange(len(column), len(column) + len(merged))
-    both = pa.concat_arrays([column, pa.array(list(merged.values()), column.type)])
-    return both.take(pa.array(index))
-
-
-def _merged(before: Any, value: Any, type_: pa.DataType, path: Path) -> Any:
-    """A value of a column, with another one where it is null."""
-    if before is None or value is None:
-        return value if before is None else before
-    if pa.types.is_struct(type_):
-        return {f.name: _merged(before[f.name], value[f.name], f.type, (*path, f.name)) for f in type_}
-    if pa.types.is_map(type_):
-        a, b = dict(before), dict(value)
-        at = (*path, "value")
-        return [(key, _merged(a.get(key), b.get(key), type_.item_type, at)) for key in {**a, **b}]
-    if pa.types.is_list(type_):
-        at = (*path, "element")
-        return [_merged(*pair, type_.value_type, at) for pair in zip_longest(before, value)]
-    if before != value:
-        raise DataError(f"{dotted(path)} has {before!r} where the rest has {value!r}: nothing is changed")
-    return before

@@ -49,7 +49,7 @@ def typed_value(value: Any, type_: Type) -> Any:
         case List(element):
             return [typed_value(item, element) for item in value]
         case Map(key_type, item_type):
-            return [(typed_value(key, key_type), typed_value(item, item_type)) for key, item in value.items()]
+            return {typed_value(key, key_type): typed_value(item, item_type) for key, item in value.items()}
         case Primitive(name) if name in _READ:
             return _READ[name](value)
     raise ValueError(f"{type_} has no values")

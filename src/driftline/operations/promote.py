@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.convert.rest_records import Chosen, Promoter, Selection, parts_of, typed_batches
+from driftline.convert.promoter import Plans, Promoter
+from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_batches
 from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, diff, to_dict
@@ -25,7 +26,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, keys_of, rest_column, spelled_field, steps
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import Names
-from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
+from driftline.core.schema.types import Field, Path, Schema, Struct, all_optional, dotted
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import State, Table, Transaction
 from driftline.formats.retry import Retry
@@ -109,11 +110,12 @@ def _promote(
     transaction = None if dry_run else table.transaction(state, pinned=True)
     try:
         progress("looking")
-        seen, counts, met = _look(table, state.schema, rest, selection, settings)
-        _check_found(table, state.schema, counts, [path for path in paths if path not in met], settings.mark)
-        settings = _unlimited(settings)
-        planned = _planned(state.schema, seen, settings)
-        values = {spelled_field(path): count for path, count in sorted(counts.items())}
+        seen = _look(table, state.schema, rest, selection, settings)
+        missing = [path for path in paths if path not in seen.met]
+        _check_found(table, state.schema, seen.counts, missing, settings.mark)
+        settings = unlimited(settings)
+        planned = plans(state.schema, seen, settings)
+        values = {spelled_field(path): count for path, count in sorted(seen.counts.items())}
         if transaction is None:
             notes = (table.new_row_ids,) if table.new_row_ids else ()
             return Promoted(table.name, dry_run, values, planned.changes, notes=notes)
@@ -130,9 +132,39 @@ def _promote(
     return Promoted(table.name, dry_run, values, planned.changes, transaction.snapshot)
 
 
-def _unlimited(settings: Settings) -> Settings:
+@dataclass(slots=True)
+class Seen:
+    """What is selected: JSON values and typed ones, how many values by field, and which paths of the
+    selection lead to some.
+    """
+
+    of_json: Observation
+    of_typed: Observation
+    counts: Counter[Path]
+    met: set[Path]
+
+    @classmethod
+    def merged(cls, parts: Sequence[Seen]) -> Seen:
+        """Of several tasks."""
+        return cls(
+            merge_observations([part.of_json for part in parts]),
+            merge_observations([part.of_typed for part in parts]),
+            sum((part.counts for part in parts), Counter()),
+            {path for part in parts for path in part.met},
+        )
+
+
+def unlimited(settings: Settings) -> Settings:
     """The settings for values that a person wants in columns."""
     return replace(without_limits(settings), contract=settings.contract.taking_everything())
+
+
+def plans(schema: Schema, seen: Seen, settings: Settings) -> Plans:
+    """Columns for what is selected. Raises DataError where the policy refuses some."""
+    # Parts of records do not tell that one has no value in a required column.
+    before = replace(schema, struct=all_optional(schema.struct), identifiers=frozenset())
+    of_json = _planned(before, seen.of_json, settings)
+    return Plans(of_json, _planned(of_json.schema, seen.of_typed, settings))
 
 
 def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:
@@ -148,13 +180,13 @@ def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:
 def _write(
     table: Table,
     transaction: Transaction,
-    planned: Plan,
+    planned: Plans,
     rest: Field,
     selection: Selection,
     settings: Settings,
 ) -> None:
     """Writes the rows, with a rest in place of the old one."""
-    new = Names.of(planned.schema.struct).take(rest.name)
+    new = Names.of(planned.of_typed.schema.struct).take(rest.name)
     transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest.doc))])
     between = transaction.schema
     promoter = Promoter.of(planned, between.struct, settings, selection, rest.name, new)
@@ -174,21 +206,12 @@ def _write(
     transaction.evolve(diff(between, replace(between, struct=Struct(fields))))  # type: ignore[arg-type]
 
 
-def _look(
-    table: Table, schema: Schema, rest: Field, selection: Selection, settings: Settings
-) -> tuple[Observation, Counter[Path], set[Path]]:
-    """What is selected, how many values it has by field, and which paths of the selection lead to some."""
+def _look(table: Table, schema: Schema, rest: Field, selection: Selection, settings: Settings) -> Seen:
     rows = table.read().where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
     look = partial(_observed, parts, expect(schema, settings), settings.dates)
     collected = numbered(rows).mapInArrow(look, "observed binary").collect()  # one row a task
-    seen, counts, met = [], Counter[Path](), set[Path]()
-    for row in collected:
-        of_task = pickle.loads(row.observed)  # noqa: S301  our own bytes
-        seen.append(of_task[0])
-        counts += of_task[1]
-        met |= of_task[2]
-    return merge_observations(seen), counts, met
+    return Seen.merged([pickle.loads(row.observed) for row in collected])  # noqa: S301  our own bytes
 
 
 def _parts(struct: Struct, rest: str, selection: Selection, mark: str, batch: pa.RecordBatch) -> list[Chosen]:
@@ -201,12 +224,17 @@ def _observed(
     dates: str,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
+    seen = look(map(parts_of_batch, batches), known, dates)
+    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(seen)], pa.binary())], ["observed"])
+
+
+def look(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> Seen:
+    """What is selected in batches of rows, for a table that is ``known``."""
     walker = Walker(known, dates)
     counts, met = Counter[Path](), set[Path]()
     typed: list[Observation] = []
     number = 0
-    for batch in batches:
-        parts = parts_of_batch(batch)
+    for parts in batches:
         for part in parts:
             number += 1
             counts.update(part.counts)
@@ -217,10 +245,7 @@ def _observed(
             observer = ArrowObserver(struct, known, "")
             observer.feed(values)
             typed.append(observer.result())
-    seen = merge_observations([Observation(walker.shape), *typed])
-    yield pa.RecordBatch.from_arrays(
-        [pa.array([pickle.dumps((seen, counts, met))], pa.binary())], ["observed"]
-    )
+    return Seen(Observation(walker.shape), merge_observations(typed), counts, met)
 
 
 def _check_found(

@@ -16,6 +16,7 @@ from driftline.verify.holds import has_value, holds, routed
 from driftline.verify.source_values import Cell, Pairs, Reading, is_nothing
 from driftline.verify.table_shape import Column, Record
 from driftline.verify.waiting import Waiting
+from driftline.verify.ways import key_text, together, weight
 
 # A column of the field at hand, the lists still around its values, and what the row has in it.
 _Held: TypeAlias = "tuple[Column, int, Any]"
@@ -168,33 +169,29 @@ class _Check:
                 self.emptied(deep, below, x, (*at, i))
 
     def nested(self, held: Sequence[_Held], v: dict[Any, Any], at: Steps) -> None:
-        """One record column holds it whole, or the map columns together do, or
-        a record column the keys that no map has.
-        """
-        ways: list[list[Difference]] = []
+        """One record column holds what the map columns together do not."""
+        records: list[list[Difference]] = []
         maps, strange = [], []
         for column, dim, stored in held:
             x = _unwrapped(stored, dim)
             if column.record is not None and isinstance(x, dict):
                 checked = _Check(self.how)
                 checked.record(column.record, x, v, at)
-                ways.append(checked.out)
+                records.append(checked.out)
             elif column.value is not None and isinstance(x, dict):
                 maps.append((column.value, x))
             else:
                 strange.append((column, stored))
+        ways = [min(records, key=weight)] if records else []
         if maps:
             checked = _Check(self.how)
             checked.maps(maps, v, at)
-            nowhere = {d.steps[len(at)] for d in checked.out if d.lost}
-            ways = [[d for d in out if not d.lost or d.steps[len(at)] in nowhere] for out in ways]
             ways.append(checked.out)
         if not ways:
             self.lost(strange, v, at)
             return
-        best = min(ways, key=lambda checked: (sum(d.lost and not d.unproven for d in checked), len(checked)))
-        for way_ in ways:
-            self.out += way_ if way_ is best else [d for d in way_ if d.invented]
+        self.out += together(ways)
+        self.out += [d for out in records if out is not ways[0] for d in out if d.invented]
         for column, stored in strange:
             self.invented(column, stored, v, at)
 
@@ -204,7 +201,7 @@ class _Check:
         """
         rest = [dict(x) for _, x in maps]
         for key, x in v.items():
-            text = _key_text(key)
+            text = key_text(key)
             name = key if any(key in m for m in rest) else text
             held = [(c, c.dim, m.pop(name)) for (c, _), m in zip(maps, rest, strict=True) if name in m]
             if isinstance(v, Pairs) and not held:
@@ -214,7 +211,7 @@ class _Check:
         for (column, _), m in zip(maps, rest, strict=True):
             for key, stored in m.items():
                 if has_value(stored):
-                    self.invented(column, stored, None, (*at, _key_text(key)))
+                    self.invented(column, stored, None, (*at, key_text(key)))
 
     def variants(self, held: Sequence[_Held], variants: Sequence[_Held], v: Any, at: Steps) -> None:
         """A variant holds any value, whole."""
@@ -291,7 +288,3 @@ def _depth(v: Any, empties: bool) -> int:
     if not isinstance(v, list):
         return 0
     return 1 + max((_depth(x, empties) for x in v if empties or not is_nothing(x)), default=0)
-
-
-def _key_text(key: Any) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)

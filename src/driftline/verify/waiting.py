@@ -61,6 +61,8 @@ class Waiting:
                 return False
             self.used.add(at)
             return True
+        if self._holds_around(v, at):
+            return True
         if isinstance(v, list):
             parts: list[tuple[str | int, Any]] = list(enumerate(v))
         elif isinstance(v, dict):
@@ -71,19 +73,14 @@ class Waiting:
         held = [self.holds(x, (*at, step)) for step, x in parts if not is_nothing(x)]
         return all(held)
 
+    def _holds_around(self, v: Any, at: Steps) -> bool:
+        """Whether the rest holds the value as part of one that waits whole."""
+        ends = (end for end in range(1, len(at)) if at[:end] in self.values)
+        return any(self._same(_at(self.values[at[:end]], at[end:]), v, self._typed[at[:end]]) for end in ends)
+
     def agrees(self, at: Steps, record: Any) -> bool:
         """Whether the record has at the path what the rest has."""
-        v = record
-        for step in at:
-            if isinstance(step, int):
-                v = v[step] if isinstance(v, list) and step < len(v) else None
-            else:
-                v = (
-                    next((x for key, x in v.items() if str(key) == step), None)
-                    if isinstance(v, dict)
-                    else None
-                )
-        return self._same(self.values[at], v, self._typed[at])
+        return self._same(self.values[at], _at(record, at), self._typed[at])
 
     def _same(self, stored: Any, v: Any, typed: bool) -> bool:
         if stored is None or is_nothing(v):
@@ -105,6 +102,18 @@ class Waiting:
         if isinstance(stored, bool) or isinstance(v, bool):
             return stored is v
         return bool(stored == v) or (stored != stored and v != v)
+
+
+def _at(value: Any, steps_: Steps) -> Any:
+    """What a value has at a path; None where it has nothing."""
+    for step in steps_:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        elif isinstance(value, dict):
+            value = next((x for key, x in value.items() if str(key) == step), None)
+        else:
+            value = None
+    return value
 
 
 def _is_text(v: Any) -> bool:

@@ -24,17 +24,20 @@ class Fields:
     def __init__(self, types: Sequence[Type], mark: str) -> None:
         self._types, self._mark = [peel(type_)[1] for type_ in types], mark
 
-    def path(self, at: Iterable[str | int]) -> Path:
+    def path(self, at: Sequence[str | int]) -> Path:
         """The path of a field: elements of lists as ``element``, keys of the table's maps as ``value``."""
-        fields, path = self, []
+        keys_of_maps = self.keys_of_maps(at)
+        steps = zip(at, keys_of_maps, strict=True)
+        return tuple("element" if isinstance(s, int) else "value" if is_key else s for s, is_key in steps)
+
+    def keys_of_maps(self, at: Iterable[str | int]) -> list[bool]:
+        """Which steps of a path are keys of the table's maps."""
+        fields, out = self, []
         for step in at:
-            if isinstance(step, int):
-                path.append("element")
-                continue
-            name = step if fields._value is None or step in fields._named else "value"
-            path.append(name)
-            fields = fields._named.get(step) or fields._value or _NONE
-        return tuple(path)
+            out.append(isinstance(step, str) and fields._value is not None and step not in fields._named)
+            if isinstance(step, str):
+                fields = fields._named.get(step) or fields._value or _NONE
+        return out
 
     @cached_property
     def _named(self) -> dict[str, Fields]:

@@ -99,8 +99,9 @@ def _with_values(route: ColumnRoute, unmade: Iterable[ColumnRoute]) -> ColumnRou
     values = [
         unfilled.value for unfilled in unmade if unfilled.value is not None and _same_maps(route, unfilled)
     ]
-    beyond = route.value.beyond.union(*(_all_inside(c) for value in values for c in value.columns))
-    return replace(route, value=replace(route.value, beyond=beyond))
+    beyond, columns = in_rest(route.value.columns, [column for value in values for column in value.columns])
+    value = replace(route.value, columns=columns, beyond=route.value.beyond | beyond)
+    return replace(route, value=value)
 
 
 def _same_maps(route: ColumnRoute, candidate: ColumnRoute) -> bool:
@@ -138,9 +139,10 @@ def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) 
     room = limit - (total - sum(leaves(c.type) for c in added))
     without: list[AddColumn] = []
     for column in added:
-        room -= leaves(column.type)
-        if room < 0:
+        if leaves(column.type) > room:
             without.append(column)
+        else:
+            room -= leaves(column.type)
     return _types_of(without, last, settings, f"take the table beyond max_columns = {limit}")
 
 

@@ -188,6 +188,24 @@ def with_child(type_: Type, name: str, child: Field) -> Type:
             raise KeyError(name)
 
 
+def all_optional(struct: Struct) -> Struct:
+    """The struct with nothing required in it, at any depth."""
+    fields = (replace(f, type=_all_optional(f.type), required=False) for f in struct.fields)
+    return Struct(tuple(fields))
+
+
+def _all_optional(type_: Type) -> Type:
+    match type_:
+        case Struct():
+            return all_optional(type_)
+        case List(element):
+            return replace(type_, element=_all_optional(element), element_required=False)
+        case Map(value=value):
+            return replace(type_, value=_all_optional(value), value_required=False)
+        case _:
+            return type_
+
+
 def peel(type_: Type) -> tuple[int, Type]:
     """How many lists are wrapped around what.
 

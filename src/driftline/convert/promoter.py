@@ -1,0 +1,118 @@
+"""Values of the rest as columns: put where the plans have a column for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from driftline.convert.converter import Converter
+from driftline.convert.defaults import without_defaults
+from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_batches
+from driftline.convert.types import arrow_type
+from driftline.core.changes import Change
+from driftline.core.planning.rest import REST
+from driftline.core.planning.routes import Plan, Settings, by_name, lean
+from driftline.core.schema.types import Path, Struct, dotted
+from driftline.errors import DataError
+
+
+class Plans(NamedTuple):
+    """What JSON values of the rest bring, and what typed ones bring beside these: as batches of their own, as
+    no one plan tells objects of JSON from typed maps and structs of the same field.
+    """
+
+    of_json: Plan
+    of_typed: Plan
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """From the schema before to that with all columns."""
+        return (*self.of_json.changes, *self.of_typed.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Promoter:
+    """Makes rows with the columns of ``after`` from rows with those of ``before``.
+
+    ``same``: fills the columns that there were; ``of_json``, ``of_typed``: those of what waited. ``old`` and
+    ``new``: the names of the rest, which stays as it was, and of the one without what is selected.
+    """
+
+    before: Struct
+    same: Converter
+    of_json: Converter
+    of_typed: Converter
+    selection: Selection
+    old: str
+    new: str
+    mark: str
+
+    @classmethod
+    def of(
+        cls, plans: Plans, after: Struct, settings: Settings, selection: Selection, old: str, new: str
+    ) -> Promoter:
+        """``after``: the columns of the plans with their ids, and that of the new rest."""
+        before = plans.of_json.before.struct
+        after = without_defaults(after)
+        data = Struct(tuple(f for f in after.fields if f.name not in (old, new)))
+        same = Converter(after, by_name(before, after), settings)
+        of_json, of_typed = (Converter(data, lean(plan.route), settings) for plan in plans)
+        return cls(before, same, of_json, of_typed, selection, old, new, settings.mark)
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Raises DataError where a value has its place taken."""
+        rows = self.same.of_arrow(batch, self.before, json=False)
+        names = rows.schema.names
+        columns = dict(zip(names, rows.columns, strict=True))
+        parts = parts_of(batch, self.before, self.old, self.selection, self.mark)
+        for numbers, values in self._filled(parts):
+            for name, array in zip(values.schema.names, values.columns, strict=True):
+                if array.null_count < len(array):
+                    columns[name] = _put(columns[name], numbers, array, name)
+        columns[self.new] = pa.array([part.left or None for part in parts], arrow_type(REST.type)).cast(
+            columns[self.new].type
+        )
+        return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=rows.schema)
+
+    def _filled(self, parts: Sequence[Chosen]) -> Iterator[tuple[list[int], pa.RecordBatch]]:
+        """The selected values in the columns of the plan, and which rows they are of."""
+        numbers = [number for number, part in enumerate(parts) if part.record]
+        if numbers:
+            yield numbers, self.of_json.of_json([parts[number].record for number in numbers])
+        for struct, (numbers, batch) in typed_batches(parts).items():
+            yield numbers, self.of_typed.of_arrow(batch, struct, json=False)
+
+
+def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:
+    """The column with values for the rows of these numbers; a row may come several times."""
+    merged: dict[int, Any] = {}
+    stored = column.take(pa.array(numbers, pa.int64())).to_pylist()
+    for number, before, value in zip(numbers, stored, values.to_pylist(), strict=True):
+        merged[number] = _merged(merged.get(number, before), value, column.type, (name,))
+    index = np.arange(len(column))
+    index[list(merged)] = np.arange(len(column), len(column) + len(merged))
+    both = pa.concat_arrays([column, pa.array(list(merged.values()), column.type)])
+    return both.take(pa.array(index))
+
+
+def _merged(before: Any, value: Any, type_: pa.DataType, path: Path) -> Any:
+    """A value of a column, with another one where it is null."""
+    if before is None or value is None:
+        return value if before is None else before
+    if pa.types.is_struct(type_):
+        return {f.name: _merged(before[f.name], value[f.name], f.type, (*path, f.name)) for f in type_}
+    if pa.types.is_map(type_):
+        a, b = dict(before), dict(value)
+        at = (*path, "value")
+        return [(key, _merged(a.get(key), b.get(key), type_.item_type, at)) for key in {**a, **b}]
+    if pa.types.is_list(type_):
+        at = (*path, "element")
+        return [_merged(*pair, type_.value_type, at) for pair in zip_longest(before, value)]
+    if before != value:
+        raise DataError(f"{dotted(path)} has {before!r} where the rest has {value!r}: nothing is changed")
+    return before

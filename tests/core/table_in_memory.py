@@ -1,0 +1,166 @@
+"""A table without an engine, which takes steps by the real plan and the real conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from core.held_values import record_of
+from core.random_steps import Change, Json, Promote, Step, Typed
+from driftline.convert import Converter, arrow_schema
+from driftline.convert.promoter import Promoter
+from driftline.convert.rest_records import Selection, parts_of
+from driftline.core.changes import AddColumn, apply
+from driftline.core.planning.plan import plan
+from driftline.core.planning.rest import REST, keys_of, rest_column, steps
+from driftline.core.planning.routes import Plan, Settings, by_name
+from driftline.core.schema.types import List, Map, Schema, Struct, Type
+from driftline.core.values.parse import parse
+from driftline.observe.arrow import ArrowObserver
+from driftline.observe.expect import expect
+from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import Observation
+from driftline.operations.promote import look, plans, unlimited
+from driftline.source.json_rows import JsonRows
+from driftline.verify import json_texts as texts
+from driftline.verify.source_values import Pairs
+
+
+class Source(NamedTuple):
+    """A record as `held_values` reads it, maps as dicts, and as ``verify`` does."""
+
+    record: Any
+    for_verify: Any
+
+
+@dataclass
+class TableInMemory:
+    """``sources``: the records as they came, one a row."""
+
+    settings: Settings = field(default_factory=Settings)
+    schema: Schema = field(default_factory=Schema)
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Change(settings):
+                self.settings = settings
+            case Json():
+                self._json(step)
+            case Typed():
+                self._typed(step)
+            case Promote(part):
+                self._promote(part)
+
+    def _json(self, batch: Json) -> None:
+        lines, known = batch.lines, expect(self.schema, self.settings)
+        observer = JsonObserver(known, self.settings)
+        observer.feed(lines, "batch", 1)
+        seen = observer.result()
+        planned = self._planned(seen)
+        if planned.schema.struct.fields:
+            rows = Converter(planned.schema.struct, planned.route, self.settings).of_json(
+                [*map(parse, lines)]
+            )
+            assert by_whole_columns(lines, planned, known, seen, self.settings) == plain_rows(rows), (
+                "two roads"
+            )
+            self._append(planned, rows, [Source(record_of(line), texts.parse(line)) for line in lines])
+
+    def _typed(self, batch: Typed) -> None:
+        values = [paired(record, batch.struct, lambda m: [*m.items()]) for record in batch.records]
+        columns = pa.RecordBatch.from_pylist(values, arrow_schema(batch.struct))
+        observer = ArrowObserver(batch.struct, expect(self.schema, self.settings), "batch")
+        observer.feed(columns)
+        planned = self._planned(observer.result())
+        converter = Converter(planned.schema.struct, planned.route, self.settings)
+        rows = converter.of_arrow(columns, batch.struct, json=False)
+        pairs = [paired(record, batch.struct, Pairs) for record in batch.records]
+        self._append(planned, rows, [*map(Source, batch.records, pairs)])
+
+    def _planned(self, seen: Observation) -> Plan:
+        planned = plan(self.schema, seen.shape, self.settings)
+        assert planned.conflicts == ()
+        return planned
+
+    def _append(self, planned: Plan, rows: pa.RecordBatch, sources: Sequence[Source]) -> None:
+        rows.validate(full=True)
+        before, struct = self.schema.struct, planned.schema.struct
+        older = Converter(struct, by_name(before, struct), self.settings)
+        self.rows = [older.of_arrow(batch, before, json=False) for batch in self.rows] + [rows]
+        self.schema = planned.schema
+        self.sources += sources
+
+    def _promote(self, part: int | None) -> None:
+        rest = rest_column(self.schema.struct)
+        if rest is None:
+            return
+        waiting = [
+            path
+            for rows in self.rows
+            for entries in rows.column(rest.name).to_pylist()
+            for path, _ in entries or ()
+        ]
+        paths = sorted({keys_of(steps(path)) for path in waiting if not path.endswith(" type")})
+        if not paths:
+            return
+        selection = Selection(() if part is None else (paths[part % len(paths)],))
+        mark, known = self.settings.mark, expect(self.schema, self.settings)
+        parts = [parts_of(rows, self.schema.struct, rest.name, selection, mark) for rows in self.rows]
+        seen = look(parts, known, self.settings.dates)
+        assert seen.counts
+        free = unlimited(self.settings)
+        planned = plans(self.schema, seen, free)
+        new_rest = AddColumn((), replace(REST, name="new rest", doc=rest.doc))
+        between = apply(planned.of_typed.schema, [new_rest])
+        promoter = Promoter.of(planned, between.struct, free, selection, rest.name, "new rest")
+        self.rows = [_with_rest(promoter.rows(rows), rest.name) for rows in self.rows]
+        fields = [f for f in between.struct.fields if f.name != rest.name]
+        struct = Struct(tuple(replace(f, name=rest.name) if f.name == "new rest" else f for f in fields))
+        self.schema = replace(between, struct=struct)
+        for rows in self.rows:
+            rows.validate(full=True)
+
+
+def _with_rest(rows: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    rows = rows.drop_columns([name])
+    return rows.rename_columns([name if old == "new rest" else old for old in rows.schema.names])
+
+
+def by_whole_columns(
+    lines: Sequence[bytes], planned: Plan, known: Any, seen: Observation, settings: Settings
+) -> list[Any]:
+    """The rows as a task makes them, of lines whose usual types it knows."""
+    rows = JsonRows.of(planned, planned.schema.struct, known, seen, settings, None)
+    watching = rows.observer()
+    watching.feed(lines, "batch", 1)
+    looked = watching.feed(lines, "batch", 1 + len(lines))
+    by_line: dict[int, Any] = {}
+    for batch, places in rows.of_lines(lines, looked, watching.fields):
+        batch.validate(full=True)
+        by_line |= zip(places, plain_rows(batch), strict=True)
+    return [by_line[place] for place in range(len(lines))]
+
+
+def plain_rows(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows with maps as dicts."""
+    return rows.to_pylist(maps_as_pydicts="strict")
+
+
+def paired(value: Any, type_: Type, of_map: Callable[[dict[str, Any]], Any]) -> Any:
+    """A value with its maps in another form."""
+    match type_:
+        case _ if value is None:
+            return None
+        case Struct(fields):
+            return {f.name: paired(value.get(f.name), f.type, of_map) for f in fields}
+        case List(element):
+            return [paired(item, element, of_map) for item in value]
+        case Map(value=item):
+            return of_map({key: paired(v, item, of_map) for key, v in value.items()})
+        case _:
+            return value
