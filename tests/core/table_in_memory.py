@@ -23,7 +23,7 @@ from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.operations.promote import look, plans, unlimited
+from driftline.operations.promote import Seen, plans, seen_in, unlimited
 from driftline.source.json_rows import JsonRows
 from driftline.verify import json_texts as texts
 from driftline.verify.source_values import Pairs
@@ -109,14 +109,17 @@ class TableInMemory:
         if not paths:
             return
         selection = Selection(() if part is None else (paths[part % len(paths)],))
-        mark, known = self.settings.mark, expect(self.schema, self.settings)
-        parts = [parts_of(rows, self.schema.struct, rest.name, selection, mark) for rows in self.rows]
-        seen = look(parts, known, self.settings.dates)
-        assert seen.counts
+        parts = [
+            parts_of(rows, self.schema.struct, rest.name, selection, self.settings.mark) for rows in self.rows
+        ]
+
+        def look(known: Schema) -> Seen:
+            return seen_in(parts, expect(known, self.settings), self.settings.dates)
+
         free = unlimited(self.settings)
-        planned = plans(self.schema, seen, free)
+        planned = plans(self.schema, look(self.schema), look, free)
         new_rest = AddColumn((), replace(REST, name="new rest", doc=rest.doc))
-        between = apply(planned.of_typed.schema, [new_rest])
+        between = apply(planned.schema, [new_rest])
         promoter = Promoter.of(planned, between.struct, free, selection, rest.name, "new rest")
         self.rows = [_with_rest(promoter.rows(rows), rest.name) for rows in self.rows]
         fields = [f for f in between.struct.fields if f.name != rest.name]

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driftline.convert import Converter, arrow_schema
-from driftline.convert.promoter import Promoter
-from driftline.convert.rest_records import Selection, parts_of
+from driftline.convert.promoter import Plans, Promoter
+from driftline.convert.rest_records import Chosen, Selection, parts_of
 from driftline.core.changelog.rest_since import MOST, PREFIX, first_seen, since
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
@@ -39,7 +39,7 @@ from driftline.core.values.parse import Number
 from driftline.core.values.parse import parse as parse_record
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.operations.promote import look, plans
+from driftline.operations.promote import Seen, plans, seen_in
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
 from driftline.verify.source_values import is_nothing
@@ -192,9 +192,16 @@ def all_promoted(before: Schema, rows: pa.RecordBatch, rest: str) -> tuple[pa.Re
     """The rows once all that waits has columns, and these; what is left waits in ``new rest``."""
     limits = Settings(dates="off")
     parts = parts_of(rows, before.struct, rest, Selection(), limits.mark)
-    planned = plans(before, look([parts], expect(before, limits), limits.dates), limits)
-    after = apply(planned.of_typed.schema, [AddColumn((), replace(REST, name="new rest"))]).struct
+    planned = planned_for(before, parts, limits)
+    after = apply(planned.schema, [AddColumn((), replace(REST, name="new rest"))]).struct
     return Promoter.of(planned, after, limits, Selection(), rest, "new rest").rows(rows), after
+
+
+def planned_for(before: Schema, parts: list[Chosen], limits: Settings) -> Plans:
+    def look(known: Schema) -> Seen:
+        return seen_in([parts], expect(known, limits), limits.dates)
+
+    return plans(before, look(before), look, limits)
 
 
 def promoted(before: Schema, rows: pa.RecordBatch) -> tuple[dict[str, Any], ...]:
@@ -220,9 +227,20 @@ def test_what_is_required_stays_so(types: list[tuple[str, str]]) -> None:
     before = Schema(Struct((column, replace(REST, id=2))), identifiers=frozenset({1}))
     rows = pa.RecordBatch.from_pylist([{"id": 1, "_rest": [("c", "7"), *types]}], arrow_schema(before.struct))
     parts = parts_of(rows, before.struct, "_rest", Selection(), Settings().mark)
-    planned = plans(before, look([parts], expect(before), "on"), Settings())
+    planned = planned_for(before, parts, Settings())
     assert [type(change) for change in planned.changes] == [AddColumn]
     assert promoted(before, rows) == ({"id": 1, "c": 7},)
+
+
+def test_objects_beside_a_typed_map_are_of_a_map() -> None:
+    """No batch has both; in the rest they meet before there is a column."""
+    before = Schema(Struct((replace(REST, id=1),)))
+    waiting = [[("m", '{"k":"x"}')], [("m", '{"k":7}'), (type_key("m"), type_text(Map(STRING, LONG)))]]
+    rows = pa.RecordBatch.from_pylist([{"_rest": rest} for rest in waiting], arrow_schema(before.struct))
+    assert promoted(before, rows) == (
+        {"m": [("k", None)], "m_map_string": [("k", "x")]},
+        {"m": [("k", 7)], "m_map_string": None},
+    )
 
 
 def test_parts_of_a_list_that_was_wrapped_whole_go_where_they_were() -> None:

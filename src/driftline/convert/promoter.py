@@ -17,22 +17,31 @@ from driftline.convert.types import arrow_type
 from driftline.core.changes import Change
 from driftline.core.planning.rest import REST
 from driftline.core.planning.routes import Plan, Settings, by_name, lean
-from driftline.core.schema.types import Path, Struct, dotted
+from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.errors import DataError
 
 
 class Plans(NamedTuple):
-    """What JSON values of the rest bring, and what typed ones bring beside these: as batches of their own, as
-    no one plan tells objects of JSON from typed maps and structs of the same field.
+    """What typed values of the rest bring, and what those of JSON bring beside these: as batches of their
+    own, as no one plan tells objects of JSON from typed maps and structs of the same field.
     """
 
-    of_json: Plan
     of_typed: Plan
+    of_json: Plan
+
+    @property
+    def before(self) -> Schema:
+        return self.of_typed.before
+
+    @property
+    def schema(self) -> Schema:
+        """With all columns."""
+        return self.of_json.schema
 
     @property
     def changes(self) -> tuple[Change, ...]:
         """From the schema before to that with all columns."""
-        return (*self.of_json.changes, *self.of_typed.changes)
+        return (*self.of_typed.changes, *self.of_json.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +66,11 @@ class Promoter:
         cls, plans: Plans, after: Struct, settings: Settings, selection: Selection, old: str, new: str
     ) -> Promoter:
         """``after``: the columns of the plans with their ids, and that of the new rest."""
-        before = plans.of_json.before.struct
+        before = plans.before.struct
         after = without_defaults(after)
         data = Struct(tuple(f for f in after.fields if f.name not in (old, new)))
         same = Converter(after, by_name(before, after), settings)
-        of_json, of_typed = (Converter(data, lean(plan.route), settings) for plan in plans)
+        of_typed, of_json = (Converter(data, lean(plan.route), settings) for plan in plans)
         return cls(before, same, of_json, of_typed, selection, old, new, settings.mark)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:

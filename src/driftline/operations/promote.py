@@ -110,11 +110,12 @@ def _promote(
     transaction = None if dry_run else table.transaction(state, pinned=True)
     try:
         progress("looking")
-        seen = _look(table, state.schema, rest, selection, settings)
+        look = partial(_look, table, state.schema, rest, selection, settings)
+        seen = look(state.schema)
         missing = [path for path in paths if path not in seen.met]
         _check_found(table, state.schema, seen.counts, missing, settings.mark)
         settings = unlimited(settings)
-        planned = plans(state.schema, seen, settings)
+        planned = plans(state.schema, seen, look, settings)
         values = {spelled_field(path): count for path, count in sorted(seen.counts.items())}
         if transaction is None:
             notes = (table.new_row_ids,) if table.new_row_ids else ()
@@ -159,12 +160,17 @@ def unlimited(settings: Settings) -> Settings:
     return replace(without_limits(settings), contract=settings.contract.taking_everything())
 
 
-def plans(schema: Schema, seen: Seen, settings: Settings) -> Plans:
-    """Columns for what is selected. Raises DataError where the policy refuses some."""
+def plans(schema: Schema, seen: Seen, look: Callable[[Schema], Seen], settings: Settings) -> Plans:
+    """Columns for what is selected. ``look``: sees it again, for a table that has other columns.
+
+    Raises DataError where the policy refuses some.
+    """
     # Parts of records do not tell that one has no value in a required column.
     before = replace(schema, struct=all_optional(schema.struct), identifiers=frozenset())
-    of_json = _planned(before, seen.of_json, settings)
-    return Plans(of_json, _planned(of_json.schema, seen.of_typed, settings))
+    of_typed = _planned(before, seen.of_typed, settings)
+    if of_typed.changes and seen.of_json.shape.fields:
+        seen = look(of_typed.schema)  # what JSON's values are depends on the columns that there are
+    return Plans(of_typed, _planned(of_typed.schema, seen.of_json, settings))
 
 
 def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:
@@ -186,7 +192,7 @@ def _write(
     settings: Settings,
 ) -> None:
     """Writes the rows, with a rest in place of the old one."""
-    new = Names.of(planned.of_typed.schema.struct).take(rest.name)
+    new = Names.of(planned.schema.struct).take(rest.name)
     transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest.doc))])
     between = transaction.schema
     promoter = Promoter.of(planned, between.struct, settings, selection, rest.name, new)
@@ -206,11 +212,14 @@ def _write(
     transaction.evolve(diff(between, replace(between, struct=Struct(fields))))  # type: ignore[arg-type]
 
 
-def _look(table: Table, schema: Schema, rest: Field, selection: Selection, settings: Settings) -> Seen:
+def _look(
+    table: Table, schema: Schema, rest: Field, selection: Selection, settings: Settings, known: Schema
+) -> Seen:
+    """What is selected, for a table that has the columns that are ``known``."""
     rows = table.read().where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
-    look = partial(_observed, parts, expect(schema, settings), settings.dates)
-    collected = numbered(rows).mapInArrow(look, "observed binary").collect()  # one row a task
+    observe = partial(_observed, parts, expect(known, settings), settings.dates)
+    collected = numbered(rows).mapInArrow(observe, "observed binary").collect()  # one row a task
     return Seen.merged([pickle.loads(row.observed) for row in collected])  # noqa: S301  our own bytes
 
 
@@ -224,11 +233,11 @@ def _observed(
     dates: str,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    seen = look(map(parts_of_batch, batches), known, dates)
+    seen = seen_in(map(parts_of_batch, batches), known, dates)
     yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(seen)], pa.binary())], ["observed"])
 
 
-def look(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> Seen:
+def seen_in(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> Seen:
     """What is selected in batches of rows, for a table that is ``known``."""
     walker = Walker(known, dates)
     counts, met = Counter[Path](), set[Path]()
