@@ -18,6 +18,7 @@ from driftline.convert.types import DEEPEST
 from driftline.core.schema.types import Struct
 from driftline.errors import DriftlineError
 from driftline.runtime.spark_conf import runs_here
+from driftline.runtime.worker import lighten_worker
 from driftline.write.folder import BatchFolder
 from driftline.write.frame import mapped
 
@@ -232,6 +233,7 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) 
         result = work(rows)
     finally:
         file = aside.close()
+        lighten_worker()
     return Outcome(result, rows.observed, file)
 
 
