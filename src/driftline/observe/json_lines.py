@@ -31,6 +31,7 @@ __all__ = ["JsonObserver", "reason"]
 _CHUNK = 2000  # lines that are screened at once
 _CHUNK_BYTES = 16 * 2**20
 
+LineNumbers: TypeAlias = "int | Sequence[int]"  # of the first of some lines, or of each
 Why: TypeAlias = "str | Conflict"  # a line is no record, or is refused
 Looked: TypeAlias = (
     "tuple[int, Why | None]"  # a line that was looked at, by its place, and why it is not taken
@@ -80,15 +81,19 @@ class JsonObserver:
         self._next = Place()
 
     @no_search()
-    def feed(self, lines: Sequence[bytes], source: str, first_line: int) -> list[Looked]:
-        """Observes lines of JSON, one record each; a blank one counts as a line only.
+    def feed(self, lines: Sequence[bytes], source: str, line: LineNumbers) -> list[Looked]:
+        """Observes lines of JSON, one record each; a blank one counts as a line only. ``line``: of the first
+        of them, or of each where they do not follow one another; none is before the one in front of it.
         Returns those that the decoder did not take.
         """
-        if Place(source, first_line) < self._next:
+        numbers = range(line, line + len(lines)) if isinstance(line, int) else line
+        if not lines:
+            return []
+        if Place(source, numbers[0]) < self._next:
             # First places are minima: what was learnt further down may not hide what stands before.
             self._done = self.result()
             self._begin()
-        self._next = Place(source, first_line + len(lines))
+        self._next = Place(source, numbers[-1] + 1)
         self._lines += len(lines)
         self._excluded.feed(lines)
         at = 0
@@ -97,7 +102,7 @@ class JsonObserver:
             chunk = lines[at : at + _CHUNK]
             while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
                 chunk = chunk[: len(chunk) // 2]
-            judged += [(at + place, why) for place, why in self._chunk(chunk, source, first_line + at)]
+            judged += [(at + place, why) for place, why in self._chunk(chunk, source, numbers[at:])]
             at += len(chunk)
         return judged
 
@@ -126,7 +131,7 @@ class JsonObserver:
         self._begin()
         return result
 
-    def _chunk(self, lines: Sequence[bytes], source: str, first: int) -> Iterator[Looked]:
+    def _chunk(self, lines: Sequence[bytes], source: str, numbers: Sequence[int]) -> Iterator[Looked]:
         at, doubts = 0, None
         while at < len(lines):
             fast = self._fast.decoder()
@@ -143,7 +148,7 @@ class JsonObserver:
             except REFUSED:
                 at = stop - length_hint(todo) - 1
             if at < len(lines):
-                yield at, self.look(lines[at], source, first + at)
+                yield at, self.look(lines[at], source, numbers[at])
                 at += 1
 
     def look(self, line: bytes, source: str, number: int) -> Why | None:

@@ -24,7 +24,7 @@ from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
 from driftline.observe.decoder import Fields
 from driftline.observe.expect import Expect, foreseen
-from driftline.observe.json_lines import JsonObserver, Looked, Why
+from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.source.arrow_json import Unparsed, parsed
 from driftline.source.drifted import UsualRecords, taken_apart
@@ -129,14 +129,14 @@ def _restored(values: bytes) -> JsonRows:
 
 
 class Run(NamedTuple):
-    """Texts that follow one another where they come from: in ``source`` from ``line`` on.
-    ``first``: the row of the Arrow batch that has the first of them; ``reject``: makes a
-    reject of one of them by its place, and why.
+    """Texts of one ``source``, in the order that they have there. ``line``: of the first of them, or of each
+    where they do not follow one another; ``first``: the row of the Arrow batch that has the first of them;
+    ``reject``: makes a reject of one of them by its place, and why.
     """
 
     lines: Sequence[bytes]
     source: str
-    line: int
+    line: LineNumbers
     first: int
     reject: Callable[[int, Why], Reject]
 

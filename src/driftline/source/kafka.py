@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from driftline.convert.types import arrow_field
@@ -98,15 +100,15 @@ class _Values:
     own: Field | None = None
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
-        values, topics, partitions, offsets = (batch.column(i).to_pylist() for i in range(4))
+        values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()
         texts = [_payload(value) for value in values] if self.schemas else values
         lines = [b"" if v is None else v if v.strip() else _NO_TEXT for v in texts]
         reject_of = _reject_framed if self.schemas else _reject
-        for start, stop in _runs(topics, partitions, offsets):
-            origin = Origin(topic=topics[start], partition=partitions[start], offset=offsets[start])
-            reject = partial(reject_of, values[start:stop], origin)
-            source = f"{origin.topic}/{origin.partition}"
-            yield Run(lines[start:stop], source, offsets[start], start, reject)
+        for start, stop in _runs(*batch.columns[1:4]):
+            origin = Origin(topic=batch.column(1)[start].as_py(), partition=batch.column(2)[start].as_py())
+            numbers = offsets[start:stop]
+            reject = partial(reject_of, values[start:stop], numbers, origin)
+            yield Run(lines[start:stop], origin.place.source, numbers, start, reject)
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
         return rows if self.own is None else with_metadata(rows, batch.column("metadata"), at, self.own)
@@ -145,15 +147,16 @@ def _payload(value: bytes | None) -> bytes | None:
         return b""
 
 
-def _reject(values: Sequence[bytes], first: Origin, at: int, why: Why) -> Reject:
+def _reject(values: Sequence[bytes], offsets: Sequence[int], run: Origin, at: int, why: Why) -> Reject:
     value = values[at]
-    origin = first._replace(offset=(first.offset or 0) + at)
-    return Reject(origin, value, why if value.strip() else "an empty value is no record")
+    return Reject(
+        run._replace(offset=offsets[at]), value, why if value.strip() else "an empty value is no record"
+    )
 
 
-def _reject_framed(values: Sequence[bytes], first: Origin, at: int, why: Why) -> Reject:
+def _reject_framed(values: Sequence[bytes], offsets: Sequence[int], run: Origin, at: int, why: Why) -> Reject:
     """A record keeps its text, which a replay reads; what is none, all its bytes."""
-    origin = first._replace(offset=(first.offset or 0) + at)
+    origin = run._replace(offset=offsets[at])
     try:
         payload = framed(values[at])[1]
         msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
@@ -164,17 +167,14 @@ def _reject_framed(values: Sequence[bytes], first: Origin, at: int, why: Why) ->
     return Reject(origin, payload, why)
 
 
-def _runs(
-    topics: Sequence[str], partitions: Sequence[int], offsets: Sequence[int]
-) -> Iterator[tuple[int, int]]:
-    """Where offsets follow one another in one partition, as lines do in a file."""
-    start = 0
-    for i in range(1, len(offsets) + 1):
-        if (
-            i == len(offsets)
-            or offsets[i] != offsets[i - 1] + 1
-            or partitions[i] != partitions[start]
-            or topics[i] != topics[start]
-        ):
-            yield start, i
-            start = i
+def _runs(topics: pa.Array, partitions: pa.Array, offsets: pa.Array) -> Iterator[tuple[int, int]]:
+    """The rows that are of one partition and in its order. Offsets may have gaps: records that a newer one of
+    their key replaced, that a transaction left, or that only mark its end.
+    """
+    if not len(offsets):
+        return
+    names = topics.dictionary_encode().indices
+    same = [np.diff(column.to_numpy()) == 0 for column in (names, partitions)]
+    goes_on = same[0] & same[1] & (np.diff(offsets.to_numpy()) > 0)
+    begins = (np.flatnonzero(~goes_on) + 1).tolist()
+    yield from pairwise([0, *begins, len(offsets)])

@@ -29,10 +29,11 @@ class _Raw(PlainTexts):
         texts, *places = (column.to_pylist() for column in batch.columns)
         raw = [text.encode() for text in texts]
         origins = [Origin(*place) for place in zip(*places, strict=True)]
-        for place, rows in groupby(range(len(raw)), lambda row: origins[row].place):
+        for source, rows in groupby(range(len(raw)), lambda row: origins[row].place.source):
             first, *others = rows
-            reject = partial(_reject, raw, origins, first)
-            yield Run(raw[first : first + 1 + len(others)], place.source, place.line, first, reject)
+            texts_of_source = raw[first : first + 1 + len(others)]
+            lines = [origins[row].place.line for row in (first, *others)]
+            yield Run(texts_of_source, source, lines, first, partial(_reject, raw, origins, first))
 
 
 def _reject(raw: Sequence[bytes], origins: Sequence[Origin], first: int, at: int, why: Why) -> Reject:
