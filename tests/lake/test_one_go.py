@@ -8,15 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from driftline import Lake
+from driftline.core.planning.recent import Recent
 from driftline.errors import DataError
 from driftline.ingest import accept, guess
 from driftline.observe import json_files, ranges
 from driftline.source import json as json_source
-from driftline.source import json_frame, typed
+from driftline.source import json_frame, likely, typed
 from driftline.source.json import JsonFiles
 from driftline.source.json_frame import JsonFrame
 from driftline.write import run
@@ -87,11 +89,22 @@ def told(lake: Lake, table: str, file: Path) -> dict[str, Any]:
     }
 
 
+def write(file: Path, text: bytes) -> None:
+    """Writes a file, packed as its name says."""
+    codec = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix)
+    file.write_bytes(text if codec is None else pa.compress(text, codec, asbytes=True))
+
+
 IN_BOTH = ("nothing", "a drifted value, as there were", "a key within", "a key twice", "no JSON")
 
 
 @pytest.mark.parametrize(
-    ("late", "format"), [*((late, "iceberg") for late in LATE), *((late, "ducklake") for late in IN_BOTH)]
+    ("late", "format", "name"),
+    [
+        *((late, "iceberg", "in.jsonl") for late in LATE),
+        *((late, "ducklake", "in.jsonl") for late in IN_BOTH),
+        *((late, "iceberg", "in.jsonl.gz") for late in IN_BOTH),
+    ],
 )
 def test_what_comes_late(
     request: pytest.FixtureRequest,
@@ -100,32 +113,40 @@ def test_what_comes_late(
     small: Callable[[int], None],
     late: str,
     format: str,  # noqa: A002
+    name: str,
 ) -> None:
     lake: Lake = request.getfixturevalue(format)
-    file = folder / "in.jsonl"
-    file.write_bytes(lines_of(LATE[late]))
+    file = folder / name
+    write(file, lines_of(LATE[late]))
     small(2**60)
     first = told(lake, f"{table_name}_first", file)
     small(0)
     assert told(lake, f"{table_name}_go", file) == first
 
 
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".jsonl.zst"])
 @pytest.mark.iceberg_only("of the source alone")
 def test_one_go_reads_once(
-    lake: Lake, folder: Path, table_name: str, small: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    lake: Lake,
+    folder: Path,
+    table_name: str,
+    small: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    ending: str,
 ) -> None:
     small(0)
+    monkeypatch.setattr(likely, "_last", Recent(16))  # batches of other tests are no guess
     for name, late in (("a", LATE["a drifted value, as there were"]), ("b", LATE["a key"])):
-        (folder / f"{name}.jsonl").write_bytes(lines_of(late))
+        write(folder / f"{name}{ending}", lines_of(late))
     reads: list[str] = []
     for name in ("tasks", "_observed", "_first_lines"):
         taken = getattr(JsonFiles, name)
         monkeypatch.setattr(
             JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
         )
-    lake.table(table_name).ingest(folder / "a.jsonl")
+    lake.table(table_name).ingest(folder / f"a{ending}")
     assert reads == ["_first_lines", "tasks"], "its first lines, and then all of it"
-    lake.table(table_name).ingest(folder / "b.jsonl")
+    lake.table(table_name).ingest(folder / f"b{ending}")
     assert reads[2:] == ["_first_lines", "tasks", "tasks"]
 
 

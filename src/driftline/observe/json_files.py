@@ -29,6 +29,7 @@ class Split:
     """A range of bytes of a file: the lines that start in it. ``line``: the number of the first of them.
 
     A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
+    ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
     """
 
     path: str
@@ -37,15 +38,11 @@ class Split:
     document: bool = False
     line: int = 1
     packed: bool = False
-
-    @property
-    def whole(self) -> bool:
-        """Whether it can only be read from its start to its end."""
-        return self.document or self.packed
+    text_length: int | None = None
 
     def cut(self, size: int) -> list[Split]:
         """The split in parts of about this many bytes, where it can be cut."""
-        if self.whole:
+        if self.document or self.packed:
             return [self]
         parts = max(1, -(-self.length // size))
         bounds = [self.start + self.length * i // parts for i in range(parts + 1)]
@@ -53,7 +50,7 @@ class Split:
 
     def head(self, size: int) -> Split:
         """The first lines of the split, of about this many bytes."""
-        return replace(self, length=min(self.length, size))
+        return replace(self, length=min(self.length, size), text_length=size)
 
     def to_end(self) -> Split:
         """The split and all that follows it in its file, whatever has been added there."""
@@ -133,7 +130,7 @@ def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
         if split.document:
             yield from gathered(([record] for record in records_in(file, longest)), BLOCK)
             return
-        end = None if is_unpacked(file) else split.start + split.length
+        end = split.text_length if is_unpacked(file) else split.start + split.length
         first = split.start == 0
         for lines in _lines(lines_between(file, split.start, end), longest):
             if first and lines[0].startswith(BOM) and not isinstance(lines[0], Cut):

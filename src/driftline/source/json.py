@@ -69,7 +69,7 @@ class JsonFiles:
         self._ask(schema, settings)
         seen = likely(schema, settings) if self._size else None
         if seen is None:
-            if is_small(self.spark.sparkContext, self._size) or any(split.whole for split in self.splits):
+            if is_small(self.spark.sparkContext, self._size) or any(split.document for split in self.splits):
                 return None
             seen = self._first_lines(settings)
         self.seen = seen
