@@ -190,6 +190,16 @@ def test_a_delimiter_that_another_file_had_is_not_gone_by_in_silence(tmp_path: P
         assert files.notes == []
 
 
+def test_json_that_is_read_as_csv_is_said(tmp_path: Path) -> None:
+    """Each of its lines would be cells, the first one the names of columns."""
+    notes = []
+    for text in ('{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "{a},{b}\n1,2\n", '{"a": 1'):
+        files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
+        files(Expect(), Settings())
+        notes.append([note for note in files.notes if note.endswith("--format json reads it as that")])
+    assert list(map(len, notes)) == [1, 0, 0]
+
+
 COMMA = Dialect(";", decimal=",")
 
 

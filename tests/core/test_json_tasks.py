@@ -43,7 +43,7 @@ def splits(tmp_path: Path) -> list[Split]:
 
 
 def run_of(*lines: bytes) -> Run:
-    return Run(lines, "f", 1, 0, lambda *_: pytest.fail("nothing is refused"))
+    return Run(lines, "f", 1, lambda *_: pytest.fail("nothing is refused"))
 
 
 def test_runs_come_together_up_to_a_number_of_lines_or_a_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -281,9 +281,7 @@ def test_parts_of_a_batch_with_few_keys_of_a_map_are_as_expected(words: dict[str
     rows = JsonRows.of(planned, planned.schema.struct, expect(Schema(), AUTO), seen, AUTO, None)
     for lines in (many[:500], few):
         in_task = LineRows(rows)
-        made = list(
-            in_task.rows([Run(lines, "a", 1, 0, lambda place, why: pytest.fail(str(why)))], pytest.fail)
-        )
+        made = list(in_task.rows([Run(lines, "a", 1, lambda place, why: pytest.fail(str(why)))], pytest.fail))
         assert sum(batch.num_rows for batch, _ in made) == len(lines)
         again = plan(Schema(), in_task.observed().shape, AUTO).schema.struct
         assert again == planned.schema.struct

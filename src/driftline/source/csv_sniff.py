@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
+import msgspec
+
 from driftline.core.planning.dialect import NONE, Dialect
 from driftline.observe.csv_types import POINT
 from driftline.source.csv_cut import COMMA, Marks, Record, records
@@ -41,7 +43,7 @@ codecs.register_error(_MARKED, _marked)
 class Form:
     """How a file is written. ``encoding`` empty: UTF-8. ``commas``: columns that look like numbers with a
     decimal comma, where nobody has said that they are. ``seems``: a delimiter that makes several columns,
-    where the one that was said makes one.
+    where the one that was said makes one. ``json``: it begins with a JSON object.
     """
 
     marks: Marks = COMMA
@@ -49,6 +51,7 @@ class Form:
     decimal: str = POINT
     commas: tuple[str, ...] = ()
     seems: str = ""
+    json: bool = False
 
     @property
     def can_be_cut(self) -> bool:
@@ -67,6 +70,8 @@ class Form:
             "" if given.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
             "" if given.encoding else self.encoding,
         )
+        if self.json:
+            yield f"{path} begins with a JSON object: is it JSON? --format json reads it as that"
         if guessed != Dialect():
             yield f"CSV was read by {guessed.flags}, as {path} tells"
         if self.seems:
@@ -96,7 +101,16 @@ def form_of(first: bytes, given: Dialect) -> Form:
     seems = _seems(text, marks) if given.delimiter else ""
     may_be_commas = not (given.decimal or seems or marks.delimiter == b",")
     commas = tuple(_with_commas(_rows(text, marks))) if may_be_commas else ()
-    return Form(marks, encoding, decimal, commas, seems)
+    return Form(marks, encoding, decimal, commas, seems, _is_object(text.partition(b"\n")[0]))
+
+
+def _is_object(line: bytes) -> bool:
+    """Whether a line is an object of JSON."""
+    try:
+        msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def as_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:

@@ -35,5 +35,5 @@ class _Column(PlainTexts):
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         lines = [b"" if text is None else text.encode() for text in batch.column(0).to_pylist()]
         origin = Origin(self.column)
-        yield Run(lines, self.column, self.line, 0, lambda at, why: Reject(origin, lines[at], why))
+        yield Run(lines, self.column, self.line, lambda at, why: Reject(origin, lines[at], why))
         self.line += len(lines)

@@ -39,7 +39,7 @@ class Texts(Protocol):
     """How the texts stand in the rows of a frame; it is sent to the tasks."""
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
-        """The texts of an Arrow batch, in its order; an empty one is no record."""
+        """The texts of an Arrow batch, one a row, in its order; an empty one is no record."""
         ...
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
@@ -137,9 +137,8 @@ class _TextRows:
         lines, nulls = LineRows(self.make), 0
         for batch in given:
             nulls += batch.column(0).null_count
-            for run in self.texts.runs(batch):
-                for rows, places in lines.rows([run], set_aside):
-                    yield self.texts.completed(rows, batch, [run.first + place for place in places])
+            for rows, places in lines.rows([*self.texts.runs(batch)], set_aside):
+                yield self.texts.completed(rows, batch, places)
         return lines.observed(), nulls
 
 

@@ -130,14 +130,12 @@ def _restored(values: bytes) -> JsonRows:
 
 class Run(NamedTuple):
     """Texts of one ``source``, in the order that they have there. ``line``: of the first of them, or of each
-    where they do not follow one another; ``first``: the row of the Arrow batch that has the first of them;
-    ``reject``: makes a reject of one of them by its place, and why.
+    where they do not follow one another; ``reject``: makes a reject of one of them by its place, and why.
     """
 
     lines: Sequence[bytes]
     source: str
     line: LineNumbers
-    first: int
     reject: Callable[[int, Why], Reject]
 
 

@@ -65,7 +65,7 @@ def _runs(splits: Share, longest: int, counts: dict[int, int]) -> Iterator[Run]:
     for number, split in splits:
         line = 1
         for lines in blocks(split, longest):
-            yield Run(lines, split.path, line, 0, partial(_reject, split.path, line, lines))
+            yield Run(lines, split.path, line, partial(_reject, split.path, line, lines))
             line += len(lines)
         counts[number] = line - 1
 

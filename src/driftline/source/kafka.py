@@ -108,7 +108,7 @@ class _Values:
             origin = Origin(topic=batch.column(1)[start].as_py(), partition=batch.column(2)[start].as_py())
             numbers = offsets[start:stop]
             reject = partial(reject_of, values[start:stop], numbers, origin)
-            yield Run(lines[start:stop], origin.place.source, numbers, start, reject)
+            yield Run(lines[start:stop], origin.place.source, numbers, reject)
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
         return rows if self.own is None else with_metadata(rows, batch.column("metadata"), at, self.own)

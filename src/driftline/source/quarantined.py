@@ -33,7 +33,7 @@ class _Raw(PlainTexts):
             first, *others = rows
             texts_of_source = raw[first : first + 1 + len(others)]
             lines = [origins[row].place.line for row in (first, *others)]
-            yield Run(texts_of_source, source, lines, first, partial(_reject, raw, origins, first))
+            yield Run(texts_of_source, source, lines, partial(_reject, raw, origins, first))
 
 
 def _reject(raw: Sequence[bytes], origins: Sequence[Origin], first: int, at: int, why: Why) -> Reject:
