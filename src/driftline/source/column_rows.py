@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +30,11 @@ from driftline.source.rejects import Origin, Reject, reject_batch
 if TYPE_CHECKING:
     from driftline.convert import Converter
     from driftline.write import SetAside
+
+
+# Rows that are converted at once, or bytes of them: each column of a batch
+# costs some time, however few rows there are.
+_MANY, _LARGE = 4_000, 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +150,44 @@ def converted_rows(
     all are observed, and the others set aside.
     """
     taken = True
-    for some in rows:
-        batch = observer.feed(some)
-        for rejects in rejected_rows(some, observer.struct, observer.terms, None):
-            set_aside(rejects)
-        if taken and batch.num_rows:
+    for batch in _gathered(_accepted(rows, observer, set_aside)):
+        if taken:
             try:
                 table_rows = converter.of_arrow(batch, observer.struct, json=False)
             except Lost:  # the plan was a guess: what was observed leads to another one
                 taken = False
             else:
                 yield table_rows
+
+
+def _accepted(rows: Iterable[Rows], observer: RowsObserver, set_aside: SetAside) -> Iterator[pa.RecordBatch]:
+    """The accepted rows; all are observed, and the others set aside."""
+    for some in rows:
+        batch = observer.feed(some)
+        for rejects in rejected_rows(some, observer.struct, observer.terms, None):
+            set_aside(rejects)
+        if batch.num_rows:
+            yield batch
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, small batches that are alike as one."""
+    for _, alike in groupby(batches, attrgetter("schema")):
+        some: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in alike:
+            some.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
+            if rows >= _MANY or size >= _LARGE:
+                yield _joined(some)
+                some, rows, size = [], 0, 0
+        if some:
+            yield _joined(some)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # which copies
 
 
 def rejected_rows(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from driftline.convert import Converter
@@ -138,9 +139,11 @@ class PartRows:
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Seen]:
         """The rows of one task's share; returns what they were."""
         observers = Observers(self.work)
-        for number in self.shares[given]:
-            observer = observers.of(number)
-            yield from converted_rows(self.work.rows(number), observer, self.converter, set_aside)
+        # Parts of one reader come together, because small ones are converted together.
+        for _, numbers in groupby(self.shares[given], lambda number: self.work.parts[number].reader):
+            parts = list(numbers)
+            rows = chain.from_iterable(map(self.work.rows, parts))
+            yield from converted_rows(rows, observers.of(parts[0]), self.converter, set_aside)
         return observers.result()
 
 

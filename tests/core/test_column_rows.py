@@ -1,0 +1,57 @@
+"""Rows of declared types in a task: small batches are converted together."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from driftline.convert import Converter
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings, lean
+from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
+from driftline.observe.expect import expect
+from driftline.source import column_rows
+from driftline.source.column_rows import Rows, RowsObserver, Terms, converted_rows
+from driftline.source.rejects import Origin, Reject
+
+STRUCT = Struct((Field("a", LONG), Field("b", STRING)))
+
+
+def rows_of(name: str, *numbers: int, nullable: bool = True) -> Rows:
+    schema = pa.schema([pa.field("a", pa.int64(), nullable), pa.field("b", pa.string())])
+    columns = [pa.array(numbers, pa.int64()), pa.array([f"{name}{n}" for n in numbers], pa.string())]
+    rejects = [Reject(Origin(name, 9), b"x", "no row")] if 0 in numbers else []
+    return Rows(pa.RecordBatch.from_arrays(columns, schema=schema), name, rejects)
+
+
+def converted(rows: list[Rows]) -> tuple[list[list[int]], list[str]]:
+    """The rows of each batch by their numbers, and the files of what is set aside."""
+    terms = Terms(expect(Schema(), Settings()), Settings())
+    first = RowsObserver(STRUCT, "label", terms)
+    for some in rows:
+        first.feed(some)
+    planned = plan(Schema(), first.result().shape, Settings())
+    converter = Converter(planned.schema.struct, lean(planned.route), Settings())
+    aside: list[pa.RecordBatch] = []
+    observer = RowsObserver(STRUCT, "label", terms)
+    batches = list(converted_rows(rows, observer, converter, aside.append))
+    assert observer.result() == first.result()
+    texts = [text for batch in batches for text in batch.column(1).to_pylist()]
+    assert texts == [f"{some.source}{n}" for some in rows for n in some.batch.column(0).to_pylist()]
+    return [batch.column(0).to_pylist() for batch in batches], [
+        source for batch in aside for source in batch.column("source").to_pylist()
+    ]
+
+
+def test_rows_of_small_files_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_rows, "_MANY", 4)
+    files = [rows_of("f", 0, 1), rows_of("g"), rows_of("h", 2), rows_of("i", 3), rows_of("j", 0, 5, 6, 7, 8)]
+    assert converted(files) == ([[0, 1, 2, 3], [0, 5, 6, 7, 8]], ["f", "j"])
+    monkeypatch.setattr(column_rows, "_LARGE", 1)
+    assert converted(files)[0] == [[0, 1], [2], [3], [0, 5, 6, 7, 8]]
+    assert converted([]) == ([], [])
+
+
+def test_rows_of_another_arrow_schema_stand_apart() -> None:
+    files = [rows_of("f", 1), rows_of("g", 2, nullable=False), rows_of("h", 3, nullable=False)]
+    assert converted(files) == ([[1], [2, 3]], [])
