@@ -86,6 +86,12 @@ def test_first_lines_are_of_all_places_however_small_the_files(monkeypatch: pyte
     first, others = json_source._heads(large)
     assert [(split.start, split.length) for split in first] == [(0, 800)]
     assert [(split.start, split.length) for split in others] == [(i * 800, 100) for i in (1, 3, 5, 7, 9)]
+    first, _ = json_source._heads([Split(f"{i}.gz", 0, 50, packed=True) for i in range(9)])
+    assert [(split.path, split.text_length) for split in first] == [
+        ("0.gz", 1000),
+        ("1.gz", 600),
+        ("2.gz", 200),
+    ]
     first, _ = json_source._heads([Split("small", 0, 10), *large])
     assert [(split.path, split.length) for split in first] == [("small", 10), ("large", 800)]
 

@@ -40,6 +40,7 @@ _SMALL = 4 * 2**20  # bytes of which a split is at least
 # Bytes of the first lines that a guess is made of, where the order of the
 # columns is decided; and of those at so many places behind them.
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
+_TEXT = 8  # bytes of text in one of a packed file, about
 
 _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation answers
 
@@ -208,7 +209,7 @@ def _first(splits: Sequence[Split], size: int) -> Iterator[Split]:
         if size <= 0 or (number and split.start):
             return
         yield split.head(size)
-        size -= split.length
+        size -= split.length * (_TEXT if split.packed else 1)
 
 
 def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:
