@@ -82,6 +82,11 @@ FOUND: dict[str, list[Step]] = {
         Json([{"c": [7]}, {"a": "x"}, {"a": [True, {}]}]),
         ALL,
     ],
+    "a list in a list that waits lost the [] at its end": [
+        change(max_columns=2),
+        Json([{"b": 7}, {"c": [[7], [{"r": 7}, []]]}]),
+        ALL,
+    ],
     "a value waited as a whole and in parts": [
         change(max_fields=1),
         Json([{"b": [{"p": "x"}]}, {"b": {"101098": {"r": [7], "q": 7}}}]),

@@ -17,7 +17,7 @@ from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import Shredded, assemble, flattened, merged, numbered, place, relist, same_lists
 from driftline.convert.map_entries import Entries, entries_in, one_after_another, together
 from driftline.convert.mixed import MixedValues, texts_of_several
-from driftline.convert.rest import json_text, lost_by_value, places_of
+from driftline.convert.rest import element_at, json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values
 from driftline.convert.types import arrow_type
 from driftline.convert.values import (
@@ -268,12 +268,8 @@ class ArrowValues:
             lost = np.flatnonzero(self._valid & ~held).tolist()
             places = self.places() if lost else ()
             valid = np.flatnonzero(self._valid).tolist() if lost else ()
-            for value, numbers in lost_by_value(lost, places, valid):
-                if not numbers:
-                    whole = self._taken([value])
-                    yield from (text._replace(number=value) for text in whole.texts(None, contract))
-                for number in numbers:
-                    yield from self._leaf_texts(number, value, places[number][1], contract)
+            for value, within in lost_by_value(lost, places, valid):
+                yield from self._text_at(value, within, contract)
         elif len(self._columns) > 1 and (self.dim or any(isinstance(i, Map) for i, _ in self._leaves)):
             yield from texts_of_several(self.json_values(), contract)
         else:
@@ -292,21 +288,20 @@ class ArrowValues:
         columns = zip(self._columns, self._leaves, strict=True)
         return [json_values(array, wrap(inner, self.dim)) for array, (inner, _) in columns]
 
-    def _taken(self, numbers: Sequence[int]) -> ArrowValues:
-        """Some of the values."""
-        columns = [
-            (wrap(inner, self.dim), array.take(pa.array(numbers)))
-            for array, (inner, _) in zip(self._columns, self._leaves, strict=True)
-        ]
-        return ArrowValues(columns, self._route, self._json, self._dates)
-
-    def _leaf_texts(
-        self, number: int, value: int, places: tuple[int, ...], contract: Contract
-    ) -> Iterator[Text]:
-        for inner, leaves in self._leaves:
-            (leaf,) = json_values(leaves.slice(number, 1), inner)
-            if has_value(leaf):
-                yield Text(value, places, json_text(leaf, contract.inside(self.dim)), _single(inner))
+    def _text_at(self, value: int, within: tuple[int, ...], contract: Contract) -> Iterator[Text]:
+        """What a value has in lists inside each other, with its type where it is of one."""
+        below = contract.inside(len(within))
+        parts = []
+        for column, (inner, _) in zip(self._columns, self._leaves, strict=True):
+            (whole,) = json_values(column.slice(value, 1), wrap(inner, self.dim))
+            part = element_at(whole, within)
+            if has_value(part):
+                parts.append((part, wrap(inner, self.dim - len(within))))
+        if len(parts) == 1:
+            ((part, type_),) = parts
+            yield Text(value, within, json_text(part, below), _single(type_))
+        elif parts:
+            yield Text(value, within, json_text(reduce(merged, (part for part, _ in parts)), below))
 
     def are_all_in(self, leaves: pa.Array) -> bool:
         nulls = self._leaves[0][1].null_count if len(self._leaves) == 1 else 0

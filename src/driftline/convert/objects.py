@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from driftline.convert.json_values import TEXT, numbers_as, takes_number, texts_as
 from driftline.convert.kernels import convert, converts
 from driftline.convert.lists import assemble, place, shred
-from driftline.convert.rest import json_text, lost_by_value, places_of
+from driftline.convert.rest import element_at, json_text, lost_by_value, places_of
 from driftline.convert.types import arrow_type
 from driftline.convert.values import (
     Dims,
@@ -170,12 +170,9 @@ class JsonValues:
         lost = [number for number in np.flatnonzero(~held).tolist() if self._is_lost(number)]
         places = self.places() if lost else ()
         leaves = [number for number in range(len(places)) if has_value(self._apart.leaves[number])]
-        for value, numbers in lost_by_value(lost, places, leaves):
-            if not numbers:
-                yield Text(value, (), json_text(self._values[value], contract))
-            for number in numbers:
-                leaf, dim = self._apart.leaves[number], self._apart.leaf_dims[number]
-                yield Text(value, places[number][1], json_text(leaf, contract.inside(dim or 0)))
+        for value, within in lost_by_value(lost, places, leaves):
+            whole = element_at(self._values[value], within)
+            yield Text(value, within, json_text(whole, contract.inside(len(within))))
 
     def _is_lost(self, number: int) -> bool:
         """Whether a leaf that no column holds is a value; an object without any is none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -171,16 +170,32 @@ def of_mixed_depth(places: Iterable[tuple[int, tuple[int, ...]]]) -> set[int]:
 
 def lost_by_value(
     lost: Iterable[int], places: Sequence[tuple[int, tuple[int, ...]]], leaves: Iterable[int]
-) -> Iterator[tuple[int, list[int]]]:
-    """The lost leaves of each value, none where it has lost all of its ``leaves``, or is of mixed depth:
-    then it waits as a whole.
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The values that have lost leaves, each with the places of a list in it that waits whole: the outermost
+    of whose ``leaves`` none is held. A value of mixed depth waits as a whole.
+
+    >>> [*lost_by_value([1, 2], [(0, (0, 0)), (0, (1, 0)), (0, (1, 1))], range(3))]
+    [(0, (1,))]
     """
-    owned, mixed = Counter(places[number][0] for number in leaves), of_mixed_depth(places)
-    by_value: dict[int, list[int]] = {}
+    lost, mixed = list(lost), of_mixed_depth(places)
+    around: dict[int, set[tuple[int, ...]]] = {}
+    for number in set(leaves).difference(lost):
+        value, within = places[number]
+        around.setdefault(value, set()).update(within[:end] for end in range(len(within) + 1))
+    waiting: dict[tuple[int, tuple[int, ...]], None] = {}
     for number in lost:
-        by_value.setdefault(places[number][0], []).append(number)
-    for value, numbers in by_value.items():
-        yield value, [] if value in mixed or len(numbers) == owned[value] else numbers
+        value, within = places[number]
+        held = () if value in mixed else around.get(value, ())
+        ends = (within[:end] for end in range(len(within) + 1))
+        waiting[value, next(at for at in ends if at not in held)] = None
+    return iter(waiting)
+
+
+def element_at(value: Any, places: Iterable[int]) -> Any:
+    """What a value has in lists inside each other; None where one is null."""
+    for place in places:
+        value = None if value is None else value[place]
+    return value
 
 
 def places_of(apart: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:

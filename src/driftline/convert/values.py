@@ -44,7 +44,7 @@ class Maps(NamedTuple):
 
 
 class Text(NamedTuple):
-    """The value of a ``number``, or a leaf of it by its ``places`` in lists, as exact
+    """The value of a ``number``, or what it has at its ``places`` in lists, as exact
     JSON text; ``type``: that of a typed one.
     """
 
@@ -91,7 +91,7 @@ class Values(Protocol):
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterable[Text]:
         """What no column holds, as JSON text without what the ``contract`` of the field leaves out:
-        values of which none holds anything with their lists, leaves of the others. ``held``: which
+        values, and lists in values, of which none holds anything; leaves of the others. ``held``: which
         leaves some column holds, None for none.
         """
 
