@@ -94,7 +94,9 @@ class FieldRoute:
     def waiting_maps(self) -> frozenset[int]:
         """How many lists there are around maps that no column takes."""
         taken = {facet for column in self.columns for facet in column.takes}
-        return frozenset(facet.dim for facet in self.beyond - taken if isinstance(facet.base, MapOf))
+        # One that is planned for by its values alone may have no column as deep as it stands.
+        facets = self.beyond | self.shape.facets.keys()
+        return frozenset(facet.dim for facet in facets - taken if isinstance(facet.base, MapOf))
 
     def rest_paths(self, at: Path) -> Iterator[Path]:
         """The paths of fields here and below whose values go to the rest; ``at``: the path of this one."""
