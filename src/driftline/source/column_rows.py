@@ -131,8 +131,8 @@ def _bad(reject: Reject) -> Bad:
 def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: Terms) -> Observation:
     """What rows of one reader are."""
     observer = RowsObserver(struct, label, terms)
-    for some in rows:
-        observer.feed(some)
+    for batch in rows:
+        observer.feed(batch)
     return observer.result()
 
 
@@ -162,9 +162,9 @@ def converted_rows(
 
 def _accepted(rows: Iterable[Rows], observer: RowsObserver, set_aside: SetAside) -> Iterator[pa.RecordBatch]:
     """The accepted rows; all are observed, and the others set aside."""
-    for some in rows:
-        batch = observer.feed(some)
-        for rejects in rejected_rows(some, observer.struct, observer.terms, None):
+    for read in rows:
+        batch = observer.feed(read)
+        for rejects in rejected_rows(read, observer.struct, observer.terms, None):
             set_aside(rejects)
         if batch.num_rows:
             yield batch
@@ -173,17 +173,17 @@ def _accepted(rows: Iterable[Rows], observer: RowsObserver, set_aside: SetAside)
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows, small batches that are alike as one."""
     for _, alike in groupby(batches, attrgetter("schema")):
-        some: list[pa.RecordBatch] = []
+        together: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in alike:
-            some.append(batch)
+            together.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
             if rows >= _MANY or size >= _LARGE:
-                yield _joined(some)
-                some, rows, size = [], 0, 0
-        if some:
-            yield _joined(some)
+                yield _joined(together)
+                together, rows, size = [], 0, 0
+        if together:
+            yield _joined(together)
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

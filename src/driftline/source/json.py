@@ -148,9 +148,9 @@ class JsonFiles:
 
     def _first_lines(self, settings: Settings) -> Observation:
         """What some of the lines hold. They are few, and looked at in this process."""
-        first, others = _heads(self.splits)
+        first, behind = _heads(self.splits)
         observer = JsonObserver(self.known, settings, self.judge, many=FEWER_KEYS)
-        for heads in (first, others):
+        for heads in (first, behind):
             read = at_once(lambda head: list(blocks(head, settings.max_record_bytes)), heads)
             for head, texts in zip(heads, read, strict=True):
                 # Which line of its file a split begins with is not known yet, but
@@ -197,8 +197,8 @@ def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
     first = list(_first(splits, _FIRST))
     rest = splits[len(first) :]
     step = max(1, len(rest) // _HEADS)
-    others = [head for at in range(0, len(rest), step) for head in _first(rest[at : at + step], _HEAD)]
-    return first, others
+    behind = [head for at in range(0, len(rest), step) for head in _first(rest[at : at + step], _HEAD)]
+    return first, behind
 
 
 def _first(splits: Sequence[Split], size: int) -> Iterator[Split]:

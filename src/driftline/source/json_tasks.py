@@ -47,17 +47,17 @@ class SplitRows:
 
 def gathered(runs: Iterable[Run]) -> Iterator[list[Run]]:
     """Some runs at a time, which are converted at once."""
-    some: list[Run] = []
+    group: list[Run] = []
     lines = size = 0
     for run in runs:
-        some.append(run)
+        group.append(run)
         lines += len(run.lines)
         size += sum(map(len, run.lines))
         if lines >= _MANY or size >= _LARGE:
-            yield some
-            some, lines, size = [], 0, 0
-    if some:
-        yield some
+            yield group
+            group, lines, size = [], 0, 0
+    if group:
+        yield group
 
 
 def _runs(splits: Share, longest: int, counts: dict[int, int]) -> Iterator[Run]:
