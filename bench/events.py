@@ -56,8 +56,12 @@ def drifted(record: dict[str, object], rng: random.Random) -> dict[str, object]:
     return record
 
 
-def write(folder: Path, records: int, drift: float, *, files: int = 8, seed: int = 7) -> int:
-    """Writes the events, a share ``drift`` of them drifted; returns the bytes. The same call writes the same bytes."""
+def write(
+    folder: Path, records: int, drift: float, *, malformed: float = 0, files: int = 8, seed: int = 7
+) -> int:
+    """Writes the events, a share ``drift`` of them drifted, and a share ``malformed`` cut off in the middle of their
+    lines; returns the bytes. The same call writes the same bytes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(seed)
     total = 0
@@ -68,6 +72,9 @@ def write(folder: Path, records: int, drift: float, *, files: int = 8, seed: int
                 record = event(i, rng)
                 if rng.random() < drift:
                     record = drifted(record, rng)
-                out.write(json.dumps(record, separators=(",", ":")) + "\n")
+                line = json.dumps(record, separators=(",", ":"))
+                if malformed and rng.random() < malformed:
+                    line = line[: len(line) // 2]
+                out.write(line + "\n")
         total += path.stat().st_size
     return total

@@ -1,9 +1,11 @@
 """Drifting JSON into Iceberg: plain Spark and driftline side by side, in one run on one machine.
 
-    python bench/ingest.py [--records 1000000] [--drift 0.01] [--rounds 3] [--partition-by "day(at)"] [--sort-by at]
+    python bench/ingest.py [--records 1000000] [--drift 0.01] [--malformed 0.01] [--rounds 3]
+                           [--partition-by "day(at)"] [--sort-by at]
 
 Plain Spark infers a schema from the files (`spark.read.json`) and appends with mergeSchema; fields that drift become
-strings. driftline keeps every type. Each round runs both, in turn, into fresh tables; the best of each is compared.
+strings. driftline keeps every type. Of lines that are malformed plain Spark keeps the text in a column, driftline sets
+them aside. Each round runs both, in turn, into fresh tables; the best of each is compared.
 Where the tables are partitioned or sorted, plain Spark makes timestamps of `at` first, which driftline does by itself.
 Memory: the driver's Java heap in use after a collection, and this Python process, at a tenth of the records and at all.
 """
@@ -75,6 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--drift", type=float, default=0.01)
+    parser.add_argument("--malformed", type=float, default=0, help="share of the lines that are cut off")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--partition-by", default="", metavar="TERMS")
     parser.add_argument("--sort-by", default="", metavar="TERMS")
@@ -83,9 +86,9 @@ def main() -> None:
     layout = Layout(args.partition_by, args.sort_by)
     with tempfile.TemporaryDirectory() as tmp:
         files, tenth, warm = Path(tmp, "events"), Path(tmp, "tenth"), Path(tmp, "warm")
-        size = write(files, args.records, args.drift)
-        write(tenth, args.records // 10, args.drift)
-        write(warm, 20_000, args.drift)
+        size = write(files, args.records, args.drift, malformed=args.malformed)
+        write(tenth, args.records // 10, args.drift, malformed=args.malformed)
+        write(warm, 20_000, args.drift, malformed=args.malformed)
         lake = Lake.open(Path(tmp, "lake"))
         times: dict[str, list[float]] = {"plain spark": [], "driftline": []}
         for name, run in (("plain", plain_spark), ("drift", driftline)):
@@ -101,6 +104,8 @@ def main() -> None:
         counts = {
             name: lake.sql(f"select count(*) from lake.bench.{name.split()[0]}_0").head()[0] for name in times
         }
+        if args.malformed:
+            counts["driftline"] += lake.table("bench.driftline_0").quarantine().waiting
         assert set(counts.values()) == {args.records}, counts
         report(args, size, times, small, large)
 
@@ -114,6 +119,7 @@ def report(
         "records": args.records,
         "bytes": size,
         "drift": args.drift,
+        "malformed": args.malformed,
         "seconds": {name: [round(t, 2) for t in taken] for name, taken in times.items()},
         "rows_per_second": {name: round(args.records / t) for name, t in best.items()},
         "ratio_of_best": round(best["driftline"] / best["plain spark"], 3),
@@ -123,7 +129,8 @@ def report(
     if args.json:
         print(json.dumps(out))
         return
-    print(f"{args.records:,} records, {size / 1e6:.0f} MB, {args.drift:.0%} drifted, {args.rounds} rounds")
+    shares = f"{args.drift:.0%} drifted, {args.malformed:.0%} malformed"
+    print(f"{args.records:,} records, {size / 1e6:.0f} MB, {shares}, {args.rounds} rounds")
     if layout := Layout(args.partition_by, args.sort_by).settings:
         print("  " + ", ".join(f"{key} {terms}" for key, terms in layout.items()))
     for name, t in best.items():

@@ -27,6 +27,7 @@ from driftline.observe.json_files import Split, blocks, observe_splits
 from driftline.runtime.spark_conf import configured
 from driftline.source.json import JsonFiles
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
+from driftline.write.places import InFolder
 from driftline.write.run import RowMaker
 
 
@@ -55,9 +56,8 @@ def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], obj
     def written() -> object:
         with folder_of_batch(spark, str(scratch)) as staging:
             assert staging is not None
-            return write_in_tasks(
-                context, go, files, staging, lambda file: str(scratch / Path(file.path).name)
-            )
+            place = InFolder(staging, lambda file: str(scratch / Path(file.path).name))
+            return write_in_tasks(context, go, files, staging, place)
 
     shares = list(go.maker.shares)
     tables = iter(range(10**6))
