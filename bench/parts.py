@@ -11,6 +11,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,16 @@ from driftline.source.json import JsonFiles
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
 from driftline.write.places import InFolder
 from driftline.write.run import RowMaker
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """Files of no table, in a folder of this machine."""
+
+    location: str
+
+    def reached_with(self) -> None:
+        return None
 
 
 def lines(share: list[tuple[int, Split]]) -> int:
@@ -54,7 +65,7 @@ def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], obj
         return sum(context.parallelize(parts, len(parts)).map(work).collect())
 
     def written() -> object:
-        with folder_of_batch(spark, str(scratch)) as staging:
+        with folder_of_batch(spark, OnDisk(str(scratch))) as staging:
             assert staging is not None
             place = InFolder(staging, lambda file: str(scratch / Path(file.path).name))
             return write_in_tasks(context, go, files, staging, place)
