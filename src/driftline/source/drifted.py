@@ -66,22 +66,19 @@ def taken_apart(
     drifted = [place for place, why in looked if why is None and lines[place].strip()]
     alone = {drifted[number] for number in doubtful([lines[place] for place in drifted])}
     passed_over = {place for place, _ in looked}.difference(drifted)
-    apart = set(drifted).difference(alone)
-    texts: list[bytes] = []
-    places: list[int] = []
-    unusual: dict[int, Unusual] = {}
-    for place, line in enumerate(lines):
-        if place in apart:
+    texts, unusual = list(lines), dict[int, Unusual]()
+    for place in drifted:
+        if place not in alone:
             try:
-                line, unusual[len(texts)] = _without_unusual(line, drifting, takes)
+                texts[place], unusual[place] = _without_unusual(lines[place], drifting, takes)
             except MsgspecError:
                 alone.add(place)
-                continue
-        elif place in alone or place in passed_over:
-            continue
-        texts.append(line)
-        places.append(place)
-    return UsualRecords(texts, places, unusual), sorted(alone)
+    missing = alone | passed_over
+    if not missing:
+        return UsualRecords(texts, range(len(lines)), unusual), []
+    places = [place for place in range(len(lines)) if place not in missing]
+    by_number = {number: unusual[place] for number, place in enumerate(places) if place in unusual}
+    return UsualRecords([texts[place] for place in places], places, by_number), sorted(alone)
 
 
 def _without_unusual(line: bytes, drifting: Drifting, takes: Fields) -> tuple[bytes, Unusual]:
