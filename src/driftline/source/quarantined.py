@@ -30,9 +30,10 @@ class _Raw(PlainTexts):
         raw = [text.encode() for text in texts]
         origins = [Origin(*place) for place in zip(*places, strict=True)]
         for source, rows in groupby(range(len(raw)), lambda row: origins[row].place.source):
-            first, *others = rows
-            texts_of_source = raw[first : first + 1 + len(others)]
-            lines = [origins[row].place.line for row in (first, *others)]
+            numbers = list(rows)
+            first = numbers[0]
+            texts_of_source = raw[first : first + len(numbers)]
+            lines = [origins[row].place.line for row in numbers]
             yield Run(texts_of_source, source, lines, partial(_reject, raw, origins, first))
 
 
