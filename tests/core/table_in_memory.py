@@ -66,7 +66,8 @@ class TableInMemory:
             rows = Converter(planned.schema.struct, planned.route, self.settings).of_json(
                 [*map(parse, lines)]
             )
-            by_columns = by_whole_columns(lines, planned, known, seen, self.settings)
+            in_tasks = JsonRows.of(planned, planned.schema.struct, known, seen, self.settings, None)
+            by_columns = by_whole_columns(in_tasks, lines, plain_rows)
             assert valued(by_columns) == valued(plain_rows(rows)), "two roads"
             self._append(planned, rows, [Source(record_of(line), texts.parse(line)) for line in lines])
 
@@ -133,18 +134,15 @@ def _with_rest(rows: pa.RecordBatch, name: str) -> pa.RecordBatch:
     return rows.rename_columns([name if old == "new rest" else old for old in rows.schema.names])
 
 
-def by_whole_columns(
-    lines: Sequence[bytes], planned: Plan, known: Any, seen: Observation, settings: Settings
-) -> list[Any]:
-    """The rows as a task makes them, of lines whose usual types it knows."""
-    rows = JsonRows.of(planned, planned.schema.struct, known, seen, settings, None)
+def by_whole_columns(rows: JsonRows, lines: Sequence[bytes], shown: Callable[[Any], list[Any]]) -> list[Any]:
+    """The rows as a task makes them, of lines whose usual types it knows; each as it is ``shown``."""
     watching = rows.observer()
     watching.feed(lines, "batch", 1)
     looked = watching.feed(lines, "batch", 1 + len(lines))
     by_line: dict[int, Any] = {}
     for batch, places in rows.of_lines(lines, looked, watching.fields):
         batch.validate(full=True)
-        by_line |= zip(places, plain_rows(batch), strict=True)
+        by_line |= zip(places, shown(batch), strict=True)
     return [by_line[place] for place in range(len(lines))]
 
 

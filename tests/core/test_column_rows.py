@@ -10,7 +10,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings, lean
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.observe.expect import expect
-from driftline.source import column_rows
+from driftline.source import shares
 from driftline.source.column_rows import Rows, RowsObserver, Terms, converted_rows
 from driftline.source.rejects import Origin, Reject
 
@@ -44,10 +44,10 @@ def converted(rows: list[Rows]) -> tuple[list[list[int]], list[str]]:
 
 
 def test_rows_of_small_files_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_rows, "_MANY", 4)
+    monkeypatch.setattr(shares, "_MANY", 4)
     files = [rows_of("f", 0, 1), rows_of("g"), rows_of("h", 2), rows_of("i", 3), rows_of("j", 0, 5, 6, 7, 8)]
     assert converted(files) == ([[0, 1, 2, 3], [0, 5, 6, 7, 8]], ["f", "j"])
-    monkeypatch.setattr(column_rows, "_LARGE", 1)
+    monkeypatch.setattr(shares, "_LARGE", 1)
     assert converted(files)[0] == [[0, 1], [2], [3], [0, 5, 6, 7, 8]]
     assert converted([]) == ([], [])
 

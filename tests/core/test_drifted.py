@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.table_in_memory import by_whole_columns
 from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.plan import plan
@@ -59,15 +60,8 @@ def rows_of(lines: Sequence[bytes], settings: Settings) -> tuple[list[str], list
     if not planned.schema.struct.fields:
         return [], []
     rows = JsonRows.of(planned, planned.schema.struct, known, observer.result(), settings, None)
-    watching = rows.observer()
-    watching.feed(lines, "batch", 1)
-    looked = watching.feed(lines, "batch", 1 + len(lines))
-    by_line: dict[int, str] = {}
-    for batch, places in rows.of_lines(lines, looked, watching.fields):
-        batch.validate(full=True)
-        by_line |= zip(places, shown(batch), strict=True)
     alone = rows.converter.of_json([parse(line) for line in lines])
-    return [by_line[place] for place in range(len(lines))], shown(alone)
+    return by_whole_columns(rows, lines, shown), shown(alone)
 
 
 def shown(rows: pa.RecordBatch) -> list[str]:

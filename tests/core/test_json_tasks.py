@@ -18,9 +18,10 @@ from driftline.observe.expect import expect
 from driftline.observe.json_files import Part, Share, Split, observe_splits, splits_of, together
 from driftline.observe.observation import Observation, merge_observations
 from driftline.source import json as json_source
-from driftline.source import json_tasks
+from driftline.source import shares
 from driftline.source.json_rows import JsonRows, Run
-from driftline.source.json_tasks import SplitRows, gathered
+from driftline.source.json_tasks import SplitRows, weight
+from driftline.source.shares import gathered
 
 FILES = {
     "00.jsonl": b'{"id": 1, "name": "x"}\n{"id": 2}\nbad\n{"id": 3}',  # no line feed at its end
@@ -47,8 +48,8 @@ def run_of(*lines: bytes) -> Run:
 
 
 def test_runs_come_together_up_to_a_number_of_lines_or_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_tasks, "_MANY", 4)
-    monkeypatch.setattr(json_tasks, "_LARGE", 10)
+    monkeypatch.setattr(shares, "_MANY", 4)
+    monkeypatch.setattr(shares, "_LARGE", 10)
     runs = [
         run_of(b"a"),
         run_of(b"b", b"c"),
@@ -57,10 +58,10 @@ def test_runs_come_together_up_to_a_number_of_lines_or_a_size(monkeypatch: pytes
         run_of(*[b"f"] * 6),
         run_of(b"g"),
     ]
-    together = [[len(run.lines) for run in some] for some in gathered(runs)]
+    together = [[len(run.lines) for run in some] for some in gathered(runs, weight)]
     assert together == [[1, 2, 1], [1], [6], [1]]
-    assert [run for some in gathered(runs) for run in some] == runs
-    assert list(gathered([])) == []
+    assert [run for some in gathered(runs, weight) for run in some] == runs
+    assert list(gathered([], weight)) == []
 
 
 def test_what_begins_its_file_is_observed_together() -> None:
@@ -120,7 +121,7 @@ def test_what_the_first_lines_of_a_task_hold_has_its_place_though_its_lines_are_
 def test_files_together_are_what_each_is_alone(
     splits: list[Split], monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(json_tasks, "_MANY", size)
+    monkeypatch.setattr(shares, "_MANY", size)
     alone = [made(splits, [(number, split)]) for number, split in enumerate(splits)]
     rows, rejects, parts = made(splits, list(enumerate(splits)))
     assert rows == [row for some, _, _ in alone for row in some]

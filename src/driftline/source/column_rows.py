@@ -26,15 +26,11 @@ from driftline.observe.observation import REASONS, Bad, Observation, merge_obser
 from driftline.observe.refused import first_conflicts, having
 from driftline.observe.sample import SAMPLE, sample
 from driftline.source.rejects import Origin, Reject, reject_batch
+from driftline.source.shares import gathered
 
 if TYPE_CHECKING:
     from driftline.convert import Converter
     from driftline.write import SetAside
-
-
-# Rows that are converted at once, or bytes of them: each column of a batch
-# costs some time, however few rows there are.
-_MANY, _LARGE = 4_000, 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +146,7 @@ def converted_rows(
     all are observed, and the others set aside.
     """
     taken = True
-    for batch in _gathered(_accepted(rows, observer, set_aside)):
+    for batch in _small_together(_accepted(rows, observer, set_aside)):
         if taken:
             try:
                 table_rows = converter.of_arrow(batch, observer.struct, json=False)
@@ -170,20 +166,10 @@ def _accepted(rows: Iterable[Rows], observer: RowsObserver, set_aside: SetAside)
             yield batch
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _small_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows, small batches that are alike as one."""
     for _, alike in groupby(batches, attrgetter("schema")):
-        together: list[pa.RecordBatch] = []
-        rows = size = 0
-        for batch in alike:
-            together.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            if rows >= _MANY or size >= _LARGE:
-                yield _joined(together)
-                together, rows, size = [], 0, 0
-        if together:
-            yield _joined(together)
+        yield from map(_joined, gathered(alike, lambda batch: (batch.num_rows, batch.nbytes)))
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

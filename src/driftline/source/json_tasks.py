@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,11 +13,8 @@ from driftline.observe.json_lines import Why
 from driftline.source.json_rows import JsonRows, LineRows, Run
 from driftline.source.rejects import Origin, Reject
 from driftline.source.set_aside import PART
+from driftline.source.shares import gathered
 from driftline.write import SetAside
-
-# Lines that are converted at once, or bytes of them: each column of a batch
-# costs some time, however few rows there are.
-_MANY, _LARGE = 4_000, 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +35,16 @@ class SplitRows:
             counts: dict[int, int] = {}
             # Of splits that stand together, each begins with the first line of its file.
             of_part = partial(_of_part, set_aside, splits[0][0])
-            for runs in gathered(_runs(splits, longest, counts)):
+            for runs in gathered(_runs(splits, longest, counts), weight):
                 for rows, _ in lines_of.rows(runs, of_part):
                     yield rows
             parts.append(Part(lines_of.observed(), counts))
         return parts
 
 
-def gathered(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Some runs at a time, which are converted at once."""
-    group: list[Run] = []
-    lines = size = 0
-    for run in runs:
-        group.append(run)
-        lines += len(run.lines)
-        size += sum(map(len, run.lines))
-        if lines >= _MANY or size >= _LARGE:
-            yield group
-            group, lines, size = [], 0, 0
-    if group:
-        yield group
+def weight(run: Run) -> tuple[int, int]:
+    """How many lines a run has, and bytes."""
+    return len(run.lines), sum(map(len, run.lines))
 
 
 def _runs(splits: Share, longest: int, counts: dict[int, int]) -> Iterator[Run]:

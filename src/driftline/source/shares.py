@@ -1,8 +1,15 @@
-"""Parts of a batch dealt out to tasks."""
+"""Parts of a batch: dealt out to tasks, and gathered in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Rows that are converted at once, or bytes of them: each column of a batch
+# costs some time, however few rows there are.
+_MANY, _LARGE = 4_000, 32 * 2**20
 
 
 def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
@@ -19,3 +26,18 @@ def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
         shares[least].append(number)
         laden[least] += sizes[number]
     return [sorted(share) for share in shares]
+
+
+def gathered(parts: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[list[T]]:
+    """Some parts at a time, which are converted at once. ``weigh``: the rows of one, and their bytes."""
+    group: list[T] = []
+    rows = size = 0
+    for part in parts:
+        group.append(part)
+        rows_of_part, size_of_part = weigh(part)
+        rows, size = rows + rows_of_part, size + size_of_part
+        if rows >= _MANY or size >= _LARGE:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
