@@ -76,25 +76,6 @@ LATE = frozenset(
 )
 LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most
 WIDE = ("cli", "lake")  # their functions have a parameter for each option
-# Names of locals and parameters that do not say what these hold.
-VAGUE = frozenset(
-    [
-        "found",
-        "told",
-        "said",
-        "of",
-        "what",
-        "wanted",
-        "here",
-        "made",
-        "kept",
-        "there",
-        "mine",
-        "way",
-        "it",
-        "past",
-    ]
-)
 
 _BRANCHES = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.comprehension, ast.match_case)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -334,21 +315,6 @@ def undocumented() -> tuple[list[str], int]:
     return [f"{module}.{node.name}" for module, node in public if not ast.get_docstring(node)], len(public)
 
 
-def vague() -> list[str]:
-    """Locals and parameters whose names do not say what they hold."""
-    return sorted(
-        {f"{module}.{function.name}: {name}" for module, function in functions() for name in _names(function)}
-    )
-
-
-def _names(function: Function) -> Iterator[str]:
-    for node in ast.walk(function):
-        is_local = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        name = node.id if is_local else node.arg if isinstance(node, ast.arg) else ""
-        if name in VAGUE:
-            yield name
-
-
 def public_api() -> dict[str, str]:
     """What a user can call, or type, by name: what ``driftline`` exports with its methods and properties, and
     the commands with their arguments and options; each with its docstring or help.
@@ -413,7 +379,6 @@ def main() -> None:
         f"functions of more than {BRANCHES} branches": len(branching()),
         f"functions of more than {PARAMETERS} parameters": wide(),
         "public functions with a docstring": f"{1 - len(missing) / public:.0%} of {public}",
-        "locals and parameters with vague names": vague(),
         f"of {len(docs)} parts of the public API without docstring or help": [
             name for name, doc in docs.items() if not doc
         ],

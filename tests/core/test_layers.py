@@ -100,7 +100,3 @@ def test_no_function_is_long_or_wide_and_none_of_the_core_is_winding() -> None:
     assert house.long() == []
     assert house.wide() == []
     assert house.branching("core.") == []
-
-
-def test_locals_say_what_they_hold() -> None:
-    assert house.vague() == []
