@@ -41,8 +41,8 @@ lint: $(INSTALLED) ## style and types
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 
-house: $(INSTALLED) ## the shape of the code in figures
-	@PYTHONPATH=tests $(PY) -m house
+house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS=-v for each place)
+	@PYTHONPATH=tests $(PY) -m house $(ARGS)
 
 check: lint test-all ## lint, then all tests: what CI runs
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -76,6 +77,46 @@ LATE = frozenset(
 )
 LINES, BRANCHES, PARAMETERS = 50, 10, 6  # of a function, at most
 WIDE = ("cli", "lake")  # their functions have a parameter for each option
+# Names of locals and parameters that do not say what these hold. The share is a figure, not a rule: a synonym of one of
+# them says no more.
+VAGUE = frozenset(
+    [
+        "found",
+        "told",
+        "said",
+        "of",
+        "what",
+        "wanted",
+        "here",
+        "made",
+        "kept",
+        "there",
+        "mine",
+        "way",
+        "it",
+        "past",
+        "at",
+        "inner",
+        "one",
+        "below",
+        "whole",
+        "given",
+        "some",
+        "own",
+        "more",
+        "asked",
+        "done",
+        "how",
+        "left",
+        "above",
+        "apart",
+        "seen",
+        "known",
+        "held",
+        "rest",
+        "other",
+    ]
+)
 
 _BRANCHES = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.comprehension, ast.match_case)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -194,11 +235,11 @@ def against_layers() -> list[str]:
     ]
 
 
-def circles() -> list[tuple[str, ...]]:
-    """Modules that import each other, straight or through others; imports for types alone tie nothing."""
+def circles(*, with_types: bool = False) -> list[tuple[str, ...]]:
+    """Modules that import each other, straight or through others; imports for types alone where asked for."""
     targets: dict[str, set[str]] = {module: set() for module in modules()}
     for found in imports():
-        if not found.for_types and not found.module.startswith(found.by + "."):
+        if (with_types or not found.for_types) and not found.module.startswith(found.by + "."):
             targets[found.by].add(found.module)
     reached = {module: _reached(module, targets) for module in targets}
     tied = {
@@ -357,6 +398,106 @@ def _overloads(node: Function) -> bool:
     return any("overload" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
+def lines() -> int:
+    """Lines of the package's modules."""
+    return sum(len(text.splitlines()) for text in texts().values())
+
+
+def shared_class_names() -> list[str]:
+    """Class names that stand for two classes or more."""
+    bearers: dict[str, list[str]] = defaultdict(list)
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bearers[node.name].append(module)
+    return [f"{name}: {', '.join(sorted(by))}" for name, by in sorted(bearers.items()) if len(by) > 1]
+
+
+def halves() -> list[str]:
+    """Modules that a single module imports, which stands in the same package."""
+    importers: dict[str, set[str]] = defaultdict(set)
+    for link in imports():
+        importers[link.module].add(link.by)
+    return [
+        f"{module}, for {by}"
+        for module in modules()
+        if len(importers[module]) == 1
+        and (by := next(iter(importers[module]))).rpartition(".")[0] == module.rpartition(".")[0]
+    ]
+
+
+def vague_locals() -> tuple[list[str], int]:
+    """Locals and parameters that `VAGUE` has, and how many there are in all."""
+    vague, count = [], 0
+    for module, node in functions():
+        for name in {*_locals(node)}:
+            count += 1
+            if name in VAGUE:
+                vague.append(f"{module}.{node.name}: {name}")
+    return vague, count
+
+
+def _locals(function: Function) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def interrogative_docstrings() -> tuple[list[str], int]:
+    """Docstrings that begin with What, Whether, Where or How, and how many docstrings there are in all."""
+    interrogative, count = [], 0
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, Function | ast.ClassDef | ast.Module) and (doc := ast.get_docstring(node)):
+                count += 1
+                if doc.startswith(("What", "Whether", "Where", "How")):
+                    interrogative.append(f"{module}.{getattr(node, 'name', '')}: {doc.splitlines()[0]}")
+    return interrogative, count
+
+
+def changing_globals() -> list[str]:
+    """Names of modules that functions assign anew, or whose containers they change."""
+    return sorted(
+        {f"{module}.{name}" for module, tree in modules().items() for name in _changed_globals(tree)}
+    )
+
+
+_CHANGING = frozenset(
+    ["append", "add", "update", "setdefault", "pop", "clear", "extend", "insert", "remove", "discard"]
+)
+
+
+def _changed_globals(tree: ast.Module) -> Iterator[str]:
+    globals_ = {name for node in tree.body for name in _assigned(node)}
+    for function in ast.walk(tree):
+        if not isinstance(function, Function):
+            continue
+        own = {*_locals(function)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Global):
+                yield from node.names
+            elif (name := _changed_container(node)) in globals_ - own:
+                yield name
+
+
+def _assigned(node: ast.stmt) -> Iterator[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def _changed_container(node: ast.AST) -> str:
+    """The name whose container a statement or a call changes, "" where there is none."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        container = node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
+        container = node.func.value
+    else:
+        return ""
+    return container.id if isinstance(container, ast.Name) else ""
+
+
 def namesakes() -> list[str]:
     """Names that several files bear, the faces of packages aside."""
     counted = Counter(module.rpartition(".")[2] for module in modules())
@@ -364,30 +505,43 @@ def namesakes() -> list[str]:
 
 
 def main() -> None:
-    pairs = {found.rooms for found in imports()}
-    hidden = [found for found in _all_imports() if found.in_function and not found.for_types]
+    for name, value, goal, places in figures():
+        print(f"{name:58} {value:>10} {goal:>8}")
+        if places and "-v" in sys.argv:
+            print(*(f"  {place}" for place in places), sep="\n")
+
+
+def figures() -> Iterator[tuple[str, str, str, list[str]]]:
+    """Each figure: its name, its value, the goal, and the places that it counts."""
+    yield "", "today", "goal", []
+    yield "lines of src", f"{lines():,}", "", []
+    yield "packages and loose modules", str(len(rooms())), "", []
+    yield _counted("imports against the layers", against_layers())
+    yield _counted("circles of modules", [" ↔ ".join(circle) for circle in circles()])
+    tied = [" ↔ ".join(circle) for circle in circles(with_types=True)]
+    yield _counted("circles, imports for types alone included", tied)
+    yield _counted("imports inside functions without a reason", late())
+    yield _share("modules with one importer, in their own package", halves(), len(modules()), 8)
+    yield _counted("class names that two classes bear", shared_class_names())
+    yield _share("vague names of locals and parameters", *vague_locals(), 1)
+    yield _share("docstrings that begin with What, Whether, Where, How", *interrogative_docstrings(), 1)
+    yield _counted("module globals that change", changing_globals(), 2)
+    yield _counted(f"functions of more than {LINES} lines", long())
+    yield _counted(f"functions in core of more than {BRANCHES} branches", branching("core"))
+    yield _counted(f"functions of more than {PARAMETERS} parameters", wide())
     missing, public = undocumented()
-    docs = public_api()
-    figures: dict[str, list[str] | int | str] = {
-        "packages and loose modules": len(rooms()),
-        "pairs of them that import": len([pair for pair in pairs if pair[0] != pair[1]]),
-        "imports against the layers": against_layers(),
-        "circles of modules": [" ↔ ".join(circle) for circle in circles()],
-        f"imports inside functions, each of a late library or with its reason: {len(hidden)}; else": late(),
-        f"functions of more than {LINES} lines": long(),
-        f"functions in core of more than {BRANCHES} branches": branching("core"),
-        f"functions of more than {BRANCHES} branches": len(branching()),
-        f"functions of more than {PARAMETERS} parameters": wide(),
-        "public functions with a docstring": f"{1 - len(missing) / public:.0%} of {public}",
-        f"of {len(docs)} parts of the public API without docstring or help": [
-            name for name, doc in docs.items() if not doc
-        ],
-        "names that files share": ", ".join(namesakes()),
-    }
-    for name, value in figures.items():
-        print(f"{name}: {len(value) if isinstance(value, list) else value}")
-        for one in value if isinstance(value, list) else ():
-            print(f"  {one}")
+    yield "public functions with a docstring", f"{1 - len(missing) / public:.0%}", "95%", missing
+    bare = [name for name, doc in public_api().items() if not doc]
+    yield _counted("parts of the public API without docstring or help", bare)
+    yield "names that files share", str(len(namesakes())), "", namesakes()
+
+
+def _counted(name: str, places: list[str], goal: int = 0) -> tuple[str, str, str, list[str]]:
+    return name, str(len(places)), str(goal), places
+
+
+def _share(name: str, places: list[str], count: int, goal: int) -> tuple[str, str, str, list[str]]:
+    return name, f"{len(places) / count:.1%}", f"{goal}%", places
 
 
 if __name__ == "__main__":
