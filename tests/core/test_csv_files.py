@@ -12,7 +12,7 @@ import pytest
 
 from driftline.core.planning.dialect import Dialect
 from driftline.core.schema.types import DOUBLE, INT, LONG, Primitive, decimal
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError
 from driftline.observe import ranges
 from driftline.observe.expect import Expect
 from driftline.source import csv as csv_source
@@ -112,8 +112,6 @@ def test_what_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     for text, line in (("a\n\nü\n", 3), ("\nü\n", 2), ('a,b\n"x\ny",1\n"\r\nü",1', 5)):
         with pytest.raises(DataError, match=rf"in\.csv:{line}: byte 0xfc is not UTF-8"):
             read(csv(tmp_path, text.encode("latin-1")))
-    with pytest.raises(UsageError, match="two columns are named 'a'"):
-        read(csv(tmp_path, "a,a\n1,2\n"))
     with pytest.raises(DataError, match=r"in\.csv:1: a quote is never closed in the header"):
         read(csv(tmp_path, 'a,"b\n1,2\n'))
     with pytest.raises(DataError, match=r"in\.csv\.gz: broken gzip"):
@@ -185,6 +183,34 @@ def test_the_mark_of_utf8_goes_before_the_encoding_that_was_named(
     file = csv(tmp_path, pack("\ufeffGröße;n\nzwölf;1\n".encode()))
     header = header_of(str(file), Dialect(encoding="latin1"))
     assert header is not None
-    assert header.names == ("Größe", "n")
+    assert [column.name for column in header.columns] == ["Größe", "n"]
     (part,) = parts([str(file)], "csv", dialect=CsvDialect(encoding="latin1"))
     assert [one.record for one in records(part)] == [{"Größe": "zwölf", "n": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        pytest.param(",a,b\n0,1,2\n", {"column_1": 0, "a": 1, "b": 2}, id="as pandas writes its index"),
+        pytest.param("a,,\n0,1,2\n", {"a": 0, "column_2": 1, "column_3": 2}, id="behind a name"),
+        pytest.param(",,\n0,1,2\n", {"column_1": 0, "column_2": 1, "column_3": 2}, id="none has one"),
+        pytest.param("p,p,p\n0,1,2\n", {"p": 0, "p_2": 1, "p_3": 2}, id="one name thrice"),
+        pytest.param("p,p_2,p\n0,1,2\n", {"p": 0, "p_2": 1, "p_3": 2}, id="the number is taken"),
+        pytest.param(",column_1,\n0,1,2\n", {"column_1_2": 0, "column_1": 1, "column_3": 2}, id="the place is taken"),
+        pytest.param('id,"x" y,""\n0,1,2\n', {"id": 0, '"x" y': 1, "column_3": 2}, id="misquoted"),
+        pytest.param("sep=;\na;b\n0;1\n", {"a": 0, "b": 1}, id="as Excel writes the delimiter"),
+        pytest.param('\ufeff"SEP=|"\r\na|b\r\n0|1\r\n', {"a": 0, "b": 1}, id="in quotes"),
+        pytest.param("sep=,,\na,b\n0,1\n", {"a": 0, "b": 1}, id="with a delimiter behind it"),
+        pytest.param("sep=\t\na\tb;c\n0\t1\n", {"a": 0, "b;c": 1}, id="a tab"),
+        pytest.param("sep=x\n0\n", {"sep=x": 0}, id="no delimiter"),
+    ],
+)  # fmt: skip
+def test_every_column_has_a_name_of_its_own(tmp_path: Path, text: str, rows: dict[str, int]) -> None:
+    for encoding in ("utf-8", "utf-16"):
+        file = csv(tmp_path, text.removeprefix("\ufeff" * (encoding == "utf-16")).encode(encoding))
+        (reader,) = csv_readers(SPARK, [str(file)], strings=False)
+        (some,) = reader.rows(0)
+        assert some.batch.to_pylist() == [rows]
+        assert list(rows) == [f.name for f in reader.struct.fields]
+        (part,) = parts([str(file)], "csv")
+        assert [one.record for one in records(part)] == [{name: str(value) for name, value in rows.items()}]

@@ -120,12 +120,27 @@ def test_a_quote_that_is_never_closed_spoils_its_line_alone(table: Table, tmp_pa
     proven(table, file)
 
 
-def test_columns_without_a_name_are_dropped_and_counted(table: Table, tmp_path: Path) -> None:
-    file = csv(tmp_path, ",a,,\n0,x,,p\n1,y,,\n")
-    result = table.ingest(file)
-    assert (result.rows_written, dict(result.dropped_names)) == (2, {'""': 3})
-    assert types(table) == {"a": "string"}
-    proven(table, file)
+def test_columns_without_a_name_of_their_own_are_kept_and_marked(table: Table, tmp_path: Path) -> None:
+    first = csv(tmp_path, ",a,a,\n0,x,p,\n1,y,q,\n", "1.csv")
+    second = csv(tmp_path, "sep=;\n;a;a\nz;x;2\n3;y\n", "2.csv")
+    result = table.ingest(first)
+    assert (result.rows_written, dict(result.dropped_names)) == (2, {})
+    assert types(table) == {"column_1": "long", "a": "string", "a_2": "string"}
+    docs = {f.name: f.doc for f in table.schema().schema.struct.fields}
+    assert docs == {
+        "column_1": "column 1 has no name",
+        "a": None,
+        "a_2": "column 3 has the name of column 2",
+    }
+    assert result.hints == (
+        f"{first}: column 1 has no name: it is column_1; column 3 has the name of column 2: it is a_2",
+    )
+    assert table.ingest(second).rows_written == 1
+    assert rejects(table) == [("3;y", "not as many cells as the header", 4)]
+    assert {f.name: f.doc for f in table.schema().schema.struct.fields}["column_1_string"] == (
+        "upsolver_evolved_from:column_1"
+    )
+    proven(table, first, second)
 
 
 def test_names_that_differ_only_in_case(table: Table, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def shape_of(struct: Struct, place: Place) -> RecordShape:
     for position, f in enumerate(struct.fields):
         if f.name and f.doc != BEYOND:
             shape = _field_shape(f.type, Place(place.source, place.line, position))
+            shape.comment = f.doc or ""
             out.fields[f.name] = out.fields[f.name].merge(shape) if f.name in out.fields else shape
     return out
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
+from driftline.convert.leaf_readings import VOID
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct
@@ -26,13 +28,14 @@ from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
-from driftline.source.csv_files import ANY, Stretch, header_of, size_of, stretches_of
+from driftline.source.csv_files import ANY, Column, Stretch, header_of, size_of, stretches_of
 from driftline.source.csv_look import CsvFile, looks_at, with_types
 from driftline.source.rejects import Origin, Reject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_MADE = 4  # columns whose names are told of
 _STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
 
 
@@ -66,7 +69,7 @@ def csv_readers(
     """Readers of CSV files with a header line each; files with the same header are read together.
 
     ``dialect``: what is known of how they are written. ``strings``: every cell stays text. Raises DataError
-    for a file that cannot be read, UsageError for a header with two columns of one name.
+    for a file that cannot be read.
     """
     by_file = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
     headers = {file: header for file, header in by_file if header is not None}
@@ -74,9 +77,9 @@ def csv_readers(
     size = min(max(share, _STRETCH[0]), _STRETCH[1])
     stretches = mapped(lambda file: stretches_of(file, headers[file], size), list(headers))
     cut = [CsvFile(file, headers[file], of_file) for file, of_file in zip(headers, stretches, strict=True)]
-    groups: dict[tuple[str, ...], list[CsvFile]] = {}
+    groups: dict[tuple[Column, ...], list[CsvFile]] = {}
     for file in with_types(spark, cut, strings=strings):
-        groups.setdefault(file.header.names, []).append(file)
+        groups.setdefault(file.header.columns, []).append(file)
     return [_reader(group, strings=strings) for group in groups.values()]
 
 
@@ -84,8 +87,9 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     """A reader of files with one header."""
     by_column = zip(*(file.types for file in files), strict=True)
     types = [STRING if strings else type_of(parts) for parts in by_column]
-    names = files[0].header.names
-    struct = Struct(tuple(Field(name, type_) for name, type_ in zip(names, types, strict=True)))
+    names = files[0].header.columns
+    fields = (Field(name, type_, doc=made or None) for (name, made), type_ in zip(names, types, strict=True))
+    struct = Struct(tuple(fields))
     return CsvReader(struct, files[0].path, [stretch for file in files for stretch in file.stretches])
 
 
@@ -114,9 +118,18 @@ class CsvFiles:
         """How the files are written, as far as they alone have told."""
         if self.fitted is None or self.asked is None:
             return ()
-        forms = {part.form: reader for reader in self.fitted.readers for part in reader.stretches}
-        notes = (note for form, reader in forms.items() for note in form.notes(self.asked, reader.label))
-        return list(dict.fromkeys(notes))
+        readers, asked = self.fitted.readers, self.asked
+        forms = {part.form: reader for reader in readers for part in reader.stretches}
+        told = (note for form, reader in forms.items() for note in form.notes(asked, reader.label))
+        return list(dict.fromkeys([*told, *chain.from_iterable(map(_made_names, readers))]))
+
+
+def _made_names(reader: CsvReader) -> Iterator[str]:
+    """What columns are called whose names are not their file's own."""
+    made = [f"{f.doc}: it is {f.name}" for f in reader.struct.fields if f.doc and f.type != VOID]
+    more = f"; and {len(made) - _MADE} more" if len(made) > _MADE else ""
+    if made:
+        yield f"{reader.label}: {'; '.join(made[:_MADE])}{more}"
 
 
 @dataclass(slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
+from typing import NamedTuple
 
 from driftline.core.planning.dialect import Dialect
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError
 from driftline.observe.ranges import BOM, lines_between, opened, packed
 from driftline.source.csv_cut import LONGEST, Piece, Record, TooLongError, count_lines, pieces, records
 from driftline.source.csv_sniff import PLAIN, Form, as_utf8, form_of
@@ -15,13 +16,20 @@ from driftline.source.csv_sniff import PLAIN, Form, as_utf8, form_of
 ANY = Dialect()
 
 
+class Column(NamedTuple):
+    """A column of a file. ``made``: why its name is not the file's own; empty where it is."""
+
+    name: str
+    made: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The names of a file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row;
+    """A file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row;
     ``feeds``: lines end in line feeds, at which a file can be cut.
     """
 
-    names: tuple[str, ...]
+    columns: tuple[Column, ...]
     size: int
     lines: int
     feeds: bool
@@ -115,7 +123,7 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
     """The header of a file, which is its first line that is not blank; None if there is none. ``dialect``:
     what is known of how the file is written.
 
-    Raises DataError where it cannot be read, UsageError where two columns have one name.
+    Raises DataError where it cannot be read.
     """
     with opened(path) as (file, _):
         raw = lines_between(file, 0, None)
@@ -123,33 +131,52 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
         form = form_of(first, replace(dialect, encoding="utf-8") if first.startswith(BOM) else dialect)
         blocks = as_utf8(chain([first], raw), form.encoding)
         first = next(blocks, b"")
-        size = len(BOM) if first.startswith(BOM) else 0
+        size = (len(BOM) if first.startswith(BOM) else 0) + form.ahead
         try:
-            for piece in pieces(chain([first[size:]], blocks), marks=form.marks):
+            for piece in pieces(chain([first[size:]], blocks), 1 + form.lines_ahead, marks=form.marks):
                 for record in records(piece.text, piece.line, form.marks):
                     if record.raw:
                         lines = record.line + count_lines(record.raw)
                         feeds = piece.text[: record.end].endswith(b"\n")
-                        return Header(_names(path, record, form), size + record.end, lines, feeds, form)
+                        return Header(_columns(path, record, form), size + record.end, lines, feeds, form)
                 size += len(piece.text)
         except TooLongError as error:
             raise Wrong.length(error.line).of(path) from error
     return None
 
 
-def _names(path: str, header: Record, form: Form) -> tuple[str, ...]:
+def _columns(path: str, header: Record, form: Form) -> tuple[Column, ...]:
     if header.cells is None:
         raise DataError(
             f"{path}:{header.line}: a quote is never closed in the header", "close it, or double it"
         )
     try:
-        names = tuple(cell.decode() for cell in header.cells)
+        return named([cell.decode() for cell in header.cells])
     except UnicodeDecodeError as error:
         raise Wrong.byte(header.line, error, form).of(path) from error
-    twice = sorted({name for name in names if name and names.count(name) > 1})
-    if twice:
-        raise UsageError(f"{path}: two columns are named {twice[0]!r}", hint="rename one in the header")
-    return names
+
+
+def named(cells: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of a header: one without a name is named by its place, one whose name stands
+    before by how often it does, each so that it has no other's name.
+
+    >>> [column.name for column in named(["", "price", "price", "price_2", ""])]
+    ['column_1', 'price', 'price_3', 'price_2', 'column_5']
+    """
+    taken, columns = set(cells), []
+    first: dict[str, int] = {}
+    for place, cell in enumerate(cells, 1):
+        if cell and cell not in first:
+            first[cell] = place
+            columns.append(Column(cell))
+            continue
+        stem = cell or f"column_{place}"
+        names = (f"{stem}_{number}" for number in count(2))
+        name = next(name for name in (chain([stem], names) if not cell else names) if name not in taken)
+        taken.add(name)
+        made = f"has the name of column {first[cell]}" if cell else "has no name"
+        columns.append(Column(name, f"column {place} {made}"))
+    return tuple(columns)
 
 
 def _behind(texts: Iterable[bytes], size: int) -> Iterator[bytes]:

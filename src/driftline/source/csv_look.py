@@ -83,7 +83,9 @@ def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) 
     done: dict[int, CsvFile] = {}
     todo = dict(enumerate(files))
     while todo:
-        work = [(part, [asked] * len(file.header.names)) for file in todo.values() for part in file.stretches]
+        work = [
+            (part, [asked] * len(file.header.columns)) for file in todo.values() for part in file.stretches
+        ]
         looks = iter(looks_at(spark, work, types_of))
         again = {}
         for number, file in todo.items():

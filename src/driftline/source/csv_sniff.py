@@ -20,6 +20,9 @@ _HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
 _DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may tell
 _OTHER_QUOTE = b"'"
 _COMMA_NUMBER = re.compile(rb"-?[0-9]+,[0-9]+")
+_SEPARATOR = re.compile(
+    rb"(\"?)sep=([^\w\r\n])\1[ ,;\t|]*(?:\r\n|\n|\r)", re.IGNORECASE
+)  # Excel's first line
 _UTF8 = ("utf-8", "utf-8-sig")
 _BEGINNINGS = {
     codecs.BOM_UTF32_LE: "utf-32",  # which begins as UTF-16 does
@@ -43,7 +46,8 @@ codecs.register_error(_MARKED, _marked)
 class Form:
     """How a file is written. ``encoding`` empty: UTF-8. ``commas``: columns that look like numbers with a
     decimal comma, where nobody has said that they are. ``seems``: a delimiter that makes several columns,
-    where the one that was said makes one. ``json``: it begins with a JSON object.
+    where the one that was said makes one. ``json``: it begins with a JSON object. ``ahead``: the bytes, and
+    ``lines_ahead`` the lines, in front of the header that say how the file is written.
     """
 
     marks: Marks = COMMA
@@ -52,6 +56,8 @@ class Form:
     commas: tuple[str, ...] = ()
     seems: str = ""
     json: bool = False
+    ahead: int = 0
+    lines_ahead: int = 0
 
     @property
     def can_be_cut(self) -> bool:
@@ -94,14 +100,19 @@ def form_of(first: bytes, given: Dialect) -> Form:
     """
     encoding = "" if given.encoding in _UTF8 else _encoding_of(first, given.encoding)
     text = next(as_utf8([first[:_HEAD]], encoding), b"").removeprefix(codecs.BOM_UTF8)
-    delimiters = (given.delimiter.encode(),) if given.delimiter else _DELIMITERS
+    separator = _SEPARATOR.match(text)
+    ahead = separator.end() if separator else 0
+    text = text[ahead:]
+    told = (separator[2],) if separator else _DELIMITERS
+    delimiters = (given.delimiter.encode(),) if given.delimiter else told
     quotes = ("" if given.quote == NONE else given.quote).encode() if given.quote else None
     marks = _marks_of(text, delimiters, quotes)
     decimal = given.decimal or POINT
     seems = _seems(text, marks) if given.delimiter else ""
     may_be_commas = not (given.decimal or seems or marks.delimiter == b",")
     commas = tuple(_with_commas(_rows(text, marks))) if may_be_commas else ()
-    return Form(marks, encoding, decimal, commas, seems, _is_object(text.partition(b"\n")[0]))
+    is_json = _is_object(text.partition(b"\n")[0])
+    return Form(marks, encoding, decimal, commas, seems, is_json, ahead, int(separator is not None))
 
 
 def _is_object(line: bytes) -> bool:

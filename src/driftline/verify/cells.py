@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from codecs import BOM_UTF8, getincrementaldecoder
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, NamedTuple
 
@@ -14,6 +14,7 @@ from driftline.verify.source_values import Cell, Misquoted
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _DELIMITERS = ",;\t|"
+_EXCEL = re.compile(r"sep=([^\w\s]|\t| )[ ,;\t|]*|\"sep=([^\w\s]|\t| )\"[ ,;\t|]*", re.IGNORECASE)
 _MARK = re.compile(r"[,;\t|\"\r\n]")
 _LOOKED, _FIRST = 65_536, 21  # characters and records that tell the delimiter
 _FIRST_READ = 4 * _LOOKED  # bytes that have so many characters
@@ -75,6 +76,35 @@ def _of_two_bytes(head: bytes) -> str:
     wide = len(_MARK.findall(head.decode(name, "replace")))
     narrow = len(_MARK.findall(head.decode("latin1")))
     return name if wide * 2 > narrow or not narrow else ""
+
+
+def said_first(text: str) -> tuple[str, int]:
+    """The delimiter that a first line of its own says, as Excel understands it, and the size of that line.
+
+    >>> said_first("sep=;\\r\\na;b"), said_first("a;b\\n")
+    ((';', 7), ('', 0))
+    """
+    end = _LINE_END.search(text)
+    match = _EXCEL.fullmatch(text, 0, end.start()) if end else None
+    return (match[1] or match[2], end.end()) if match and end else ("", 0)
+
+
+def names_of(header: Sequence[Cell]) -> list[str]:
+    """The names of a header's cells, as they are written; a number tells those apart that have none, or one
+    that stands further left.
+
+    >>> names_of([Cell(text) for text in ("", "a", "a", "a_2", "")])
+    ['column_1', 'a', 'a_3', 'a_2', 'column_5']
+    """
+    texts = [getattr(cell, "written", str(cell)) for cell in header]
+    names: list[str] = []
+    for i, text in enumerate(texts):
+        name, n = text or f"column_{i + 1}", 1
+        while name in names or (name in texts and not (text and n == 1)):
+            n += 1
+            name = f"{text or f'column_{i + 1}'}_{n}"
+        names.append(name)
+    return names
 
 
 def marks_of(text: str, dialect: CsvDialect) -> tuple[str, str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import IO, Any
 
 from driftline.runtime.stores import buffered, is_stored
-from driftline.verify.cells import CsvDialect, Row, decoded, marks_of, rows
+from driftline.verify.cells import CsvDialect, Row, decoded, marks_of, names_of, rows, said_first
 from driftline.verify.json_texts import Malformed, lines, of_file, of_lines, parse
 from driftline.verify.packed import is_packed, unpacked
 
@@ -184,7 +184,7 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
     header: Sequence[str] | None = None
     for row in _csv_rows(file, dialect):
         if header is None:
-            header = row.cells if row.raw else None
+            header = names_of(row.cells) if row.raw and row.cells is not None else None
             continue
         if not row.raw and len(header) > 1:
             continue
@@ -207,7 +207,10 @@ def _csv_rows(file: str, dialect: CsvDialect) -> Iterator[Row]:
     with opened(file) as packed:
         texts = decoded(unpacked(packed, file), dialect.encoding)
         first = next(texts)
-        yield from rows(chain([first], texts), *marks_of(first, dialect))
+        delimiter, at = said_first(first)
+        first, known = first[at:], dialect._replace(delimiter=dialect.delimiter or delimiter)
+        for row in rows(chain([first], texts), *marks_of(first, known)):
+            yield replace(row, line=row.line + 1) if at else row
 
 
 def _is_text(raw: bytes) -> bool:

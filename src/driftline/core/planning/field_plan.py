@@ -99,13 +99,14 @@ def without(shape: FieldShape, facets: frozenset[Facet]) -> FieldShape:
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A column to be made: its type without what is nested, and its
-    cause; ``natural``: by the field's own name.
+    cause; ``natural``: by the field's own name. ``comment``: what its doc says of it then.
     """
 
     key: str
     stub: Type
     reason: Reason
     natural: bool
+    comment: str = ""
 
 
 def in_order(shape: RecordShape, contract: Contract) -> list[tuple[str, FieldShape]]:
@@ -136,8 +137,8 @@ def named_columns(struct: Struct, drafts: Sequence[Draft], prefix: str) -> list[
         name = safe(draft.key)
         if draft.natural and names.free(name):
             names.take(name)
-            doc = None if name == draft.key else mark(draft.key, prefix)
-            columns[i] = Field(name, draft.stub, doc=doc)
+            lines = ("" if name == draft.key else mark(draft.key, prefix), draft.comment)
+            columns[i] = Field(name, draft.stub, doc="\n".join(filter(None, lines)) or None)
         else:
             evolved.append((draft.key, suffix(draft.stub), i))
     for key, ending, i in sorted(evolved, key=lambda item: item[:2]):

@@ -17,7 +17,7 @@ def settled(seen: FieldShape, columns: Sequence[Facet], policy: Policy) -> Field
     dates, numbers as text, objects of nothing.
     """
     facets = preserve.dates_settled(seen.facets, columns)
-    out = FieldShape(seen.place, {}, seen.empty_lists, seen.empty_record, seen.missing, seen.absent)
+    out = seen.bare()
     for facet, shown in facets.items():
         if facet.base == NUMBER_TEXT:
             facet, shown = Facet(facet.dim, STRING), replace(shown, digits=True)

@@ -153,7 +153,9 @@ def _decide(
         may_wait=is_unknown and bool(context.schema.struct.fields),
     )
     decision = decide_field(target, seen, contract, context)
-    drafts += [Draft(key, stub, reason, stub == decision.original) for stub, reason in decision.new]
+    drafts += [
+        Draft(key, stub, reason, stub == decision.original, seen.comment) for stub, reason in decision.new
+    ]
     return _Field(key, known, drafts, decision)
 
 

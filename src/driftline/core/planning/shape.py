@@ -126,6 +126,7 @@ class FieldShape:
 
     ``empty_lists``: the deepest empty list, 1 for ``[]``. ``empty_record``: ``{}`` was seen, at any depth.
     ``missing``: some record had no value, kept for required columns; ``absent``: no record had even the key.
+    ``comment``: what the doc of its column is to say, if all sources say the same.
     """
 
     place: Place
@@ -134,11 +135,11 @@ class FieldShape:
     empty_record: bool = False
     missing: bool = False
     absent: bool = False
+    comment: str = ""
 
     def bare(self) -> FieldShape:
         """A copy without its facets."""
-        marks = (self.empty_lists, self.empty_record, self.missing, self.absent)
-        return FieldShape(self.place, {}, *marks)
+        return replace(self, facets={})
 
     def add(self, facet: Facet, seen: Seen) -> None:
         known = self.facets.get(facet)
@@ -173,6 +174,7 @@ class FieldShape:
             self.empty_record or other.empty_record,
             self.missing or other.missing,
             self.absent and other.absent,
+            min(self.comment, other.comment),
         )
         for facet, seen in other.facets.items():
             out.add(facet, seen)
