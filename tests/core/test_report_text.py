@@ -102,7 +102,7 @@ def test_all_else_that_a_person_should_know():
         "s.t", "", 9, 6, 3,
         converted=(Conversion(("a",), LONG, DOUBLE, "5", Place("f.json", 1)),),
         untyped=("b.c",),
-        dropped_names={"d": 2},
+        dropped_names={'d.""': 2, '""': 1},
         hints=("a hint",),
         rejected=("f.json:2: no JSON", "f.json:3: no JSON"),
     )  # fmt: skip
@@ -112,7 +112,8 @@ def test_all_else_that_a_person_should_know():
         "  hint        a hint",
         "  converted   a: long into double  5 (f.json:1)",
         "  no type yet b.c  only null, [] or {} so far",
-        '  dropped     2 values of the name "" in d',
+        "  dropped     2 values with an empty key in d",
+        "  dropped     1 value with an empty key in the record",
         "  quarantine  f.json:2: no JSON",
         "  quarantine  f.json:3: no JSON",
         "              and 1 more",

@@ -62,12 +62,17 @@ def batch(
         paths += [f"and {len(result.untyped) - LISTED} more"] * (len(result.untyped) > LISTED)
         yield _item("no type yet", ", ".join(paths), "only null, [] or {} so far")
     for name, count in result.dropped_names.items():
-        yield _item("dropped", f'{count} values of the name "" in {clean(name) or "the record"}')
+        yield _item("dropped", f"{counted(count, 'value')} with an empty key in {_owner(name)}")
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
     yield from _rest("held", "new fields wait in the rest", result.held)
     yield from _rest("rest", "beyond the table's limits", result.rest)
     yield from _set_aside(result, near)
+
+
+def _owner(name: str) -> str:
+    """The object of a key that is empty, whose path ends in ``""``."""
+    return clean(name.removesuffix('""').removesuffix(".")) or "the record"
 
 
 def lost(offsets: Iterable[Lost]) -> Iterator[RenderableType]:
