@@ -39,6 +39,13 @@ def test_plain_columns_are_counted_in_one_line_and_what_is_within_them_is_not_to
     )
 
 
+def test_a_column_with_a_comment_is_as_plain_as_another():
+    changes = (add("column_1", LONG, doc="column 1 has no name"),)
+    assert printed(text.batch(Result("s.t", "", 1, 1, 0, changes))).endswith(
+        "\n  1 new column: column_1 long\n"
+    )
+
+
 def test_each_conflict_is_told_with_its_cause():
     changes = (
         add("a_string", STRING, key="a", rule="sibling", sample="19,90 EUR", doc=mark("a")),

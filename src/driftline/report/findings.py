@@ -105,7 +105,7 @@ def _kind(change: Change) -> str:
         return "widen"
     if isinstance(change.type, Map):
         return "map"
-    return "new" if change.reason.rule in ("", "first-sight") and change.column.doc is None else "sibling"
+    return "new" if change.reason.rule in ("", "first-sight") and change.is_plain else "sibling"
 
 
 def _words(change: Change) -> str:

@@ -245,7 +245,7 @@ def _item(title: str, text: str, why: str = "", *, style: str = "") -> Renderabl
 
 def _plain(change: Change) -> bool:
     """A new column of the field's own name: nothing to look at twice."""
-    plain = isinstance(change, AddColumn) and change.column.doc is None
+    plain = isinstance(change, AddColumn) and change.is_plain
     return plain and change.reason.rule in ("first-sight", "map")  # a hint tells of maps
 
 

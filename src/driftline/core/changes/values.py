@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import TypeAlias
 from uuid import UUID
 
+from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.partitioning import IDENTITY, Transform
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import UNKNOWN, Expression, Field, Path, Type
@@ -60,6 +61,12 @@ class AddColumn:
     @property
     def path(self) -> Path:
         return (*self.parent, self.column.name)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the column is a field's by its own name: no mark tells of another."""
+        doc = self.column.doc
+        return doc is None or (not is_metadata(doc) and self.reason.field[-1:] == (self.column.name,))
 
     @property
     def type(self) -> Type:
