@@ -35,6 +35,7 @@ LAYERS = (
     "runtime",
     "observe",
     "write",
+    "keys",
     "formats",
     "source",
     "quarantine",

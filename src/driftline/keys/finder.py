@@ -1,0 +1,165 @@
+"""Where a table's Parquet files have the keys of a batch.
+
+Only key and order columns are read, of the row groups that bounds leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from driftline.convert.types import FIELD_ID
+from driftline.keys.identity import BatchKeys, Bounds
+from driftline.keys.settle import Found
+
+_GATHERED = 64 * 2**20  # bytes that are looked through at once: each call hashes the batch's keys anew
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A data file that may have keys. ``constants``: values of columns that the file does not hold: defaults,
+    and those of its partition.
+    """
+
+    path: str
+    constants: Mapping[int, pa.Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFinder:
+    """Finds rows by their keys; it is sent to tasks. ``order``: the id of the column that has a row's order,
+    None where changes count in the order of arrival; ``open``: opens a file by its path.
+    """
+
+    keys: BatchKeys
+    order: int | None
+    open: Callable[[str], pa.NativeFile]
+
+    def find(self, files: Iterable[KeyFile]) -> list[Found]:
+        """The rows of these files that have a key of the batch."""
+        found: list[Found] = []
+        gathered: list[tuple[str, int, pa.Table]] = []
+        size = 0
+        for file in files:
+            for begin, rows in self._read(file):
+                gathered.append((file.path, begin, rows))
+                size += rows.nbytes
+                if size > _GATHERED:
+                    found += self._found(gathered)
+                    gathered, size = [], 0
+        return found + self._found(gathered)
+
+    def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
+        if not gathered:
+            return []
+        whole = pa.concat_tables([rows for *_, rows in gathered], promote_options="permissive")
+        codes = self.keys.codes(whole)
+        at = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
+        out, start = [], 0
+        for path, begin, rows in gathered:
+            low, high = np.searchsorted(at, [start, start + len(rows)])
+            here = at[low:high]
+            if len(here):
+                taken = codes.take(pa.array(here)).to_numpy().astype(np.int64)
+                out.append(Found(path, here - start + begin, taken, self._orders(whole, here)))
+            start += len(rows)
+        return out
+
+    def _orders(self, rows: pa.Table, at: Any) -> pa.Array:
+        if self.order is None:
+            return pa.nulls(len(at), pa.string())
+        column = rows.column(str(self.order)).take(pa.array(at)).combine_chunks()
+        return column.cast(pa.string())
+
+    def _read(self, file: KeyFile) -> Iterator[tuple[int, pa.Table]]:
+        """Key and order columns by id, of the row groups that may have keys, each with its first position."""
+        wanted = list(dict.fromkeys([*self.keys.ids, *([] if self.order is None else [self.order])]))
+        with self.open(file.path) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
+            paths = leaf_paths(parquet.schema_arrow)
+            leaves = {parquet.schema.column(i).path: i for i in range(len(parquet.schema.names))}
+            begin = 0
+            for number in range(parquet.num_row_groups):
+                group = parquet.metadata.row_group(number)
+                bounds = {
+                    id_: bounds
+                    for id_ in wanted
+                    if (bounds := _bounds(group, id_, paths, leaves, file.constants)) is not _NO_VALUES
+                }
+                if self.keys.may_be_in(bounds):
+                    held = [id_ for id_ in wanted if id_ in paths]
+                    read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in held])
+                    yield begin, _by_id(read, wanted, paths, file.constants, group.num_rows)
+                begin += group.num_rows
+
+
+_NO_VALUES: Bounds = (None, None)
+
+
+def leaf_paths(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
+    """The paths of columns in structs of any depth, by their ids; what is in lists and maps has none here."""
+    found: dict[int, tuple[str, ...]] = {}
+
+    def visit(fields: Iterable[pa.Field], above: tuple[str, ...]) -> None:
+        for f in fields:
+            path = (*above, f.name)
+            if pa.types.is_struct(f.type):
+                visit(f.type.fields, path)
+            elif f.metadata and FIELD_ID in f.metadata:
+                found[int(f.metadata[FIELD_ID])] = path
+
+    visit(schema, ())
+    return found
+
+
+def column_at(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> pa.Array:
+    """The column at a path into structs, null where a struct is."""
+    column = rows.column(path[0])
+    for name in path[1:]:
+        column = pc.struct_field(column, name)
+    return column
+
+
+def _bounds(
+    group: Any,
+    id_: int,
+    paths: Mapping[int, Sequence[str]],
+    leaves: Mapping[str, int],
+    constants: Mapping[int, pa.Scalar],
+) -> Bounds:
+    """The bounds of a row group's column; `_NO_VALUES` where it holds only null."""
+    if id_ not in paths:
+        value = constants[id_].as_py() if id_ in constants else None
+        return _NO_VALUES if value is None else (value, value)
+    statistics = group.column(leaves[".".join(paths[id_])]).statistics
+    if statistics is None:
+        return None
+    if statistics.has_null_count and statistics.null_count == group.num_rows:
+        return _NO_VALUES
+    if not statistics.has_min_max:
+        return None
+    low, high = statistics.min, statistics.max
+    return low, high
+
+
+def _by_id(
+    read: pa.Table,
+    wanted: Iterable[int],
+    paths: Mapping[int, Sequence[str]],
+    constants: Mapping[int, pa.Scalar],
+    count: int,
+) -> pa.Table:
+    columns = {}
+    for id_ in wanted:
+        if id_ in paths:
+            columns[str(id_)] = column_at(read, paths[id_])
+        elif id_ in constants:
+            columns[str(id_)] = pa.repeat(constants[id_], count)
+        else:
+            columns[str(id_)] = pa.nulls(count)
+    return pa.table(columns)

@@ -1,0 +1,210 @@
+"""The identity of rows: values of a key compared by kind and exact value, and numbered for a batch.
+
+A value is a number, a text, a boolean or binary. 7, 7.0 and 7.00 are one number of whatever width, 7 and "7"
+two keys; a date, a moment, a time or a uuid equals its canonical text. A key of several fields is compared
+field by field, never as joined text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.convert.kernels import convert, decimal_text
+from driftline.core.schema.types import STRING, Primitive
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# A column's lowest and highest value; None where they are not known.
+Bounds: TypeAlias = "tuple[Any, Any] | None"
+
+_LONG = 2.0**63
+_WIDTHS = ("boolean", "int", "long", "float", "double", "decimal")  # whatever else there is comes behind
+
+
+@dataclass(frozen=True, slots=True)
+class FieldColumns:
+    """The columns of one field, by their ids, the narrowest first.
+
+    A wider column may hold conversions of a narrower one; so the first that is not null has the value.
+    """
+
+    columns: tuple[tuple[int, Primitive], ...]
+
+    @classmethod
+    def of(cls, columns: Iterable[tuple[int, Primitive]]) -> FieldColumns:
+        return cls(tuple(sorted(columns, key=_width)))
+
+    @property
+    def ids(self) -> list[int]:
+        return [id_ for id_, _ in self.columns]
+
+    def values(self, rows: pa.Table) -> Iterator[tuple[Primitive, pa.Array]]:
+        """The values of the field by column, each row's in one of them. ``rows``: columns by their ids."""
+        undecided = None
+        for id_, type_ in self.columns:
+            column = rows.column(str(id_)).combine_chunks()
+            if undecided is not None:
+                column = pc.if_else(undecided, column, pa.scalar(None, column.type))
+            yield type_, column
+            null = column.is_null()
+            undecided = null if undecided is None else pc.and_(undecided, null)
+
+
+def _width(column: tuple[int, Primitive]) -> tuple[int, tuple[Any, ...], int]:
+    id_, type_ = column
+    if type_ == STRING:
+        return len(_WIDTHS) + 1, (), id_
+    return _WIDTHS.index(type_.name) if type_.name in _WIDTHS else len(_WIDTHS), type_.args, id_
+
+
+def by_kind(values: pa.Array, type_: Primitive) -> list[tuple[str, pa.Array]]:
+    """The values in a form that is equal where they are one key, by kind; null where they are of another
+    kind, or none at all, as NaN is.
+
+    Whole numbers of 64 bits are of a kind of their own, so that they are compared quickly; other numbers are
+    compared by their shortest text.
+    """
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pa.types.is_null(values.type):
+        return []
+    match type_.name:
+        case "boolean":
+            return [("boolean", values)]
+        case "int" | "long":
+            return [("whole", values.cast(pa.int64()))]
+        case "float" | "double":
+            return _numbers(values.cast(pa.float64()))
+        case "decimal":
+            return _numbers(values)
+        case "binary" | "fixed":
+            return [("binary", values.cast(pa.binary()))]
+        case "string":
+            return [("text", values.cast(pa.string()))]
+        case _:
+            return [("text", convert(values, type_, STRING))]
+
+
+def _numbers(values: pa.Array) -> list[tuple[str, pa.Array]]:
+    none = pa.scalar(None, values.type)
+    whole = pc.equal(pc.floor(values), values)
+    size = pc.abs(values.cast(pa.float64()))
+    whole = pc.and_(whole, pc.less(size, _LONG)).fill_null(False)
+    others = pc.if_else(whole, none, values).to_pylist()
+    texts = [None if number is None else _text(number) for number in others]
+    return [
+        ("whole", pc.if_else(whole, values, none).cast(pa.int64())),
+        ("number", pa.array(texts, pa.string())),
+    ]
+
+
+def _text(number: float | Decimal) -> str | None:
+    if number != number:  # NaN equals nothing, not itself either
+        return None
+    exact = number if isinstance(number, Decimal) else Decimal(repr(number))
+    return decimal_text(exact) if exact.is_finite() else str(exact)
+
+
+@dataclass(slots=True)
+class _FieldValues:
+    """The values that a batch has of one key field, by kind; each has a number."""
+
+    by_kind: dict[str, pa.Array]
+    sorted: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.by_kind.values()))
+
+    def numbers(self, columns: FieldColumns, rows: pa.Table) -> pa.Array:
+        """The number of each row's value; null where the batch does not have it."""
+        starts, start = {}, 0
+        for kind, values in self.by_kind.items():
+            starts[kind], start = start, start + len(values)
+        found = [
+            pc.add(pc.index_in(values, value_set=self.by_kind[kind]).cast(pa.int64()), starts[kind])
+            for type_, column in columns.values(rows)
+            for kind, values in by_kind(column, type_)
+            if kind in self.by_kind
+        ]
+        return pc.coalesce(*found) if found else pa.nulls(len(rows), pa.int64())
+
+    def meet(self, bounds: tuple[Any, Any]) -> bool:
+        """Whether a value is within the bounds; True where that cannot be told."""
+        low, high = bounds
+        kind = {int: "whole", str: "text"}.get(type(low))
+        if kind is None or kind not in self.by_kind:
+            return kind is None
+        if kind not in self.sorted:
+            self.sorted[kind] = np.sort(self.by_kind[kind].to_numpy(zero_copy_only=False))
+        values = self.sorted[kind]
+        at = int(np.searchsorted(values, low))
+        return bool(at < len(values) and values[at] <= high)
+
+
+class BatchKeys:
+    """The keys of a batch, each with a code: the numbers from 0 on. It is sent to tasks that look for them.
+
+    ``own``: the code of each row of the batch, null where it has no key; tasks do not have it.
+    """
+
+    def __init__(self, fields: Sequence[FieldColumns], rows: pa.Table) -> None:
+        self.fields = tuple(fields)
+        self._values: list[_FieldValues] = []
+        self._levels: list[pa.Array] = []  # combined numbers of the first key fields, by their place
+        codes: pa.Array | None = None
+        for columns in self.fields:
+            parts: dict[str, list[pa.Array]] = {}
+            for type_, column in columns.values(rows):
+                for kind, values in by_kind(column, type_):
+                    parts.setdefault(kind, []).append(values)
+            unique = {kind: pc.unique(pa.chunked_array(p)).drop_null() for kind, p in parts.items()}
+            self._values.append(_FieldValues(unique))
+            codes = self._combined(len(self._levels), rows, codes)
+            self._levels.append(pc.unique(codes).drop_null())
+            codes = pc.index_in(codes, value_set=self._levels[-1])
+        assert codes is not None
+        self.own: pa.Array = codes
+
+    def __len__(self) -> int:
+        return len(self._levels[-1])
+
+    @property
+    def ids(self) -> list[int]:
+        """The columns that hold keys."""
+        return [id_ for columns in self.fields for id_ in columns.ids]
+
+    def codes(self, rows: pa.Table) -> pa.Array:
+        """The code of each row's key, null where the batch does not have it. ``rows``: columns by id."""
+        codes: pa.Array | None = None
+        for i, level in enumerate(self._levels):
+            codes = pc.index_in(self._combined(i, rows, codes), value_set=level)
+        return codes
+
+    def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
+        """Whether rows may have a key of the batch. ``bounds``: by column; one without holds only null."""
+        return all(
+            any((bound := bounds[id_]) is None or values.meet(bound) for id_ in columns.ids if id_ in bounds)
+            for columns, values in zip(self.fields, self._values, strict=True)
+        )
+
+    def _combined(self, i: int, rows: pa.Table, before: pa.Array | None) -> pa.Array:
+        """The number of each row's value of a key field, combined with the code of the fields ``before``."""
+        numbers = self._values[i].numbers(self.fields[i], rows)
+        if before is None:
+            return numbers
+        return pc.add(pc.multiply(before.cast(pa.int64()), 1 + self._values[i].size), numbers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            **self.__dict__,
+            "own": pa.nulls(0, pa.int32()),
+        }  # tasks look for keys, not for the batch's rows
