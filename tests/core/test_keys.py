@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from driftline.convert.types import FIELD_ID
 from driftline.core.schema.types import Primitive
-from driftline.keys.finder import KeyFinder, KeyFile
+from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.order import number_text, orders, plain_text
 from driftline.keys.settle import Latest, settle

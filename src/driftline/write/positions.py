@@ -1,0 +1,93 @@
+"""Rows that are deleted by their positions in a data file: deletion vectors in Puffin files, and files of
+positions in Parquet.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from driftline.convert.types import FIELD_ID
+from driftline.errors import DataError
+
+ICEBERG_IDS = (2147483546, 2147483545)  # of the columns of a file of positions: path, position
+DUCKLAKE_IDS = (2147483646, 2147483645)
+
+_PUFFIN = b"PFA1"
+_VECTOR = b"\xd1\xd3\x39\x64"
+_BLOB_TYPE = "deletion-vector-v1"
+_POSITION_ID = 2147483645  # the reserved id of a row's position
+
+
+@dataclass(frozen=True, slots=True)
+class BlobPlace:
+    """Where a blob stands in its file, in bytes."""
+
+    offset: int
+    length: int
+
+
+def vector_bytes(positions: BitMap64) -> bytes:
+    """A deletion vector as a blob of type `deletion-vector-v1` (Puffin spec)."""
+    body = _VECTOR + positions.serialize()
+    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def read_vector(blob: bytes, file: str) -> BitMap64:
+    """The positions in such a blob of a ``file``. Raises DataError where it is damaged."""
+    body = blob[4:-4]
+    whole = len(blob) > 12 and struct.unpack(">I", blob[:4])[0] == len(body) and body.startswith(_VECTOR)
+    if not whole or struct.unpack(">I", blob[-4:])[0] != zlib.crc32(body):
+        raise DataError(f"{file}: a deletion vector is damaged", "restore the file, or roll the table back")
+    return BitMap64.deserialize(body[len(_VECTOR) :])
+
+
+def write_puffin(stream: pa.NativeFile, vectors: Mapping[str, BitMap64]) -> dict[str, BlobPlace]:
+    """Write a Puffin file with a deletion vector for each data file; return the place of each."""
+    stream.write(_PUFFIN)
+    at, places, blobs = len(_PUFFIN), {}, []
+    for data_file, positions in vectors.items():
+        blob = vector_bytes(positions)
+        stream.write(blob)
+        places[data_file] = BlobPlace(at, len(blob))
+        blobs.append(
+            {
+                "type": _BLOB_TYPE,
+                "fields": [_POSITION_ID],
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": at,
+                "length": len(blob),
+                "properties": {"referenced-data-file": data_file, "cardinality": str(len(positions))},
+            }
+        )
+        at += len(blob)
+    footer = json.dumps({"blobs": blobs, "properties": {"created-by": "driftline"}}).encode()
+    stream.write(_PUFFIN + footer + struct.pack("<ii", len(footer), 0) + _PUFFIN)
+    return places
+
+
+def write_positions(stream: pa.NativeFile, data_file: str, positions: BitMap64, ids: tuple[int, int]) -> None:
+    """Write a Parquet file of the positions in one data file; ``ids``: of its columns."""
+    fields = [
+        pa.field(name, type_, nullable=False, metadata={FIELD_ID: str(id_)})
+        for name, type_, id_ in zip(("file_path", "pos"), (pa.string(), pa.int64()), ids, strict=True)
+    ]
+    at = pa.array(positions.to_array(), pa.uint64()).cast(pa.int64())
+    path = pa.repeat(pa.scalar(data_file), len(at))
+    table = pa.Table.from_arrays([path, at], schema=pa.schema(fields))
+    pq.write_table(table, stream, compression="zstd", store_schema=False)
+
+
+def read_positions(stream: pa.NativeFile, data_file: str) -> BitMap64:
+    """The positions of one data file in a Parquet file of positions."""
+    rows = pq.read_table(stream, columns=["file_path", "pos"])
+    return BitMap64(rows["pos"].filter(pc.equal(rows["file_path"], data_file)).to_pylist())
