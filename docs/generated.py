@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import typer
 from mkdocs.config.defaults import MkDocsConfig
@@ -26,7 +29,7 @@ REASONS = {"EOFError", "Malformed", "NoSchemaError", "UnreadableError", "ValueEr
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages, each time that the site is built."""
-    pages = {"options": options(), "settings": settings(), "messages": messages()}
+    pages = {"options": options(), "settings": settings(), "messages": messages(), "notebook": notebook()}
     for name, text in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
@@ -35,8 +38,28 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def options() -> str:
     """All commands with their arguments and options, as `--help` tells them."""
     command = typer.main.get_command(app)
+    _show_whole_summaries(command)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="driftline", title="Options")
     return text.replace("**", "")
+
+
+def notebook() -> str:
+    """The cells of the notebook as a page."""
+    cells = json.loads((Path(__file__).parent / "notebook.ipynb").read_text())["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    shown = [
+        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        for cell, text in zip(cells, texts, strict=True)
+    ]
+    return "\n\n".join([*shown, "[Download the notebook](../notebook.ipynb){: download}", ""])
+
+
+def _show_whole_summaries(group: Any) -> None:
+    """Give each command its whole first paragraph as its summary; click cuts it at 45 characters."""
+    for command in group.commands.values():
+        command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
+        if hasattr(command, "commands"):
+            _show_whole_summaries(command)
 
 
 def settings() -> str:
@@ -65,11 +88,10 @@ def messages() -> str:
     do; and the words that end messages, or are reasons in quarantine. `…` stands for what is filled in.
     """
     modules = sources()
-    known = {name: names(modules, name) for name in modules}
-    rows = {row for name in modules for call in errors(modules[name]) for row in shown(call, known[name])}
+    rows = {row for name in modules for error, known in errors(modules, name) for row in shown(error, known)}
     rows |= {(re.sub(r"{\w+}", "…", words), hint or "", 1) for _, words, hint in failure._CAUSES}
     rows |= {(f"…: {words}", hint or "", 3) for _, words, hint in store_answers._ANSWERS}
-    reasons = {words for name in modules for words in _reasons(modules[name], known[name])}
+    reasons = {words for name in modules for words in _reasons(modules, name)}
     lines = [
         "# Messages",
         "",
@@ -92,6 +114,7 @@ def messages() -> str:
 
 
 Names = Mapping[str, Sequence[ast.expr]]
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def sources() -> dict[str, ast.Module]:
@@ -103,29 +126,53 @@ def sources() -> dict[str, ast.Module]:
     }
 
 
-def names(modules: Mapping[str, ast.Module], name: str) -> Names:
-    """What names stand for in a module: what it assigns to them, or imports."""
-    found: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(modules[name]):
+def scopes(modules: Mapping[str, ast.Module], name: str) -> Iterator[tuple[list[ast.AST], Names]]:
+    """The nodes of each function of a module, and those outside of functions, with the names in reach."""
+    module = modules[name]
+    outside = [node for node in _outside_functions(module) if not isinstance(node, _FUNCTIONS)]
+    shared = {**_imported(modules, outside), **_assigned(outside)}
+    yield outside, shared
+    for function in _outside_functions(module):
+        if isinstance(function, _FUNCTIONS):
+            nodes = list(ast.walk(function))
+            yield nodes, ChainMap({**_imported(modules, nodes), **_assigned(nodes)}, shared)
+
+
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below one, with functions, without what is inside these."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, _FUNCTIONS):
+            yield from _outside_functions(child)
+
+
+def _assigned(nodes: Sequence[ast.AST]) -> dict[str, list[ast.expr]]:
+    values: dict[str, list[ast.expr]] = {}
+    for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
-            found.setdefault(target.id, []).append(node.value)
+            values.setdefault(target.id, []).append(node.value)
+    return values
+
+
+def _imported(modules: Mapping[str, ast.Module], nodes: Sequence[ast.AST]) -> dict[str, list[ast.expr]]:
+    values: dict[str, list[ast.expr]] = {}
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module in modules:
-            constants = {
-                other.targets[0].id: other.value
-                for other in modules[node.module].body
-                if isinstance(other, ast.Assign) and isinstance(other.targets[0], ast.Name)
+            constants = _assigned(modules[node.module].body)
+            values |= {
+                alias.asname or alias.name: constants[alias.name]
+                for alias in node.names
+                if alias.name in constants
             }
-            for alias in node.names:
-                if alias.name in constants:
-                    found.setdefault(alias.asname or alias.name, []).append(constants[alias.name])
-    return found
+    return values
 
 
-def errors(module: ast.Module) -> Iterator[ast.Call]:
-    """The places where an error is made by its name."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXIT_CODES:
-            yield node
+def errors(modules: Mapping[str, ast.Module], name: str) -> Iterator[tuple[ast.Call, Names]]:
+    """The places in a module where an error is made by its name, with the names that can be used there."""
+    for nodes, known in scopes(modules, name):
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXIT_CODES:
+                yield node, known
 
 
 def shown(error: ast.Call, known: Names) -> Iterator[tuple[str, str, int]]:
@@ -137,9 +184,9 @@ def shown(error: ast.Call, known: Names) -> Iterator[tuple[str, str, int]]:
             yield message, hint, EXIT_CODES[error.func.id]
 
 
-def _reasons(module: ast.Module, known: Names) -> Iterator[str]:
+def _reasons(modules: Mapping[str, ast.Module], name: str) -> Iterator[str]:
     """The words of exceptions that become part of an error, or a reason."""
-    for node in ast.walk(module):
+    for node, known in ((node, known) for nodes, known in scopes(modules, name) for node in nodes):
         error = node.exc if isinstance(node, ast.Raise) else None
         reason: ast.expr | None = None
         if isinstance(error, ast.Call) and error.args and ast.unparse(error.func) in REASONS:

@@ -53,7 +53,11 @@ def numbered(splits: list[Split]) -> list[tuple[int, bytes]]:
     st.integers(1, 40),
     st.integers(1, 30),
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_every_line_belongs_to_one_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[bytes], ended: bool, size: int, block: int
 ) -> None:

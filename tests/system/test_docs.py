@@ -132,9 +132,8 @@ def test_each_error_has_a_line_among_the_messages(monkeypatch: pytest.MonkeyPatc
     generated = importlib.import_module("generated")
     modules = generated.sources()
     page = generated.messages()
-    for name, module in modules.items():
-        known = generated.names(modules, name)
-        for error in generated.errors(module):
+    for name in modules:
+        for error, known in generated.errors(modules, name):
             rows = list(generated.shown(error, known))
             says = any(message.strip("…: ()") for message, _, _ in rows)
             assert says or HANDED_ON.search(ast.unparse(error)), f"{name}: {ast.unparse(error)}"
@@ -146,6 +145,16 @@ def test_each_error_has_a_line_among_the_messages(monkeypatch: pytest.MonkeyPatc
         "half of a surrogate",
     ):
         assert words in page, words
+    # A name stands for what its own function assigns to it.
+    assert not re.search(r"it (?:format v3|values would be lost)|become … \\\| is", page)
+
+
+def test_summaries_of_commands_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    lines = importlib.import_module("generated").options().splitlines()
+    summaries = [line for line in lines if re.match(r"\* `[a-z]+`: ", line)]
+    assert len(summaries) > 20
+    assert not [line for line in summaries if line.endswith("...")]
 
 
 def test_site(tmp_path: Path) -> None:
@@ -159,7 +168,7 @@ def test_site(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    pages = {path.parent.name: path.read_text() for path in (tmp_path / "site").rglob("index.html")}
+    pages = {path.stem: path.read_text() for path in (tmp_path / "site").rglob("*.html")}
     assert "--on-conflict" in pages["options"]
     for words in (
         "there is no setting",
@@ -169,3 +178,5 @@ def test_site(tmp_path: Path) -> None:
     ):
         assert words in pages["messages"], words
     assert "fonts.googleapis" not in pages["tutorial"]
+    assert "orders.ingest(" in re.sub("<[^>]+>", "", pages["notebook"])
+    assert (tmp_path / "site" / "search" / "search_index.js").is_file()  # search without a server

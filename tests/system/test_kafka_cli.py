@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -170,14 +171,18 @@ def test_certificates_are_shown_to_broker_and_registry(certified):
     ("name", "code", "says"),
     [
         ("wrong authority", 3, "unable to find valid certification path"),
-        ("wrong key password", 2, "[kafka] ssl.key.location: the key does not open"),
-        ("no certificate", 3, "bad_certificate"),
+        ("wrong key password", 2, r"\[kafka\] ssl\.key\.location: the key does not open"),
+        (
+            "no certificate",
+            3,
+            "(bad_certificate|certificate_required)",
+        ),  # the alert depends on the broker's Java
     ],
 )
 def test_certificates_that_do_not_count_are_one_sentence(name, code, says, certified):
     done = certified[1][name]
     assert (done.code, done.out) == (code, ""), done
-    assert done.err.startswith("error: ") and says in done.err.splitlines()[0]
+    assert done.err.startswith("error: ") and re.search(says, done.err.splitlines()[0])
 
 
 def test_secrets_are_nowhere(ran, certified, issued):
