@@ -58,6 +58,8 @@ LATE = frozenset(
             "pyarrow",
             "duckdb",
             "numpy",
+            "pandas",
+            "polars",
             "fastavro",
             "rich",
             "jinja2",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,7 +105,8 @@ def test_values_that_tables_have_otherwise() -> None:
         ({"a": [1 + 2j]}, r"a\.element: a value of type complex"),
         ({"a": {1: 2}}, r"a\.1: a key of type int"),
         ({"a": "\ud800"}, r"a: .*surrogates"),
-        ("text", "item 1: a str is no record"),
+        ("text", "item 1 is a str, not a dict"),
+        (dict, "item 1 is a type, not a dict"),
     ],
 )
 def test_what_no_table_has_is_named(record: Any, message: str) -> None:
@@ -238,17 +243,59 @@ def test_frames_of_polars() -> None:
         "s": "struct<x: long>", "none": "void",
     }  # fmt: skip
     assert rows[0] == {"kind": "a", "d": Decimal("1.50"), "at": at, "tags": [1, 2], "s": {"x": 1}}
-    with pytest.raises(UsageError, match="a LazyFrame is nothing to take in"):
-        read(frame.lazy())
+    assert read(frame.lazy()) == (types, rows)
 
 
 def test_what_is_neither_paths_nor_rows(tmp_path: Path) -> None:
     assert paths_or_rows("a.json") == (["a.json"], None)
     assert paths_or_rows(Path(p) for p in ("a", "b")) == (["a", "b"], None)
     assert read([]) == ({}, [])
-    for data in ({"a": 1}, 5, None):
-        with pytest.raises(UsageError, match="is nothing to take in"):
+    for data, named in (
+        (5, "an int"),
+        (None, "a NoneType"),
+        (io.StringIO("{}"), "a StringIO: it is no file"),
+    ):
+        with pytest.raises(UsageError, match=f"cannot ingest {named}"):
             paths_or_rows(data)
+    file = tmp_path / "a.jsonl"
+    file.write_text("{}")
+    with file.open() as opened:
+        assert paths_or_rows(opened) == ([str(file)], None)
+    file.unlink()
+
+
+class Customer(pydantic.BaseModel):
+    zip: str
+
+
+class Order(pydantic.BaseModel):
+    id: int
+    customer: Customer
+
+
+class Item(msgspec.Struct):
+    at: datetime
+    price: Decimal
+    tags: list[str]
+
+
+@dataclass
+class Line:
+    item: Item | None
+    count: int
+
+
+class Point(NamedTuple):
+    x: int
+
+
+def test_objects_with_named_fields_are_records() -> None:
+    item = Item(NOON, Decimal("1.50"), ["a"])
+    assert read([Order(id=1, customer=Customer(zip="x"))])[1] == [{"id": 1, "customer": {"zip": "x"}}]
+    assert read([item])[1] == [{"at": NOON, "price": Decimal("1.50"), "tags": ["a"]}]
+    assert read(Line(None, 2)) == ({"item": "void", "count": "long"}, [{"count": 2}])
+    assert read([Point(1), {"x": 2}])[1] == [{"x": 1}, {"x": 2}]
+    assert read({"a": 1}) == ({"a": "long"}, [{"a": 1}])
 
 
 def test_records_are_streamed() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from driftline.errors import UsageError
 from driftline.lake import Lake
@@ -36,8 +39,50 @@ def test_records_and_tables(lake: Lake, table_name: str) -> None:
     assert rows[5].at_string == "1970-01-01T00:00:00.000001001Z"
     refused = table.ingest([{"id": "x"}], settings={"policies.id": "strict"})
     assert refused.rows_quarantined == 1
-    with pytest.raises(UsageError, match="a dict is nothing to take in"):
-        table.ingest({"id": 1})
+    with pytest.raises(UsageError, match="cannot ingest an int"):
+        table.ingest(1)
+
+
+@dataclass
+class Order:
+    id: int
+    total: float | str
+
+
+def test_rows_come_back_as_arrow_pandas_and_polars(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    far = 2**60 + 1  # which a double cannot hold
+    table.ingest({"id": far, "total": 5, "customer": {"zip": "10115"}, "m.x": None})
+    table.ingest([Order(2, "9 EUR"), Order(3, 7.5)])
+    assert table.verify([Order(2, "9 EUR"), Order(3, 7.5)]).ok
+    rows = table.to_arrow()
+    assert rows.num_rows == 3 and rows.schema.field("id").type == pa.int64()
+    assert set(rows.column("total_string").to_pylist()) == {"5", "9 EUR", "7.5"} - {"5"} | {None}
+    (row,) = table.to_arrow(["id", "customer.zip"], where="total is not null and id > 3").to_pylist()
+    assert row == {"id": far, "zip": "10115"}
+    frame = table.to_pandas(["id", "total"]).sort_values("id")
+    assert frame["id"].tolist() == [2, 3, far] and frame["total"].dtype.pyarrow_dtype == pa.int64()
+    assert table.to_polars(["id"]).sort("id")["id"].to_list() == [2, 3, far]
+    with pytest.raises(UsageError, match="nowhere"):
+        table.to_arrow(["nowhere"])
+    with pytest.raises(UsageError):
+        table.to_arrow(where="id >")
+
+
+def test_a_lake_is_closed_with_the_last(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    stopped: list[SparkSession] = []
+    monkeypatch.setattr("driftline.lake.stop_session", stopped.append)
+    monkeypatch.setattr("driftline.lake.open_session", lambda *_, **__: spark)
+    monkeypatch.setattr(Lake, "_opened", WeakSet())
+    with Lake.open("x") as first:
+        with Lake.open("y"):
+            pass
+        assert not stopped
+        Lake.attach(spark, "lake").close()
+        assert not stopped
+    assert stopped == [spark]
+    first.close()
+    assert stopped == [spark]
 
 
 def test_what_python_holds_is_verified(lake: Lake, table_name: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
+from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
 from driftline.core.schema.table_name import QUARANTINE
@@ -17,7 +18,7 @@ from driftline.lake.view_follows import altered
 from driftline.operations.alter import Altered, Request, local_name
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.read_only import must_read
-from driftline.runtime.session import in_store, open_session
+from driftline.runtime.session import in_store, open_session, stop_session
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.stores import is_stored
 from driftline.source.spool import leftovers
@@ -32,7 +33,12 @@ DEFAULT = "lake"
 
 
 class Lake(Shown):
-    """A catalog of tables, and the Spark session that reads and writes them."""
+    """A catalog of tables, and the Spark session that reads and writes them.
+
+    One that `open` gives is closed by ``with``, or by `close`.
+    """
+
+    _opened: ClassVar[WeakSet[Lake]] = WeakSet()
 
     def __init__(self, spark: SparkSession, catalog: str, tables: Catalog | None = None) -> None:
         self.spark = spark
@@ -63,8 +69,11 @@ class Lake(Shown):
         if ducklake is not None:
             location = located("ducklake", ducklake, Path(path))
             session = open_session(Path(path), catalog=None, properties=properties, notify=notify)
-            return cls(session, "lake", location.open(session))
-        return cls(open_session(Path(path), properties=properties, notify=notify), "lake")
+            lake = cls(session, "lake", location.open(session))
+        else:
+            lake = cls(open_session(Path(path), properties=properties, notify=notify), "lake")
+        cls._opened.add(lake)
+        return lake
 
     @classmethod
     def attach(cls, spark: SparkSession, catalog: str = "spark_catalog") -> Lake:
@@ -73,6 +82,19 @@ class Lake(Shown):
         """
         must_be_classic(spark)
         return cls(spark, catalog)
+
+    def close(self) -> None:
+        """Stop Spark, once no other lake that `open` gave is in use. A session of your own goes on."""
+        if self in self._opened:
+            self._opened.discard(self)
+            if not self._opened:
+                stop_session(self.spark)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def on(self, spark: SparkSession) -> Lake:
         """The same lake on another session of the same Spark."""

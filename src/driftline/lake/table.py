@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from driftline.errors import no_table
 from driftline.formats.base import State
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
+from driftline.lake.arrow_rows import rows_in_arrow
 from driftline.lake.check import checked
 from driftline.lake.view_follows import altered, view_note
 from driftline.operations.alter import Altered, Request
@@ -41,6 +42,9 @@ from driftline.stats import Stats, stats
 from driftline.verify import Verdict
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from driftline.lake import Lake
@@ -262,6 +266,36 @@ class Table(Shown):
         Raises UsageError where it does not exist, DataError where it has a column that Spark cannot read.
         """
         frame: DataFrame = self.format.read()
+        return frame
+
+    def to_arrow(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> pa.Table:
+        """Return the table's rows as an Arrow table, in this process's memory.
+
+        Args:
+            columns: Columns by name, nested ones by path (``customer.zip``); None: all of them.
+            where: A condition in SQL (``total > 5``); None: all rows.
+
+        Raises:
+            UsageError: The table does not exist, or has no such column.
+            DataError: It has a column that Spark or Arrow cannot read.
+        """
+        return rows_in_arrow(self.read(), columns, where)
+
+    def to_pandas(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> pd.DataFrame:
+        """Return the rows as `to_arrow` does, as a pandas DataFrame of Arrow's types.
+
+        Integers beside nulls stay integers, decimals keep their digits.
+        """
+        import pandas as pd
+
+        return self.to_arrow(columns, where=where).to_pandas(types_mapper=pd.ArrowDtype)
+
+    def to_polars(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> pl.DataFrame:
+        """Return the rows as `to_arrow` does, as a Polars DataFrame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow(columns, where=where))
+        assert isinstance(frame, pl.DataFrame)
         return frame
 
     def verify(self, data: Data, format: str | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002

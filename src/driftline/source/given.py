@@ -3,32 +3,55 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from driftline.errors import UsageError
+from driftline.source.python_records import as_record, as_records, with_article
 
 
 def paths_or_rows(data: Any) -> tuple[list[str], Any]:
     """What a person gave as paths, or else, beside none of them, as rows.
 
-    Raises UsageError for what is neither.
+    Returns:
+        The paths; None, or a table of Arrow's, pandas' or Polars', or an iterator of dicts.
+
+    Raises:
+        UsageError: The data are neither.
     """
     if isinstance(data, (str, os.PathLike)):
         return [os.fspath(data)], None
+    if type(data).__name__ == "LazyFrame":  # of Polars
+        data = data.collect()
     if is_table(data):
         return [], data
-    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+    if hasattr(data, "read"):
+        return [_path_of(data)], None
+    if (record := as_record(data)) is not None:
+        return [], iter([record])
+    if not isinstance(data, Iterable):
         raise UsageError(
-            f"a {type(data).__name__} is nothing to take in",
-            hint="give paths, a DataFrame, an Arrow table, or a list or iterator of dicts",
+            f"cannot ingest {with_article(type(data).__name__)}",
+            hint="pass paths, a DataFrame, an Arrow table, a dict, or a list or iterator of dicts",
         )
     items = iter(data)
     first = list(islice(items, 1))
     if first and isinstance(first[0], (str, os.PathLike)):
         return [os.fspath(path) for path in chain(first, items)], None
-    return [], chain(first, items)
+    return [], as_records(chain(first, items))
+
+
+def _path_of(file: Any) -> str:
+    """The path of an open file, which is read from its beginning. Raises UsageError where it has none."""
+    name = getattr(file, "name", None)
+    if isinstance(name, (str, os.PathLike)) and Path(name).is_file():
+        return os.fspath(name)
+    raise UsageError(
+        f"cannot ingest {with_article(type(file).__name__)}: it is no file on disk",
+        hint="pass the records that it holds, or write it to a file and pass its path",
+    )
 
 
 def given_paths(data: Any) -> list[str]:

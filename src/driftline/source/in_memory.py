@@ -94,16 +94,9 @@ def _of_arrow(data: Any) -> Batches:
     yield declared.struct, declared.read([pa.nulls(0, f.type) for f in reader.schema])
 
 
-def _of_records(data: Iterable[Any]) -> Batches:
+def _of_records(data: Iterable[Mapping[Any, Any]]) -> Batches:
     records = iter(data)
-    number = 0
     while some := list(islice(records, _ROWS)):
-        for place, record in enumerate(some):
-            if not isinstance(record, Mapping):
-                raise UsageError(
-                    f"item {number + place}: a {type(record).__name__} is no record", hint="give dicts"
-                )
-        number += len(some)
         yield record_columns(some)
 
 

@@ -30,8 +30,8 @@ from driftline.source.typed import TypedFrames
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Paths; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and
-# all that has `__arrow_c_stream__`; dicts.
+# Paths and open files; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and all that has
+# `__arrow_c_stream__`; a record, or an iterable of them: dicts, dataclasses, models, structs, named tuples.
 Data: TypeAlias = Any
 
 
