@@ -36,8 +36,10 @@ def test_help_lists_the_commands(run):
     done = run("--help", COLUMNS="80")
     assert done.returncode == 0
     assert done.stderr == ""
-    *_, commands = done.stdout.partition("Commands:")
+    assert run("help", COLUMNS="80").stdout == done.stdout
+    *_, commands = done.stdout.partition("Take data in:")
     assert [line for line in commands.splitlines() if len(line) > 80 or line.endswith("...")] == []
+    assert "More:" not in commands  # each is in a group
     assert [c for c in COMMANDS if f"\n  {c} " not in done.stdout] == []
 
 
@@ -50,7 +52,7 @@ def test_help_of_a_group_of_commands_is_whole(run):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(run, command):
-    done = run(command, "--help")
+    done = run("help", command)
     assert done.returncode == 0
     assert f"Usage: driftline {command}" in done.stdout
     assert "--json" in done.stdout

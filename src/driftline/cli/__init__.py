@@ -51,10 +51,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _globals_first(argv: Sequence[str]) -> list[str]:
-    """The arguments with options of all commands in front, where the parser wants them.
+    """The arguments as the parser wants them: options of all commands in front, `help` as an option.
 
     >>> _globals_first(["schema", "a.b", "--lake", "x"])
     ['--lake', 'x', 'schema', 'a.b']
+    >>> _globals_first(["help", "schema"])
+    ['schema', '--help']
     """
     front: list[str] = []
     rest = list(argv)
@@ -67,6 +69,8 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
             del rest[i : i + count]
         else:
             i += 1
+    if rest[:1] == ["help"]:
+        rest = [*rest[1:], "--help"]
     return front + rest
 
 

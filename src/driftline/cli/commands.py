@@ -14,6 +14,7 @@ from driftline.cli.alter import alter
 from driftline.cli.capture import capture
 from driftline.cli.clean import clean
 from driftline.cli.contract import contract
+from driftline.cli.grouped import GroupedCommands
 from driftline.cli.history import history, show_layout, undo
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.options import (
@@ -37,6 +38,7 @@ from driftline.settings import from_properties
 
 app = typer.Typer(
     name="driftline",
+    cls=GroupedCommands,
     help="Schema-evolving ingestion: drifting data goes in, plain Iceberg tables come out, no value is lost.",
     epilog="--lake, --config, --debug and --log-format may stand before or after the command.",
     rich_markup_mode=None,

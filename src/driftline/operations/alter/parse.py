@@ -81,7 +81,7 @@ class _Parser(ColumnReader, LayoutReader):
         if not self.got("ALTER", "TABLE"):
             self.stop(
                 f"{first.value!r} is not ALTER TABLE",
-                "other SQL runs with `driftline query`; comments are set with ALTER COLUMN … COMMENT",
+                "write ALTER TABLE namespace.table …; comments are set with ALTER COLUMN … COMMENT",
             )
         if_exists = self.got("IF", "EXISTS")
         start = self.now.start
