@@ -58,6 +58,7 @@ SETTINGS: Mapping[str, Setting] = {
     "quote": Setting("What stands around cells of CSV, one character, or `none`; else as a file tells."),
     "encoding": Setting("The encoding of CSV, such as `cp1252`; else UTF-8, or UTF-16 where a file tells."),
     "decimal": Setting("The decimal sign in numbers of CSV.", (".", ","), "."),
+    "hive": Setting("Whether what stands in paths, `day=2026-01-01/`, is a column.", ("auto", "off"), "auto"),
     "partition_by": Setting("How a table is partitioned that is made: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How a table's files are sorted, if it is made: `at desc, id`."),
     "format_version": Setting("The version of Iceberg's format that a table is made in; 2 by itself.", ("2", "3")),
@@ -212,5 +213,6 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
                 new_fields=paths["new_fields"],
             ),
         ),
+        hive=value("hive") == "auto",
         csv=Dialect(**{name: plain.get(name, "") for name in _DIALECT}),
     )

@@ -179,3 +179,16 @@ def test_days_of_the_julian_calendar_are_as_spark_reads_them(
     table.ingest(folder)
     assert table.read().orderBy("d").collect() == expected
     proven(table, folder, fmt)
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "csv", "orc"])
+def test_partitions_in_paths_are_columns(table: Table, spark: SparkSession, tmp_path: Path, fmt: str) -> None:
+    rows = spark.sql("select * from values (1L, date'2026-01-01', 'a/b'), (2L, null, 'c') as t(id, day, k)")
+    folder = tmp_path / "hive"
+    rows.write.partitionBy("day", "k").option("header", True).format(fmt).save(str(folder))
+    table.ingest(folder)
+    assert types(table) == {"id": "long", "day": "date", "k": "string"}
+    assert sorted(map(tuple, table.read().collect())) == sorted(map(tuple, rows.collect()))
+    proven(table, folder, fmt)
+    table.ingest(folder, settings={"hive": "off"})
+    assert table.read().where("day is null and k is null").count() == 2

@@ -51,7 +51,8 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
             table.format.defaults(),
         )
         try:
-            return verify(table.lake.spark, stored, sources, kind, exactly=exactly).named(names)
+            verdict = verify(table.lake.spark, stored, sources, kind, exactly=exactly, names=names)
+            return verdict.named(names)
         except (Py4JError, PySparkException) as error:
             message, hint = explained(error)
             raise DataError(f"{table.name} cannot be checked: {message}", hint) from error

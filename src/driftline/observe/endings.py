@@ -50,4 +50,9 @@ def is_archive(path: str) -> bool:
 
 def is_hidden(path: Path) -> bool:
     """Whether a file, or a folder that it is in, is passed over, as Spark does."""
-    return any(part.startswith(("_", ".")) and part != ".." for part in path.parts)
+    return any(map(is_hidden_name, path.parts))
+
+
+def is_hidden_name(name: str) -> bool:
+    """Whether a file, or a folder, is passed over by its name; `_day=2026-01-01` is a partition."""
+    return (name.startswith(".") and name != "..") or (name.startswith("_") and "=" not in name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,27 @@ class Rows:
     source: str
     rejects: Sequence[Reject] = ()
     origin: Callable[[int], Origin] | None = None
+
+
+class ColumnReader(Protocol):
+    """Files of one schema. A reader is sent to tasks, so it is small.
+
+    ``struct``: the types of the columns, by key; ``label``: how reports name where they came from; ``sizes``:
+    the bytes of each part. A part is what one task reads at least.
+    """
+
+    @property
+    def struct(self) -> Struct: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def sizes(self) -> Sequence[int]: ...
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of a part, some at a time."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from driftline.convert import Converter
 from driftline.core.planning.admission import Judge
@@ -17,6 +17,7 @@ from driftline.observe.observation import Observation, merge_observations
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import (
+    ColumnReader,
     Rows,
     RowsObserver,
     Terms,
@@ -25,6 +26,7 @@ from driftline.source.column_rows import (
     rejected_rows,
     together,
 )
+from driftline.source.hive import PathTexts, partitioned
 from driftline.source.set_aside import Rejects
 from driftline.source.shares import dealt
 from driftline.write import PartTasks, RowTasks, SetAside, is_small, observed_by
@@ -34,27 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _HEADS = 32  # readers of which the first rows are looked at for a guess
-
-
-class ColumnReader(Protocol):
-    """Files of one schema. A reader is sent to tasks, so it is small.
-
-    ``struct``: the types of the columns, by key; ``label``: how reports name where they came from; ``sizes``:
-    the bytes of each part. A part is what one task reads at least.
-    """
-
-    @property
-    def struct(self) -> Struct: ...
-
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def sizes(self) -> Sequence[int]: ...
-
-    def rows(self, part: int) -> Iterator[Rows]:
-        """The rows of a part, some at a time."""
-        ...
 
 
 Finder: TypeAlias = "Callable[[Expect, Settings], Sequence[ColumnReader]]"
@@ -150,12 +131,13 @@ class PartRows:
 @dataclass(slots=True)
 class ColumnFiles:
     """Files of columns as one batch. ``readers``: or what finds them for a table of which so much is known,
-    by its settings.
+    by its settings. ``texts``: what stands in the paths of the files.
     """
 
     spark: SparkSession
     readers: Sequence[ColumnReader] | Finder
     files: Sequence[str]
+    texts: PathTexts = field(default_factory=dict)
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
     conflicts: tuple[Conflict, ...] = ()
     asked: tuple[Schema, Settings] | None = None
@@ -218,6 +200,8 @@ class ColumnFiles:
     def _work(self, schema: Schema, settings: Settings) -> Work:
         known = expect(schema, settings)
         readers = self.readers(known, settings) if callable(self.readers) else self.readers
+        if settings.hive:
+            readers = partitioned(readers, self.texts)
         parts = [Part(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
         terms = Terms(known, settings, self.conflicts)
         self.asked, self.work, self.begun = (schema, settings), Work(readers, parts, terms), None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.observe.endings import FORMATS, format_by_name, is_archive
+from driftline.observe.endings import FORMATS, format_by_name, is_archive, is_hidden_name
 from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.source.archives import format_in
 from driftline.source.buckets import listing
@@ -94,7 +94,7 @@ def below(folder: str) -> Iterator[os.DirEntry[str]]:
             hint="give access to it, or name the folders or a glob that are to be read",
         ) from error
     for entry in entries:
-        if entry.name.startswith(("_", ".")):
+        if is_hidden_name(entry.name):
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from below(entry.path)

@@ -24,6 +24,7 @@ from driftline.runtime.spark_conf import FILES
 from driftline.runtime.stores import at_once, mapped
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
+from driftline.source.hive import path_texts
 from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
 from driftline.source.json_tasks import SplitRows
 from driftline.source.likely import likely, remember
@@ -117,11 +118,14 @@ class JsonFiles:
         """What a person should know of how the files were read."""
         reasons = () if self.whole is None else self.whole.tally.reasons
         not_utf8 = dict.fromkeys(bad.place.source for bad in reasons if bad.reason.startswith(NOT_UTF8))
-        return [
+        notes = [
             f"JSON is read as UTF-8, and not all of {file} is that: "
             "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
             for file in not_utf8
         ]
+        if keys := sorted({key for file in self.files for key in path_texts(file)}):
+            notes.append(f"of JSON, what stands in paths is no column: {', '.join(keys)}")
+        return notes
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge

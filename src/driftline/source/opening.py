@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -18,6 +18,7 @@ from driftline.source.base import Source
 from driftline.source.columns import ColumnFiles
 from driftline.source.files import expand
 from driftline.source.given import paths_or_rows
+from driftline.source.hive import PathTexts, path_texts
 from driftline.source.in_memory import written
 from driftline.source.json import JsonFiles
 from driftline.source.json_column import json_column as of_column
@@ -25,7 +26,7 @@ from driftline.source.named import named
 from driftline.source.parquet import parquet_readers
 from driftline.source.pipes import spooled
 from driftline.source.spool import place_of, told_where
-from driftline.source.typed import TypedFrames
+from driftline.source.typed import TypedFrames, with_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,7 +61,7 @@ def opened(
         return
     kind, given = expand(paths, format)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
-        yield named(_of_files(spark, kind, files, strings=strings), names)
+        yield named(_of_files(spark, kind, files, strings=strings, names=names), names)
 
 
 def open_source(
@@ -82,34 +83,40 @@ def open_source(
     return _of_files(spark, kind, files, strings=strings)
 
 
-def _of_files(spark: SparkSession, kind: str, files: list[str], *, strings: bool) -> Source:
+def _of_files(
+    spark: SparkSession, kind: str, files: list[str], *, strings: bool, names: Mapping[str, str] | None = None
+) -> Source:
+    """The source of files. ``names``: of those that lie elsewhere than a person said."""
+    texts = {file: path_texts((names or {}).get(file, file)) for file in files}
     try:
-        return _of_kind(spark, kind, files, strings=strings)
+        return _of_kind(spark, kind, texts, strings=strings)
     except (PySparkException, Py4JError, OSError) as error:
         raise DataError(*explained(error)) from error
 
 
-def _of_kind(spark: SparkSession, kind: str, files: list[str], *, strings: bool) -> Source:
+def _of_kind(spark: SparkSession, kind: str, texts: PathTexts, *, strings: bool) -> Source:
+    files = list(texts)
     match kind:
         case "json":
             return JsonFiles(spark, files)
         case "csv":
             from driftline.source.csv import CsvFiles  # late: with the first file of its kind
 
-            return ColumnFiles(spark, CsvFiles(spark, files, strings), files)
+            return ColumnFiles(spark, CsvFiles(spark, files, strings), files, texts)
         case "parquet":
-            return ColumnFiles(spark, parquet_readers(files), files)
+            return ColumnFiles(spark, parquet_readers(files), files, texts)
         case "avro":
             from driftline.source.avro import avro_readers  # late: with the first file of its kind
 
-            return ColumnFiles(spark, avro_readers(files), files)
+            return ColumnFiles(spark, avro_readers(files), files, texts)
         case _:
             from driftline.source.orc import check_timestamps  # late: with the first file of its kind
 
             check_timestamps(spark, files)
             with configured(spark, FILES):
                 frames = [(file, _load(spark, kind, file)) for file in files]
-            return TypedFrames(frames, conf=FILES, files=files)
+                partitioned = with_texts(frames, texts)
+            return TypedFrames(frames, conf=FILES, files=files, partitioned=partitioned)
 
 
 def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:

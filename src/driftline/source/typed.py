@@ -42,6 +42,7 @@ from driftline.source.column_rows import (
     together,
 )
 from driftline.source.files import ROW_FILE
+from driftline.source.hive import PathTexts, path_fields
 from driftline.source.likely import likely, remember
 from driftline.source.set_aside import Rejects
 from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
@@ -75,13 +76,14 @@ _TYPES = {
 @dataclass(slots=True)
 class TypedFrames:
     """DataFrames of one batch, each with a schema of its own and a label for
-    reports: the first of its files, or empty.
+    reports: the first of its files, or empty. ``partitioned``: the same, with what stands in paths.
     """
 
     frames: Sequence[tuple[str, DataFrame]]
     conflicts: tuple[Conflict, ...] = ()
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
     files: Sequence[str] = ()
+    partitioned: Sequence[tuple[str, DataFrame]] = ()
     known: Expect = field(default_factory=Expect)
     asked: tuple[Schema, Settings] | None = None
     begun: FrameTasks | None = None
@@ -133,6 +135,8 @@ class TypedFrames:
 
     def _ask(self, schema: Schema, settings: Settings) -> None:
         self.known, self.asked, self.begun = expect(schema, settings), (schema, settings), None
+        if settings.hive and self.partitioned:
+            self.frames = self.partitioned
 
     def _observed(self, number: int, terms: Terms) -> list[_Seen]:
         label, frame = self.frames[number]
@@ -169,6 +173,29 @@ class _FrameRows:
                 observer = observer or RowsObserver(struct, self.label, self.terms)
                 yield from converted_rows([rows], observer, self.converter, set_aside)
         return None if observer is None else (self.number, observer.result())
+
+
+def with_texts(frames: Sequence[tuple[str, DataFrame]], texts: PathTexts) -> list[tuple[str, DataFrame]]:
+    """Frames of a file each, and columns of what stands in the files' paths. Where a file has such a column
+    too, that counts, and what it lacks is filled in; other values fail the batch.
+    """
+    fields = path_fields(texts)
+    return [(file, reduce(partial(_with_text, file, texts[file]), fields, frame)) for file, frame in frames]
+
+
+def _with_text(file: str, texts: Mapping[str, str | None], frame: DataFrame, field: Field) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    text = F.lit(texts.get(field.name))
+    if field.name not in frame.columns:
+        return frame.select("*", text.cast(str(field.type)).alias(field.name))
+    types = dict(zip(frame.columns, frame.schema.fields, strict=True))
+    value = text.try_cast(types[field.name].dataType)
+    own = frame[f"`{field.name.replace('`', '``')}`"]
+    message = F.format_string(f"{field.name} is %s in a row, and {texts.get(field.name)} in the path", own)
+    differs = F.lit(texts.get(field.name) is not None) & own.isNotNull() & ~own.eqNullSafe(value)
+    agreed = F.when(differs, F.raise_error(message)).otherwise(F.coalesce(own, value)).alias(field.name)
+    return frame.select(*(agreed if name == field.name else frame[f"`{name}`"] for name in frame.columns))
 
 
 def _with_file(frame: DataFrame, label: str) -> DataFrame:

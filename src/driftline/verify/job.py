@@ -33,6 +33,7 @@ from driftline.verify.comparison import (
 from driftline.verify.emptied import lost_lists
 from driftline.verify.files import LONGEST, Part, Read, grouped, parts, read
 from driftline.verify.frames import rows, typed
+from driftline.verify.hive import path_values, with_values
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.left import listed, nearest, not_quarantined, order, quarantined_again
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
+_PARTITIONED = ("csv", "parquet", "avro", "orc")  # whose paths have values, too
 _FLOATS = 2  # what `floats_in` says where no schema tells
 
 
@@ -66,12 +68,18 @@ class Stored:
 
 
 def verify(
-    spark: SparkSession, table: Stored, sources: Sequence[str], fmt: str, *, exactly: bool = False
+    spark: SparkSession,
+    table: Stored,
+    sources: Sequence[str],
+    fmt: str,
+    *,
+    exactly: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Checks that the table or its quarantine has each record of the files ``sources`` as often as they.
 
-    ``exactly``: and that neither has more than that. ``fmt``: json, csv, parquet, avro or orc. Errors of
-    reading (a file that is away or broken) are raised as they come.
+    ``exactly``: and that neither has more than that. ``names``: of files that lie elsewhere. ``fmt``: json,
+    csv, parquet, avro or orc. Errors of reading (a file that is away or broken) are raised as they come.
     """
     properties = table.properties
     # A task has a working directory of its own.
@@ -87,6 +95,10 @@ def verify(
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
         dialect = CsvDialect(*(properties.get(f"driftline.{name}", "") for name in CsvDialect._fields))
         reads, floats = _reads(spark, sources, fmt, longest, dialect)
+        if fmt in _PARTITIONED and properties.get("driftline.hive") != "off":
+            paths = {source: (names or {}).get(source, source) for source in sources}
+            values = path_values(paths, typed=fmt not in TEXTS)
+            reads = reads.map(partial(with_values, values)) if any(values.values()) else reads
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
         terms = Terms(schema, mark, floats, how, fmt, tuple(table.ignore), table.defaults, exactly)
         stored = rows(spark.table(table.rows) if isinstance(table.rows, str) else table.rows)

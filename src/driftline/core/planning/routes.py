@@ -27,6 +27,7 @@ class Settings:
     ``beyond``: what becomes of values that would pass these: "rest", "quarantine" or "fail". ``on_conflict``:
     "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write columns anew.
     ``max_record_bytes``: of a record's text. ``contract``: what was said of paths. ``csv``: of its files.
+    ``hive``: what stands in paths, `day=2026-01-01/`, is a column.
     ``as_text``: types that the table's format has no columns for, whose values become text.
     """
 
@@ -40,6 +41,7 @@ class Settings:
     max_record_bytes: int = 128 * 2**20
     contract: Contract = field(default_factory=Contract)
     csv: Dialect = field(default_factory=Dialect)
+    hive: bool = True
     as_text: frozenset[Primitive] = frozenset()
 
 

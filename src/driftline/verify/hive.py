@@ -1,0 +1,71 @@
+"""What stands in the paths of files, `day=2026-01-01/`, as values that their records have, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote
+
+from driftline.verify.files import Read
+from driftline.verify.moments import moment
+
+Values = Mapping[str, Mapping[str, Any]]  # of files, by key
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,6})\.[0-9]+")
+_LONGS = range(-(2**63), 2**63)
+
+
+def path_values(files: Mapping[str, str], *, typed: bool) -> Values:
+    """The values in the paths of files, which go by these names. ``typed``: as numbers and dates, where all
+    texts of a key are some.
+
+    >>> path_values({"/1": "/n=1/d=2026-01-01/a", "/2": "/n=x%20y/d=2026-01-02/a"}, typed=True)["/2"]
+    {'n': 'x y', 'd': datetime.date(2026, 1, 2)}
+    """
+    texts = {file: _texts(name) for file, name in files.items()}
+    keys = {key for some in texts.values() for key in some}
+    kinds = {key: _kind([some[key] for some in texts.values() if key in some], typed=typed) for key in keys}
+    return {file: {key: kinds[key](text) for key, text in some.items()} for file, some in texts.items()}
+
+
+def with_values(values: Values, read: Read) -> Read:
+    """A record with the values of its file's path that it has not by itself."""
+    beside = values.get(read.place.file)
+    if read.record is None or not beside:
+        return read
+    own = {key: value for key, value in read.record.items() if value is not None}
+    return replace(read, record={**read.record, **beside, **own})
+
+
+def _texts(path: str) -> dict[str, str]:
+    steps = re.findall(r"([^/=]+)=([^/]+)(?=/)", path)
+    return {unquote(key): unquote(text) for key, text in steps if text != "__HIVE_DEFAULT_PARTITION__"}
+
+
+def _kind(texts: Sequence[str], *, typed: bool) -> Callable[[str], Any]:
+    if not typed:
+        return str
+    if all(_WHOLE.fullmatch(text) and int(text) in _LONGS for text in texts):
+        return int
+    if all(_is_float(text) for text in texts):
+        return float
+    kinds = {_moment_kind(text) for text in texts}
+    return str if len(kinds) > 1 or None in kinds else _moment
+
+
+def _is_float(text: str) -> bool:
+    if _WHOLE.fullmatch(text):
+        return abs(int(text)) <= 2**53
+    return bool(_FRACTION.fullmatch(text)) and repr(float(text)) == text
+
+
+def _moment(text: str) -> Any:
+    return moment(re.sub("^(.{10}) ", r"\1T", text))
+
+
+def _moment_kind(text: str) -> Any:
+    value = _moment(text)
+    return value and (type(value), isinstance(value, datetime) and value.tzinfo)

@@ -1,0 +1,78 @@
+"""What stands in the paths of files, `day=2026-01-01/`, as columns; and as `verify` has it."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from driftline.errors import DataError
+from driftline.source.files import expand
+from driftline.source.hive import partitioned, path_fields, path_texts
+from driftline.source.parquet import parquet_readers
+from driftline.verify.hive import path_values
+
+
+def written(folder: Path, steps: dict[str, pa.Table]) -> list[str]:
+    for step, table in steps.items():
+        (folder / step).mkdir(parents=True)
+        pq.write_table(table, folder / step / "a.parquet")
+    return expand([str(folder)])[1]
+
+
+def rows(files: list[str]) -> list[dict[str, Any]]:
+    readers = partitioned(parquet_readers(files), {file: path_texts(file) for file in files})
+    batches = [r.batch for reader in readers for part in range(len(reader.sizes)) for r in reader.rows(part)]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_", "values"),
+    [
+        (["1", "-20"], "int", [1, -20]),
+        (["1", "3000000000"], "long", [1, 3_000_000_000]),
+        (["007", "8"], "string", ["007", "8"]),
+        (["1.5", "2"], "double", [1.5, 2.0]),
+        (["2026-01-01", "2026-02-28"], "date", [date(2026, 1, 1), date(2026, 2, 28)]),
+        (["2026-02-30"], "string", ["2026-02-30"]),
+        (["2026-01-01 10%3A00%3A00"], "timestamp_ntz", [datetime(2026, 1, 1, 10)]),
+        (["true"], "string", ["true"]),
+        (["K%C3%B6ln", "a+b%20%2F"], "string", ["Köln", "a+b /"]),
+        (["1", "__HIVE_DEFAULT_PARTITION__"], "int", [1, None]),
+        (["2026-01-01", "7"], "string", ["2026-01-01", "7"]),
+    ],
+)
+def test_types_are_those_of_all_texts(
+    tmp_path: Path, texts: list[str], type_: str, values: list[Any]
+) -> None:
+    """As Spark has them, but for digits that would be lost."""
+    paths = {f"/{n}": f"/in/p={text}/a" for n, text in enumerate(texts)}
+    (field,) = path_fields({file: path_texts(path) for file, path in paths.items()})
+    assert (field.name, str(field.type)) == ("p", type_)
+    assert [some.get("p") for some in path_values(paths, typed=True).values()] == values
+    files = written(tmp_path, {f"p={text}": pa.table({"a": [n]}) for n, text in enumerate(texts)})
+    assert [row["p"] for row in sorted(rows(files), key=lambda row: row["a"])] == values
+
+
+def test_files_that_lack_a_key_have_none_of_it(tmp_path: Path) -> None:
+    files = written(tmp_path, {"a=1/b=x": pa.table({"n": [1]}), "_a=2": pa.table({"n": [2, 3]})})
+    assert rows(files) == [
+        {"n": 2, "_a": 2, "a": None, "b": None},
+        {"n": 3, "_a": 2, "a": None, "b": None},
+        {"n": 1, "_a": None, "a": 1, "b": "x"},
+    ]
+
+
+def test_a_column_that_the_file_has_as_well(tmp_path: Path) -> None:
+    agreed = pa.table({"day": pa.array([None, date(2026, 1, 1)], pa.date32())})
+    assert rows(written(tmp_path / "1", {"day=2026-01-01": agreed})) == [{"day": date(2026, 1, 1)}] * 2
+    with pytest.raises(
+        DataError, match=r"a\.parquet: day is .*2026, 1, 1\) in a row, and '2026-01-02' in the"
+    ):
+        rows(written(tmp_path / "2", {"day=2026-01-02": agreed}))
+    with pytest.raises(DataError, match=r"day is .* in a row, and 'x' in the path"):
+        rows(written(tmp_path / "3", {"day=x": agreed}))
