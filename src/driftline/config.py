@@ -24,10 +24,12 @@ _INSIDE = {
     "duckdb": "catalog.ducklake",
     "sqlite": "catalog.sqlite",
 }  # the catalog of a DuckLake in its folder
-_SECRET = re.compile(
-    r"token|secret|passw|credential|access.?key|private|account.?key|sas(?!l)|jaas|user\.info|key\.pem|keystore\.key",
-    re.IGNORECASE,
+# What the name of a secret contains; Java reads it as well.
+SENSITIVE = (
+    r"token|secret|passw|credential|authorization|api.?key|access.?key|private|account.?key|sas(?!l)|jaas"
+    r"|user\.info|key\.pem|keystore\.key"
 )
+_SECRET = re.compile(SENSITIVE, re.IGNORECASE)
 # Before Azure's @ stands the name of a container.
 _USERINFO = re.compile(r"(?<=://)(?<!abfss://)(?<!abfs://)[^/\s@]+(?=@)")
 _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)+)"|'([^']+)'|([^'"\s]+))""", re.IGNORECASE)
@@ -76,6 +78,15 @@ def redacted(text: str, *settings: Mapping[str, str]) -> str:
     return _USERINFO.sub(HIDDEN, text)
 
 
+def has_secret(key: str, value: str) -> bool:
+    """Whether a setting is a secret, or contains one.
+
+    >>> has_secret("uri", "jdbc:postgresql://me:pw@host/db"), has_secret("uri", "jdbc:sqlite:/catalog.db")
+    (True, False)
+    """
+    return bool(_SECRET.search(key) or _PASSWORD.search(value) or _USERINFO.search(value))
+
+
 def _secrets(key: str, value: str) -> Iterable[str]:
     for groups in _PASSWORD.findall(value):
         yield from filter(None, groups)
@@ -106,7 +117,7 @@ def load(
     if _is_uri(given):
         _must_be_iceberg(given, read.ducklake)
         return replace(read, lake=DEFAULT, uri=given)
-    named = Path(given)
+    named = Path(given).expanduser()  # no shell does so behind `--lake=`, nor in the environment
     spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
     inside = next((kind for kind, name in _INSIDE.items() if (named / name).is_file()), None)
     ducklake = inside or (_DUCKLAKE if read.ducklake else None)

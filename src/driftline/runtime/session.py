@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftline.config import SENSITIVE, has_secret
 from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores
 from driftline.runtime.jars import bundles, cache_folder, find_jars
@@ -23,6 +24,7 @@ CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
 MEMORY_GIB = 4
 LOCAL = "local[*]"
 _HERE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_AT_LAUNCH = ("spark.driver.extraJavaOptions", "spark.jars.repositories")  # later would be too late for these
 _SQLITE = "jdbc:sqlite:"
 _NAME_ONE = 'name it in driftline.toml: [catalog] with type = "rest", "glue" or "jdbc", and its uri'
 HINT = "`driftline doctor` looks for the cause."
@@ -60,10 +62,8 @@ def open_session(
     options = class_data.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
 
     def started(options: str) -> SparkSession:
-        engine: dict[str, bool | float | int | str | None] = {
-            **engine_settings(jars, master, options),
-            **settings,
-        }
+        engine = {**engine_settings(jars, master, options), **settings}
+        _launch_java(engine)
         return SparkSession.builder.appName(app_name).config(map=engine).getOrCreate()
 
     try:
@@ -77,6 +77,22 @@ def open_session(
         cause = getattr(error, "java_exception", None)
         reason = str(error if cause is None else cause.getMessage() or cause).split("\n", 1)[0]
         raise SetupError(f"Spark did not start: {reason}", HINT) from error
+
+
+def _launch_java(settings: Mapping[str, str]) -> None:
+    """Launches Java, if this process has none, with the settings that it needs at launch.
+
+    These become arguments of its command line, which everybody on the machine can read. So settings that
+    hold secrets are not among them: Spark gets those over the connection to Java.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    at_launch = [
+        (key, value)
+        for key, value in settings.items()
+        if key in _AT_LAUNCH or not (key.startswith("spark.sql.") or has_secret(key, value))
+    ]
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(at_launch))
 
 
 def stop_session(session: SparkSession) -> None:
@@ -164,6 +180,8 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         **(_HERE if master.startswith("local") else {"spark.jars": ",".join(map(str, jars))}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Pages and event logs show neither such settings nor values with a login.
+        "spark.redaction.regex": rf"(?i){SENSITIVE}|://[^/\s@]+@",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
