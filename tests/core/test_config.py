@@ -36,6 +36,13 @@ def test_flag_before_environment_before_file_before_default(write, tmp_path):
     assert load(folder=tmp_path, env={}).lake == tmp_path / "c"
 
 
+def test_a_tilde_that_no_shell_has_read_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    home = tmp_path / "home" / "lake"
+    assert load("~/lake", folder=tmp_path, env={}).lake == home
+    assert load(folder=tmp_path, env={"DRIFTLINE_LAKE": "~/lake"}).lake == home
+
+
 def test_another_file_can_be_named_and_must_be_there(write, tmp_path):
     file = write('[tables."shop.orders"]\ndates = "off"')
     assert load(file=file, env={}).tables == {"shop.orders": {"dates": "off"}}

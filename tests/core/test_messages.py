@@ -133,7 +133,7 @@ class Store:
             raise DataError(path)
         return self.objects[path]
 
-    def listed(self, source: str, fmt: str | None) -> list[Entry]:
+    def listed(self, source: str, fmt: str | None, _: str | None) -> list[Entry]:
         self.listings += 1
         return [entry for path, entry in self.objects.items() if path.startswith(f"{source}/")]
 

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from driftline.capture.listing import listed
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.ranges import opened
 from driftline.source import pipes
 from driftline.source.files import expand
+from driftline.source.given import given_paths, paths_or_rows
 from driftline.source.pipes import is_pipe, spooled
 
 Fifo = Callable[..., str]
@@ -141,3 +143,24 @@ def test_a_device_or_socket_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         for source in ("s.json", "/dev/zero"):
             with pytest.raises(UsageError, match=f"{source}: this is a device or a socket"):
                 expand([source], "json")
+
+
+@pytest.mark.parametrize("source", [".", "..", "**/*.json", "../**/*.json"])
+def test_the_lake_in_a_folder_is_none_of_its_files(source, tmp_path, monkeypatch):
+    base = tmp_path / "base"
+    for file in ("a.json", "lakes/b.json", "lake/a/b/metadata/1.json", "lake/a/b/data/1.json"):
+        (base / file).parent.mkdir(parents=True, exist_ok=True)
+        (base / file).write_text("{}")
+    monkeypatch.chdir(base / "lakes" if source.startswith("..") else base)
+    lake = base / "lake"
+    outside = [str(base / "a.json"), str(base / "lakes" / "b.json")]
+    assert [str(Path(path).resolve()) for path in expand([source], None, lake)[1]] == outside
+    assert sorted(str(Path(entry.path).resolve()) for entry in listed(source, None, str(lake))) == outside
+    inside = str(lake / "a")
+    assert len(expand([inside], None, lake)[1]) == len(list(listed(inside, None, str(lake)))) == 2
+
+
+def test_a_tilde_in_python_is_the_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert given_paths("~/h.jsonl") == ["/home/me/h.jsonl"]
+    assert paths_or_rows([Path("~/h.jsonl"), "s3://b/~/x"]) == (["/home/me/h.jsonl", "s3://b/~/x"], None)

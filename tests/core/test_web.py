@@ -1,5 +1,6 @@
 """Files behind a URL, from a server that fails as servers do."""
 
+from base64 import b64encode
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -16,10 +17,15 @@ BODY = b'{"a": 1}\n' * 1000
 
 class Handler(BaseHTTPRequestHandler):
     answers: list[int]  # the codes of the next answers; 1: the answer is cut off
+    logins: list[str | None]  # that came with requests
+    elsewhere: str | None = None  # to which it leads
 
     def do_GET(self):
+        self.logins.append(self.headers.get("Authorization"))
         code = self.answers.pop(0) if self.answers else 200
         self.send_response(200 if code == 1 else code)
+        if code == 302:
+            self.send_header("Location", self.elsewhere)
         if code == 503:
             self.send_header("Retry-After", "0")
         body = BODY if code in (1, 200) else b""
@@ -34,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def url(monkeypatch):
     monkeypatch.setattr(web, "_PAUSE", 0.01)
-    Handler.answers = []
+    Handler.answers, Handler.logins = [], []
     with serving(Handler) as server:
         yield f"http://127.0.0.1:{server.server_port}/in/a.json?token=hush"
 
@@ -69,6 +75,24 @@ def test_what_does_not_is_one_sentence(url, answers, kind, sentence, tmp_path):
     Handler.answers = answers
     with pytest.raises(kind, match=sentence) as raised:
         web.fetch(url, tmp_path / "a")
+    assert "hush" not in str(raised.value)
+
+
+def test_a_login_goes_to_its_host_alone(url, tmp_path):
+    with_login = url.replace("://", "://me%40here:p%3Aw@")
+    Handler.answers = [503, 302, 200]
+    Handler.elsewhere = url.replace("127.0.0.1", "localhost")
+    web.fetch(with_login, tmp_path / "a")
+
+    basic = "Basic " + b64encode(b"me@here:p:w").decode()
+    assert (tmp_path / "a").read_bytes() == BODY
+    assert Handler.logins == [basic, basic, None]
+
+
+def test_a_login_that_is_denied_is_not_shown(url, tmp_path):
+    Handler.answers = [401] * 9
+    with pytest.raises(UsageError, match="denies access") as raised:
+        web.fetch(url.replace("://", "://me:hush@"), tmp_path / "a")
     assert "hush" not in str(raised.value)
 
 

@@ -19,6 +19,7 @@ from driftline.errors import UsageError
 from driftline.ingest.listener import Listener
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
+from driftline.source.given import given_paths
 from driftline.source.pipes import is_pipe
 from driftline.source.web import is_url, shown
 
@@ -74,7 +75,7 @@ def capture(
     )
     with ExitStack() as held:
         held.enter_context(place.held())
-        flow = _flow(catalog.table(table).spark, data, reading, place)
+        flow = _flow(catalog, table, data, reading, place)
         if isinstance(flow, Files):
             held.callback(flow.end)
         place.claim(table, flow.name)
@@ -82,9 +83,14 @@ def capture(
 
 
 def _flow(
-    spark: SparkSession, data: DataFrame | str | os.PathLike[str], reading: Reading, place: Checkpoint
+    catalog: Catalog,
+    table: str,
+    data: DataFrame | str | os.PathLike[str],
+    reading: Reading,
+    place: Checkpoint,
 ) -> Flow:
     """What comes in. Raises UsageError for what is no stream."""
+    spark: SparkSession = catalog.table(table).spark
     if reading.notify or reading.list_every:
         _must_be_in_s3(data)
     if isinstance(data, (str, os.PathLike)) and (is_pipe(os.fspath(data)) or is_url(os.fspath(data))):
@@ -104,12 +110,12 @@ def _flow(
     if str(data).startswith(SCHEME):
         return kafka(spark, str(data), reading.topics, place)
     assert place.local is not None, "a checkpoint in a store is mirrored"
-    text = os.fspath(data)
+    (text,) = given_paths(data)
     source, folder = (
         text.rstrip("/") if is_stored(text) else str(Path(text).absolute()),
         place.local / "files",
     )
-    found_by = finder(source, folder, reading.notify, reading.list_every)
+    found_by = finder(source, folder, reading.notify, reading.list_every, catalog.folder)
     log = FileLog(found_by, folder, reading.format, reading.max_files)
     return files(spark, log, place.local, strings=reading.strings)
 

@@ -25,7 +25,8 @@ _LIST_EVERY = 900.0  # seconds, where nobody says
 
 @dataclass(slots=True)
 class Finder:
-    """Finds the files of a folder or glob. ``folder``: where it keeps when it has listed all of them.
+    """Finds the files of a folder or glob. ``folder``: where it keeps when it has listed all of them;
+    ``lake``: a folder that is passed over.
 
     All are listed each ``list_every`` seconds. In between, what is new is what messages of the ``channel``
     name; where there is none, what sorts behind all that was taken.
@@ -35,6 +36,7 @@ class Finder:
     folder: Path
     channel: Channel | None = None
     list_every: float = 0.0
+    lake: str | None = None
     # Messages by their ids: receipt, and files; those of this look, and those whose files are in the log.
     _received: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
     _logged: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
@@ -53,7 +55,7 @@ class Finder:
         entries = None if self._is_due() else self._between(asked, taken, fmt)
         if entries is None:
             self._listing = time.time()
-            entries = list(listed(self.source, fmt))
+            entries = list(listed(self.source, fmt, self.lake))
         return entries
 
     def _between(self, asked: set[str], taken: Mapping[str, Entry], fmt: str | None) -> list[Entry] | None:
@@ -98,14 +100,16 @@ class Finder:
         return not 0 <= time.time() - last < self.list_every
 
 
-def finder(source: str, folder: Path, notify: str | None, list_every: float | None) -> Finder:
+def finder(
+    source: str, folder: Path, notify: str | None, list_every: float | None, lake: str | None = None
+) -> Finder:
     """What finds files as `Table.capture` says; with ``notify`` or ``list_every``, of S3. Raises UsageError,
     SetupError.
     """
     if notify is None:
         if list_every is not None:
             client("s3", configured(source))  # or says how to get one
-        return Finder(source, folder, None, list_every or 0.0)
+        return Finder(source, folder, None, list_every or 0.0, lake)
     every = _LIST_EVERY if list_every is None else list_every
     return Finder(source, folder, channel(notify, configured(source)), every)
 

@@ -11,7 +11,7 @@ from driftline.errors import DataError, SetupError
 from driftline.observe.endings import format_by_name, is_archive
 from driftline.runtime.stores import is_stored
 from driftline.source.buckets import behind, listing, may_hold
-from driftline.source.files import below
+from driftline.source.files import below, glob_base, outside
 
 _AWAY = "once it is back, the capture goes on with what is new"
 
@@ -24,8 +24,9 @@ class Entry(NamedTuple):
     modified: int
 
 
-def listed(source: str, fmt: str | None) -> Iterator[Entry]:
-    """The files of a folder or glob. ``fmt`` None: of a folder, those whose ending tells a format.
+def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[Entry]:
+    """The files of a folder or glob, outside the ``lake``. ``fmt`` None: of a folder, those whose ending
+    tells a format.
 
     Raises SetupError where it is away.
     """
@@ -34,9 +35,11 @@ def listed(source: str, fmt: str | None) -> Iterator[Entry]:
         return
     try:
         if Path(source).is_dir():
-            yield from _below(str(Path(source).absolute()), fmt)
+            folder = Path(source).absolute()
+            yield from _below(str(folder), fmt, lambda path: bool(outside([Path(path)], folder, lake)))
             return
-        paths = [path for name in glob(source, recursive=True) if (path := Path(name)).is_file()]
+        matching = (path for name in glob(source, recursive=True) if (path := Path(name)).is_file())
+        paths = outside(matching, glob_base(source), lake)
     except OSError as error:
         raise SetupError(f"{source}: cannot be listed: {error.strerror}") from error
     if not (paths or has_magic(source)):
@@ -82,8 +85,8 @@ def _stored(source: str, fmt: str | None) -> Iterator[Entry]:
             yield Entry(str(file.path), file.size, file.modified)
 
 
-def _below(folder: str, fmt: str | None) -> Iterator[Entry]:
-    for entry in below(folder):
+def _below(folder: str, fmt: str | None, enters: Callable[[str], bool]) -> Iterator[Entry]:
+    for entry in below(folder, enters):
         if (fmt or _known(entry.name)) and entry.is_file():
             stat = entry.stat()
             yield Entry(entry.path, stat.st_size, stat.st_mtime_ns)

@@ -174,7 +174,7 @@ def verify(
     from driftline.report import text
     from driftline.source.files import expand
 
-    kind, files = expand(sources, format)
+    kind, files = expand(sources, format, context.obj.folder)
     with Progress() as progress:
         lake = context.obj.open(progress, table=table)
         progress.phase("comparing source and table")

@@ -90,7 +90,7 @@ def _of_data(
     from driftline.report.findings import findings
     from driftline.source.files import expand
 
-    kind, files = expand(sources, reading.format)
+    kind, files = expand(sources, reading.format, scope.folder)
     with Progress() as progress:
         at_table = scope.open(progress, brief=little(kind, files)).table(table).format
         result = planned(promise, at_table, files, reading, progress.of("the data"))

@@ -162,7 +162,7 @@ def _results(
     from driftline.cli.terminal import Progress
     from driftline.source.files import expand, stamps
 
-    kind, files = expand(sources, format_)
+    kind, files = expand(sources, format_, scope.folder)
     batches = [[file] for file in sorted(files)] if per_file else [files]
     with Progress() as progress:
         lake = scope.open(progress, brief=little(kind, files))
@@ -207,7 +207,8 @@ def _show(
 
 def _title(file: str) -> str:
     from driftline.source.pipes import is_pipe
+    from driftline.source.web import is_url, shown
 
     if file == "-":
         return "standard input"
-    return file if is_pipe(file) else Path(file).name
+    return file if is_pipe(file) else Path(shown(file) if is_url(file) else file).name

@@ -53,6 +53,15 @@ class Scope:
 
         return replace(loaded, catalog=in_store(loaded.uri, loaded.catalog))
 
+    @property
+    def folder(self) -> Path | None:
+        """The lake's folder; None where only its catalog knows where it is."""
+        from driftline.runtime.session import is_embedded
+
+        configured = self.config
+        within = configured.ducklake is not None or is_embedded(configured.catalog)
+        return configured.lake if within else None
+
     def open(
         self,
         progress: Progress,

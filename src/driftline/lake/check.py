@@ -40,7 +40,10 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
     beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
     struct = Struct(tuple(f for f in columns if f.name not in beside))
     room = place_of(table.lake.spark, table.lake.warehouse)
-    with told_where(table.lake.spark, room), _files(data, fmt, room) as (sources, kind, names):
+    with (
+        told_where(table.lake.spark, room),
+        _files(data, fmt, room, table.lake.warehouse) as (sources, kind, names),
+    ):
         stored = Stored(
             table.format.read_readable().drop(*beside),
             replace(state.schema, struct=struct),
@@ -59,9 +62,11 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
 
 
 @contextmanager
-def _files(data: Data, fmt: str | None, room: Path | None) -> Iterator[tuple[list[str], str, dict[str, str]]]:
-    """The files that are checked, their format, and names for those that are made for it, where there is
-    ``room``.
+def _files(
+    data: Data, fmt: str | None, room: Path | None, lake: str | None
+) -> Iterator[tuple[list[str], str, dict[str, str]]]:
+    """The files that are checked, outside the ``lake``, their format, and names for those that are made for
+    it, where there is ``room``.
     """
     paths, rows = paths_or_rows(data)
     if rows is not None:
@@ -69,7 +74,7 @@ def _files(data: Data, fmt: str | None, room: Path | None) -> Iterator[tuple[lis
             names = pickled(rows, folder)
             yield list(names), PICKLED, names
         return
-    kind, files = expand(paths, fmt)
+    kind, files = expand(paths, fmt, lake)
     with spooled(files, kind, room) as (sources, names):
         yield sources, kind, names
 

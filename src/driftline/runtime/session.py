@@ -62,8 +62,9 @@ def open_session(
     options = class_data.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
 
     def started(options: str) -> SparkSession:
-        engine = {**engine_settings(jars, master, options), **settings}
-        _launch_java(engine)
+        needed = {**engine_settings(jars, master, options), **settings}
+        _launch_java(needed)
+        engine: dict[str, bool | float | int | str | None] = {**needed}
         return SparkSession.builder.appName(app_name).config(map=engine).getOrCreate()
 
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,19 +22,21 @@ from driftline.source.web import is_url, shown
 ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
 
 
-def expand(sources: Sequence[str], fmt: str | None = None) -> tuple[str, list[str]]:
+def expand(
+    sources: Sequence[str], fmt: str | None = None, lake: str | Path | None = None
+) -> tuple[str, list[str]]:
     """The format of the sources, and their files, absolute, in name order; pipes as they were named.
 
     ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their
     sub-folders; names that begin with ``_`` or ``.`` are passed over there, as Spark does, and so
-    is what is no file, such as a FIFO. Raises UsageError for a path that is not there, a folder
-    without files, files of several formats.
+    is what is no file, such as a FIFO, and the folder of the ``lake``. Raises UsageError for a path
+    that is not there, a folder without files, files of several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
         raise UsageError(
             f"format {fmt!r} is not known", hint=f"one of {', '.join(sorted(set(FORMATS.values())))}"
         )
-    files = [path for source in sources for path in _files(source, fmt)]
+    files = [path for source in sources for path in _files(source, fmt, lake)]
     formats = {fmt or ("json" if path == STDIN else format_of(path)) for path in files}
     if len(formats) > 1:
         raise UsageError(
@@ -59,14 +62,35 @@ def format_of(path: str) -> str:
     return kind
 
 
-def _files(source: str, fmt: str | None) -> list[str]:
+def outside(paths: Iterable[Path], base: Path, lake: str | Path | None) -> list[Path]:
+    """The paths, all below ``base``, that are not in the lake's folder, where that is below ``base`` too."""
+    if lake is None:
+        return list(paths)
+    folder, above = Path(lake).resolve(), base.resolve()
+    if above == folder or not folder.is_relative_to(above):
+        return list(paths)
+    inner = folder.relative_to(above)
+    return [path for path in paths if not path.relative_to(base).is_relative_to(inner)]
+
+
+def glob_base(source: str) -> Path:
+    """The folder in front of a glob's first wildcard.
+
+    >>> str(glob_base("in/2026/*/a.json"))
+    'in/2026'
+    """
+    return Path(*takewhile(lambda part: not glob.has_magic(part), Path(source).parts))
+
+
+def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
     if is_pipe(source) or is_url(source) or isinstance(source, Uri):
         return [source]
     if is_stored(source):
         return _stored(source, fmt)
     path = Path(source)
     if path.is_dir():
-        paths = sorted(Path(entry.path) for entry in below(source) if entry.is_file())
+        within = (Path(entry.path) for entry in below(source) if entry.is_file())
+        paths = sorted(outside(within, path, lake))
         if fmt is None:
             paths = [p for p in paths if _known(str(p))]
         if not paths:
@@ -76,15 +100,16 @@ def _files(source: str, fmt: str | None) -> list[str]:
             raise UsageError(f"{source}: this is a device or a socket, no file")
         paths = [path]
     else:
-        paths = sorted(Path(p) for p in glob.glob(source, recursive=True) if Path(p).is_file())
+        matching = (path for p in glob.glob(source, recursive=True) if (path := Path(p)).is_file())
+        paths = sorted(outside(matching, glob_base(source), lake))
         if not paths:
             raise UsageError(f"{source}: no such file, folder or glob")
     return [str(p.absolute()) for p in paths]
 
 
-def below(folder: str) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder and its sub-folders, without what a name hides. Raises SetupError for a folder that
-    cannot be listed.
+def below(folder: str, enters: Callable[[str], bool] = lambda _: True) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder and in those sub-folders that it ``enters``, without what a name hides. Raises
+    SetupError for a folder that cannot be listed.
     """
     try:
         entries = list(os.scandir(folder))
@@ -97,7 +122,8 @@ def below(folder: str) -> Iterator[os.DirEntry[str]]:
         if is_hidden_name(entry.name):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from below(entry.path)
+            if enters(entry.path):
+                yield from below(entry.path, enters)
         else:
             yield entry
 

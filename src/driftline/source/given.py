@@ -22,7 +22,7 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
         UsageError: The data are neither.
     """
     if isinstance(data, (str, os.PathLike)):
-        return [os.fspath(data)], None
+        return [_path(data)], None
     if type(data).__name__ == "LazyFrame":  # of Polars
         data = data.collect()
     if is_table(data):
@@ -39,7 +39,7 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
     items = iter(data)
     first = list(islice(items, 1))
     if first and isinstance(first[0], (str, os.PathLike)):
-        return [os.fspath(path) for path in chain(first, items)], None
+        return [_path(path) for path in chain(first, items)], None
     return [], as_records(chain(first, items))
 
 
@@ -57,9 +57,15 @@ def _path_of(file: Any) -> str:
 def given_paths(data: Any) -> list[str]:
     """The paths that a person gave; none where rows were given, which are not touched."""
     if isinstance(data, (str, os.PathLike)):
-        return [os.fspath(data)]
+        return [_path(data)]
     paths = data if isinstance(data, (list, tuple)) else ()
-    return [os.fspath(path) for path in paths if isinstance(path, (str, os.PathLike))]
+    return [_path(path) for path in paths if isinstance(path, (str, os.PathLike))]
+
+
+def _path(given: str | os.PathLike[str]) -> str:
+    """A path as text, ``~`` as the home folder: no shell does so in Python."""
+    path: str = os.path.expanduser(os.fspath(given))  # noqa: PTH111  of URIs, Path would drop a slash
+    return path
 
 
 def is_table(data: object) -> bool:

@@ -47,7 +47,7 @@ def opened(
     shared: str | None = None,
 ) -> Iterator[Source]:
     """`open_source` for what may be a pipe, an archive, or rows that Python holds: those are there as long as
-    the source is used. ``shared``: a folder that all tasks see, if one is known.
+    the source is used. ``shared``: the lake's folder, which all tasks see, if it is known.
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
@@ -59,7 +59,7 @@ def opened(
         with told_where(spark, room), written(rows, room) as readers:
             yield ColumnFiles(spark, readers, ())
         return
-    kind, given = expand(paths, format)
+    kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
         yield named(_of_files(spark, kind, files, strings=strings, names=names), names)
 

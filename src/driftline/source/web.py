@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from driftline.errors import DriftlineError, SetupError, UsageError
 
@@ -77,8 +77,9 @@ class _NoRoomError(OSError):
 
 def _fetch(url: str, path: Path) -> None:
     headers = {"Accept-Encoding": "identity", "User-Agent": "driftline"}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310  `is_url` saw to it
-    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer, path.open("wb") as file:  # noqa: S310
+    plain, opener = _with_login(url)
+    request = urllib.request.Request(plain, headers=headers)  # noqa: S310  `is_url` saw to it
+    with opener.open(request, timeout=_TIMEOUT) as answer, path.open("wb") as file:
         size = 0
         while data := answer.read(_CHUNK):
             try:
@@ -89,6 +90,20 @@ def _fetch(url: str, path: Path) -> None:
         announced = answer.headers.get("Content-Length")
         if announced is not None and size < int(announced):
             raise _CutOffError(f"{size} bytes came, of {announced}")
+
+
+def _with_login(url: str) -> tuple[str, urllib.request.OpenerDirector]:
+    """The URL without its login, and what opens it with that; no other host to which it leads gets it."""
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, urllib.request.build_opener()
+    user, _, password = login.partition(":")
+    logins = urllib.request.HTTPPasswordMgrWithPriorAuth()
+    root = urlunsplit((parts.scheme, host, "/", "", ""))
+    logins.add_password(None, root, unquote(user), unquote(password), is_authenticated=True)
+    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(logins))
+    return urlunsplit(parts._replace(netloc=host)), opener
 
 
 def _pause_after(error: Exception, attempt: int) -> float | None:
@@ -112,7 +127,8 @@ def _explained(url: str, path: Path, error: Exception) -> DriftlineError:
             return SetupError(f"{name}: cannot be copied to {path}: {error.strerror}", hint)
         case urllib.error.HTTPError() if error.code in (401, 403):
             return UsageError(
-                f"{name}: the server denies access (HTTP {error.code})", "is the link still valid?"
+                f"{name}: the server denies access (HTTP {error.code})",
+                "is the link, or its login, still valid?",
             )
         case urllib.error.HTTPError() if error.code in (404, 410):
             return UsageError(f"{name}: there is no such file (HTTP {error.code})")
