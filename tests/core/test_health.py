@@ -9,7 +9,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from driftline.errors import SetupError
+from driftline.errors import SetupError, UsageError
+from driftline.report import http
 from driftline.report.health import LEAST, Health
 
 
@@ -51,7 +52,7 @@ def test_long_times_between_micro_batches_make_it_patient() -> None:
 def test_a_probe_is_answered() -> None:
     clock = Clock()
     health = Health(clock=clock)
-    address = f"http://127.0.0.1:{health.serve(0)}"
+    address = f"http://127.0.0.1:{health.serve('0')}"
     with urlopen(f"{address}/healthz") as answer:
         assert json.load(answer) == {"ok": True}
     with pytest.raises(HTTPError, match="404") as away:
@@ -67,6 +68,22 @@ def test_a_probe_is_answered() -> None:
 def test_a_port_that_is_taken_is_named() -> None:
     with (
         socket.create_server(("0.0.0.0", 0)) as taken,
-        pytest.raises(SetupError, match="Health cannot be told"),
+        pytest.raises(SetupError, match=r"--health-port [0-9]+: Address already in use"),
     ):
-        Health().serve(taken.getsockname()[1])
+        Health().serve(str(taken.getsockname()[1]))
+
+
+def test_a_port_is_open_to_this_machine_alone_unless_a_host_is_named() -> None:
+    port = Health().serve("0")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), timeout=5)
+    port = Health().serve("0.0.0.0:0")
+    socket.create_connection(("127.0.0.2", port), timeout=5).close()
+    with pytest.raises(UsageError, match="--health-port here: this is no port"):
+        Health().serve("here")
+
+
+def test_who_sends_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_PATIENCE", 0.1)
+    with socket.create_connection(("127.0.0.1", Health().serve("0")), timeout=5) as idle:
+        assert idle.recv(1) == b""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.table_name import must_take_records, table_parts
 from driftline.errors import UsageError
 
 NONE = ["", "movies", "a.", ".b", "a..b", "a. ", "a.b\n", "a.\x00"]
@@ -42,3 +42,9 @@ def test_a_part_of_a_tables_history_is_told_as_such():
 def test_a_ducklake_has_namespaces_of_one_part():
     with pytest.raises(UsageError, match="is not a DuckLake table's name"):
         table_parts("a.b.c", two=True)
+
+
+def test_a_quarantine_takes_no_records_of_its_own():
+    must_take_records("s.q")
+    with pytest.raises(UsageError, match=r"s\.q__quarantine is the quarantine of s\.q\ningest into s\.q"):
+        must_take_records("s.q__quarantine")

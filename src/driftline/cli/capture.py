@@ -138,14 +138,20 @@ def capture(
     json: Json = False,
     on_change: OnChange = None,
     metrics_port: Annotated[
-        int | None,
-        typer.Option(min=1, max=65535, help="Serve metrics for Prometheus at this port.", show_default=False),
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve metrics for Prometheus here; without HOST to this machine alone.",
+            show_default=False,
+        ),
     ] = None,
     metrics_file: MetricsFile = None,
     health_port: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            min=1, max=65535, help="Answer at /healthz of this port whether it gets on.", show_default=False
+            metavar="[HOST:]PORT",
+            help="Answer at /healthz whether it gets on; without HOST to this machine alone.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -164,7 +170,7 @@ def capture(
     }  # fmt: skip
     settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude, more)
     clients = _clients(scope, kafka_set, registry)
-    counted = metrics(into, name, port=metrics_port, file=metrics_file)
+    counted = metrics(into, name, address=metrics_port, file=metrics_file)
     health = None if health_port is None else _served(health_port, pause)
     with Progress() as progress:
         lake = scope.open(progress)
@@ -209,12 +215,12 @@ def _clients(scope: Scope, flags: list[str] | None, registry: str | None) -> Con
     return scope.config
 
 
-def _served(port: int, every: float | None) -> Health:
-    """Health of the capture, told at the port from its start."""
+def _served(address: str, every: float | None) -> Health:
+    """Health of the capture, told at the address from its start."""
     from driftline.report.health import Health
 
     health = Health(every)
-    health.serve(port)
+    health.serve(address)
     return health
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.table_name import must_take_records, table_parts
 from driftline.errors import UsageError
 from driftline.settings import as_properties
 
@@ -69,9 +69,15 @@ def named(context: typer.Context, name: NameT) -> NameT:
     return name
 
 
+def filled(context: typer.Context, name: str) -> str:
+    """The name of a table that takes records, as `named` has it."""
+    must_take_records(named(context, name))
+    return name
+
+
 Into = Annotated[
     str,
-    typer.Option(metavar="NAMESPACE.TABLE", callback=named, help="The table; made if it is not there."),
+    typer.Option(metavar="NAMESPACE.TABLE", callback=filled, help="The table; made if it is not there."),
 ]
 TableName = Annotated[
     str,
@@ -228,16 +234,16 @@ def writable(file: Path) -> None:
 
 
 def metrics(
-    table: str, capture: str = "", *, port: int | None = None, file: Path | None = None
+    table: str, capture: str = "", *, address: str | None = None, file: Path | None = None
 ) -> Metrics | None:
     """Metrics, from the start of a command, so that one that waits is seen too; None: for nobody."""
-    if port is None and file is None:
+    if address is None and file is None:
         return None
     from driftline.report.metrics import Metrics
 
     if file is not None:
         writable(file)
-    return Metrics(table, capture, port=port, file=file)
+    return Metrics(table, capture, address=address, file=file)
 
 
 def _pair(text: str, flag: str, form: str) -> tuple[str, str]:

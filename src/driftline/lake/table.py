@@ -15,6 +15,7 @@ from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.core.changes import TableChange
 from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.table_name import must_take_records
 from driftline.core.schema.types import Schema
 from driftline.errors import no_table
 from driftline.formats.base import State
@@ -80,6 +81,7 @@ class Table(Shown):
         schema or left records in quarantine. ``progress`` is told what comes next; without it, a notebook
         shows that. Raises UsageError, DataError; the table is then as it was.
         """
+        must_take_records(self.name)
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
             spark, data, format=format, json_column=json_column, strings=strings, shared=shared
@@ -145,6 +147,7 @@ class Table(Shown):
         ``on_batch`` is told of each micro-batch, in another thread. ``on_change``: as with `ingest`. Raises
         UsageError, DataError, SetupError; so does the query's `awaitTermination`.
         """
+        must_take_records(self.name)
         settings_of = {"url": registry} if isinstance(registry, str) else registry or {}
         topics = TopicReading(kafka or {}, start, metadata, max_records, skip_lost, value_format, settings_of)
         reading = Reading(format, json_column, strings, max_files, topics, notify, list_every)

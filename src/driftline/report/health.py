@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
-from driftline.errors import SetupError
+from driftline.report.http import serve
 
 INTERVALS = 3  # of the capture's own time between micro-batches
 LEAST = 300.0  # seconds: one task may take as long
@@ -36,11 +35,8 @@ class Health:
         still = self._clock() - self._since
         return None if still < self.patience else f"no progress for {still:.0f} s: {self._doing}"
 
-    def serve(self, port: int) -> int:
-        """Answers at the port from now on: 200, or 503 with the fault; returns it, which 0 leaves open.
-
-        Raises SetupError where it is taken.
-        """
+    def serve(self, address: str) -> int:
+        """Answers from now on: 200, or 503 with the fault; returns the port. Raises as `http.serve`."""
         health = self
 
         class Answer(BaseHTTPRequestHandler):
@@ -57,11 +53,4 @@ class Health:
             def log_message(self, *_: object) -> None:
                 """Probes are no news."""
 
-        try:
-            server = ThreadingHTTPServer(("", port), Answer)
-        except OSError as error:
-            raise SetupError(
-                f"Health cannot be told at port {port}: {error.strerror}.", "Name another with --health-port."
-            ) from error
-        threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-        return int(server.server_address[1])
+        return serve(Answer, address, "--health-port")

@@ -17,6 +17,7 @@ from driftline import __version__
 from driftline.errors import SetupError, UsageError
 from driftline.ingest.result import Result
 from driftline.report.findings import KINDS, findings
+from driftline.report.http import serve
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +74,16 @@ def readings(result: Result) -> Iterator[Reading]:
 
 
 class Metrics:
-    """Of one table for Prometheus, at a port or in a file; ``capture``: the one that fills it, "" where none
-    does. Raises SetupError without prometheus-client, or where the port is taken; UsageError for a file that
-    has no metrics.
+    """Of one table for Prometheus, at an address or in a file; ``capture``: the one that fills it, "" where
+    none does. Raises SetupError without prometheus-client, or where the address is taken; UsageError for what
+    is none, and for a file that has no metrics.
     """
 
     def __init__(
-        self, table: str, capture: str = "", *, port: int | None = None, file: Path | None = None
+        self, table: str, capture: str = "", *, address: str | None = None, file: Path | None = None
     ) -> None:
         try:
-            from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
+            from prometheus_client import CollectorRegistry, MetricsHandler, disable_created_metrics
         except ImportError as error:
             raise SetupError("Metrics need prometheus-client.", "pip install 'driftline[metrics]'") from error
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a file's counters are older than this
@@ -92,14 +93,8 @@ class Metrics:
         self._known = {name: self._new(name, metric) for name, metric in METRICS.items()}
         if file is not None and file.is_file():
             self._go_on(file)
-        if port is not None:
-            try:
-                start_http_server(port, registry=self.registry)
-            except OSError as error:
-                raise SetupError(
-                    f"Metrics cannot be served at port {port}: {error.strerror}.",
-                    "Name another with --metrics-port.",
-                ) from error
+        if address is not None:
+            serve(MetricsHandler.factory(self.registry), address, "--metrics-port")
         self._write()
 
     def count(self, result: Result, lag: int | None = None) -> None:

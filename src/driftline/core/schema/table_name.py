@@ -18,6 +18,13 @@ _SELECTORS = {
 }
 
 
+def must_take_records(name: str) -> None:
+    """Raises UsageError for a quarantine: what it holds comes with the records of its table."""
+    table = name.removesuffix(QUARANTINE)
+    if table != name:
+        raise UsageError(f"{name} is the quarantine of {table}", hint=f"ingest into {table}")
+
+
 def table_parts(name: str, *, two: bool = False) -> list[str]:
     """The parts of a table's name. ``two``: the namespace has one part only.
 
