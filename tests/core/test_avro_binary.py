@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.source.avro_value import AvroDecoder
+from driftline.source.decoders import AvroDecoder
 from driftline.source.registry import Registered
 from driftline.source.wire import Payloads, UnreadableError
 

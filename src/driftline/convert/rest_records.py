@@ -2,22 +2,69 @@
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 
-from driftline.convert.typed_text import typed_value
 from driftline.convert.types import arrow_schema
 from driftline.core.columns.rest_fields import Fields
 from driftline.core.columns.siblings import families
 from driftline.core.planning.rest import is_type_key, keys_of, steps, type_key
 from driftline.core.schema.schema_json import type_of
-from driftline.core.schema.types import STRING, Field, List, Map, Path, Struct, Type, peel
+from driftline.core.schema.types import STRING, Field, List, Map, Path, Primitive, Struct, Type, peel
 from driftline.core.values.parse import parse
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "decimal": Decimal,
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "timestamp_ntz": datetime.fromisoformat,
+    "time": time.fromisoformat,
+    "uuid": lambda text: uuid.UUID(text).bytes,
+    "binary": base64.b64decode,
+    "fixed": base64.b64decode,
+    "string": str,
+    "boolean": lambda text: {"true": True, "false": False}[text],
+}
+
+
+def typed_value(value: Any, type_: Type) -> Any:
+    """A parsed JSON value as pyarrow takes it for the type.
+
+    >>> from driftline.core.schema.types import BINARY, List
+    >>> typed_value(["AP8=", None], List(BINARY))
+    [b'\\x00\\xff', None]
+
+    Raises ValueError where Python has no such value, of a year beyond 9999, say.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    match type_:
+        case Struct(fields):
+            types = {f.name: f.type for f in fields}
+            if len(types) < len(fields):
+                raise ValueError("a key stands several times")
+            return {key: typed_value(item, types[key]) for key, item in value.items()}
+        case List(element):
+            return [typed_value(item, element) for item in value]
+        case Map(key_type, item_type):
+            return {typed_value(key, key_type): typed_value(item, item_type) for key, item in value.items()}
+        case Primitive(name) if name in _READ:
+            return _READ[name](value)
+    raise ValueError(f"{type_} has no values")
+
 
 Steps = tuple["str | int", ...]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fnmatch import translate
+from re import match
 from typing import Any
 
 from driftline.core.columns.statistics import Batch, Numbers, Seen, iso
@@ -10,7 +12,20 @@ from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.runtime.shown import Shown
 from driftline.sql.rest import Waiting as Rest
-from driftline.stats.path_text import fits
+
+
+def fits(text: str, pattern: str) -> bool:
+    """Whether a path has the pattern in it, in any letter case. With
+    ``*``, any text, the whole path must be so.
+
+    >>> fits("who.id", "ID"), fits("who.id", "who.*"), fits("who.id", "id*"), fits("who.id", "")
+    (True, True, False, False)
+    """
+    text, pattern = text.casefold(), pattern.casefold()
+    if "*" not in pattern:
+        return bool(pattern) and pattern in text
+    plain = "".join(f"[{c}]" if c in "?[" else c for c in pattern)  # of fnmatch's signs, * only is one here
+    return bool(text) and match(translate(plain), text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ planner's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from driftline.core.changes import Change, Reason, RewriteColumn, WidenColumn
@@ -14,15 +14,49 @@ from driftline.core.planning.contract import Contract
 from driftline.core.planning.field_notes import notes_of
 from driftline.core.planning.field_plan import Context, FieldDecision, Target, without
 from driftline.core.planning.findings import Findings, gathered
-from driftline.core.planning.maps import Verdict
-from driftline.core.planning.normalise import settled
+from driftline.core.planning.maps import Verdict, as_map, entries_of
 from driftline.core.planning.objects import MAP, objects_of
 from driftline.core.planning.policies import policy_of, preserve, strict
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
 from driftline.core.planning.routes import Conflict, facet_of
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
 from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_inner, with_value
 from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Type, wrap
+
+
+def settled(seen: FieldShape, columns: Sequence[Facet], policy: Policy) -> FieldShape:
+    """The shape with what depends on the field's columns decided:
+    dates, numbers as text, objects of nothing.
+    """
+    facets = preserve.dates_settled(seen.facets, columns)
+    out = seen.bare()
+    for facet, shown in facets.items():
+        if facet.base == NUMBER_TEXT:
+            facet, shown = Facet(facet.dim, STRING), replace(shown, digits=True)
+        if _holds_type(facet, shown) or any(policy.takes(c, facet, shown) for c in columns):
+            out.add(facet, shown)
+        else:
+            # An object of nothing but null is as good as {}: a struct without fields cannot be written.
+            out.empty_record, out.empty_lists = True, max(out.empty_lists, facet.dim)
+    # The order of the data, whatever the order of merging was.
+    out.facets = dict(
+        sorted(out.facets.items(), key=lambda f: (f[1].place, f[1].typed and f[1].digits, str(f[0])))
+    )
+    return out
+
+
+def _holds_type(facet: Facet, seen: Seen) -> bool:
+    """Whether the facet holds, at any depth, a value that has a type."""
+    if isinstance(facet.base, Primitive):
+        return True
+    inner = [*(_fields(seen.record) if seen.record else ()), *([seen.value] if seen.value else ())]
+    return any(_holds_type(*item) for field in inner for item in field.facets.items())
+
+
+def _fields(record: RecordShape) -> Iterable[FieldShape]:
+    """The fields that may hold a value: the empty key does where the record may become a map."""
+    keeps_all = "" in record.fields and as_map(entries_of([record])) is not None
+    return (record.fields if keeps_all else record.named()).values()
 
 
 def decide_field(target: Target, seen: FieldShape, contract: Contract, context: Context) -> FieldDecision:

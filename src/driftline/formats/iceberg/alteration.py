@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from driftline.core.changelog import last_changes
+from driftline.core.changes import NullCount
+from driftline.core.schema.schema_json import from_json
+from driftline.core.schema.types import Field
+
+if TYPE_CHECKING:
+    from driftline.formats.iceberg.table import IcebergTable
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.changelog import last_changes
-from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
+from driftline.core.changes import ColumnChange, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import SortField
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.table_name import table_parts
-from driftline.core.schema.types import VARIANT, Field, Path, Schema
+from driftline.core.schema.types import VARIANT, Path, Schema
 from driftline.errors import DataError, no_table
 from driftline.formats.iceberg.definition import definition, step
 from driftline.formats.iceberg.gateway import failure, java_class, short, strings
 from driftline.formats.iceberg.layout_update import update_layout
 from driftline.formats.iceberg.metrics import metrics_of_all
-from driftline.formats.iceberg.nulls import nulls
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import frame_of, partial, unreadable, warnings
 from driftline.formats.iceberg.upkeep import upkeep
@@ -31,6 +40,54 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.iceberg.table import IcebergTable
+
+
+def nulls(table: IcebergTable, java: Any, column: Field) -> NullCount:
+    """Of a column of the loaded table, over main and every other
+    branch: all are read with the table's schema.
+    """
+    jvm: Any = table.spark._jvm
+    metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
+    heads = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values() if ref["type"] == "branch"}
+    written_with = _Schemas(metadata)
+    count = NullCount()
+    for head in sorted(heads):
+        rows = table.spark.sql(
+            f"""select snapshot_id, file_sequence_number, sum(data_file.record_count) as records,
+            sum(data_file.null_value_counts[{column.id}]) as nulls,
+            sum(if(data_file.null_value_counts[{column.id}] is null, data_file.record_count, 0)) as unknown
+            from {table.full_name}.entries version as of {head}
+            where status <> 2 and data_file.content = 0 group by all"""
+        ).collect()
+        for row in rows:
+            count += NullCount(row.nulls or 0)
+            if written_with.lacks(column.id, row):
+                count += NullCount(row.unknown if column.initial_default is None else 0)
+            else:
+                count += NullCount(unknown=row.unknown)
+    return count
+
+
+class _Schemas:
+    """Which columns files were written with: by their commits, or by the changes that the table remembers."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._ids = {s["schema-id"]: _ids(s) for s in metadata["schemas"]}
+        self._by_snapshot = {s["snapshot-id"]: s.get("schema-id") for s in metadata.get("snapshots", ())}
+        changes = last_changes.read(metadata.get("properties", {}))
+        self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
+
+    def lacks(self, column: int, row: Any) -> bool:
+        """Whether files of a commit certainly lack the column."""
+        schema = self._by_snapshot.get(row.snapshot_id)
+        if schema is None:
+            sequence = row.file_sequence_number or 0
+            schema = next((schema for since, schema in self._since if sequence >= since), None)
+        return schema in self._ids and column not in self._ids[schema]
+
+
+def _ids(schema: Any) -> Iterable[int]:
+    return frozenset(f.id for _, f in from_json(schema).walk())
 
 
 class Alteration:
