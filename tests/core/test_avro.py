@@ -24,6 +24,7 @@ from driftline.observe.expect import expect
 from driftline.source.avro import AvroReader, avro_readers
 from driftline.source.avro_blocks import cuts_of
 from driftline.source.column_rows import Terms, observed_rows
+from driftline.verify.typed_files import readable
 
 LONGS = {"type": "array", "items": "long"}
 CREATED = {
@@ -174,6 +175,23 @@ def test_what_is_broken_is_named(tmp_path: Path) -> None:
         list(reader.rows(0))
 
 
+@pytest.mark.parametrize("wrong", [b'"inx"', b'"i t"', b"12345", b"[[1]]"])
+def test_a_schema_that_does_not_parse_is_named(tmp_path: Path, wrong: bytes) -> None:
+    file = written(tmp_path / "a.avro", "int", 1)
+    file.write_bytes(file.read_bytes().replace(b'"int"', wrong))
+    with pytest.raises(UsageError, match=r"a\.avro: (its schema does not parse|its values are)"):
+        avro_readers([str(file)])
+
+
+def test_metadata_of_a_file_may_be_bytes(tmp_path: Path) -> None:
+    """Such as the mark that its blocks end with."""
+    file = written(tmp_path / "a.avro", "int", 1)
+    file.write_bytes(file.read_bytes().replace(b"Obj\x01\x04", b"Obj\x01\x06\x02b\x04\xff\xfe", 1))
+    (reader,) = avro_readers([str(file)])
+    assert [row for some in reader.rows(0) for row in some.batch.to_pylist()] == [{"f": 1}]
+    assert not readable(str(file), "avro")
+
+
 # As Spark, and others, pack them.
 def snappy(data: bytes) -> bytes:
     packed: bytes = pa.Codec("snappy").compress(data, asbytes=True)
@@ -204,7 +222,7 @@ def test_codecs_that_fastavro_leaves_to_others(
 def test_large_files_are_cut_between_blocks(tmp_path: Path) -> None:
     texts = [str(number) for number in range(20_000)]
     file = written(tmp_path / "a.avro", "string", *texts)
-    cuts = cuts_of(str(file), 40_000)
+    _, cuts = cuts_of(str(file), 40_000)
     assert len(cuts) > 1
     parts = AvroReader(avro_readers([str(file)])[0].struct, str(file), cuts)
     found = [row["f"] for n in range(len(cuts)) for some in parts.rows(n) for row in some.batch.to_pylist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -99,6 +100,15 @@ def test_what_is_finer_than_a_microsecond_is_text_of_its_own() -> None:
         (None, "1970-01-01T00:00:00.000001001Z"),
         (None, None),
     ]
+
+
+def test_days_in_milliseconds_that_are_moments() -> None:
+    days = pa.array([86_400_000, 86_400_001, None, -1], pa.int64())
+    types, rows = table_of(pa.Array.from_buffers(pa.date64(), 4, days.buffers()))
+    assert types == {"f": "timestamp_ntz", "f_date": "date"}
+    assert [row["f_date"] for row in rows] == [date(1970, 1, 2), None, None, None]
+    midnight, last = datetime(1970, 1, 2), datetime(1969, 12, 31, 23, 59, 59, 999_000)
+    assert [row["f"] for row in rows] == [midnight, midnight.replace(microsecond=1000), None, last]
 
 
 def test_nanoseconds_that_are_whole_microseconds_need_no_text() -> None:

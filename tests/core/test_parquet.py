@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def old_file(path: Path, column: pa.Array) -> Path:
         pa.table({"a.b": [0] * len(column), "at": column}), path, use_deprecated_int96_timestamps=True
     )
     return path
+
+
+def broken(type_: pa.DataType, values: pa.Array) -> pa.Array:
+    """The bytes of values as those of another type."""
+    return pa.Array.from_buffers(type_, len(values), values.buffers())
 
 
 def read(reader: ParquetReader) -> list[dict[str, Any]]:
@@ -74,7 +80,9 @@ def test_old_timestamps_that_arrow_reads_exactly_in_no_unit(tmp_path: Path) -> N
     with pq.ParquetFile(file) as opened:
         old = OldTimestamps(opened)
     micros = np.array([-62_135_596_800_000_000], np.int64)  # of the year 1
-    with pytest.raises(DataError, match="at: timestamps finer than a microsecond, beside some beyond"):
+    with pytest.raises(
+        DataError, match=r"at: INT96 has a day .* finer than a microsecond beside some beyond"
+    ):
         old.exact(1, pa.array(micros, pa.timestamp("us")), pa.array(micros * 1000 + 1, pa.timestamp("ns")))
 
 
@@ -128,6 +136,39 @@ def test_times_outside_the_day_are_counted_on(tmp_path: Path) -> None:
         "us": "-00:00:00.000001",
         "ns": "-00:00:00.000000001",
     }
+
+
+def test_words_of_an_enum_are_text(tmp_path: Path) -> None:
+    """Arrow writes none: its mark for text is made one for them."""
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"word": ["a", None, "b"], "words": [["a"], [], None]}), file, store_schema=False)
+    text, enum = b"\x25\x00\x4c\x1c\x00\x00", b"\x25\x08\x4c\x4c\x00\x00"
+    assert file.read_bytes().count(text) == 2
+    file.write_bytes(file.read_bytes().replace(text, enum))
+    (reader,) = parquet_readers([str(file)])
+    assert str(reader.struct) == "struct<word: string, words: list<string>>"
+    assert [row["word:string"] for row in read(reader)] == ["a", None, "b"]
+    records = [record.record for record in read_columns(str(file), "parquet")]
+    assert records == [{"word": "a", "words": ["a"]}, {"words": []}, {"word": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [
+        (broken(pa.string(), pa.array([b"a", b"\xff"])), "text that is not UTF-8"),
+        (
+            broken(pa.decimal128(3, 1), pa.array([Decimal("1.1"), Decimal("1234.5")], pa.decimal128(9, 1))),
+            "a decimal with",
+        ),
+    ],
+)
+def test_values_that_are_none_of_their_type_are_named(tmp_path: Path, column: pa.Array, why: str) -> None:
+    lists = pa.ListArray.from_arrays([0, 1, 2], column)
+    for values in (column, lists):
+        pq.write_table(pa.table({"ok": [1, 2], "x": values}), tmp_path / "a.parquet")
+        (reader,) = parquet_readers([str(tmp_path / "a.parquet")])
+        with pytest.raises(DataError, match=rf"a\.parquet: row group 0, row 1: x: {why}"):
+            read(reader)
 
 
 def varint(number: int) -> bytes:

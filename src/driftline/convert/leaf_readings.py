@@ -65,6 +65,9 @@ def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
             return
     if pa.types.is_null(type_):
         yield Reading(VOID, lambda a: a)
+    elif pa.types.is_date64(type_):
+        yield Reading(DATE, lambda a: _where_whole(a, whole=True).cast(arrow_type(DATE)))
+        yield Reading(TIMESTAMP_NTZ, lambda a: _where_whole(a, whole=False), beyond=True)
     elif pa.types.is_timestamp(type_):
         yield from _of_timestamp(type_)
     elif pa.types.is_time(type_):
@@ -91,7 +94,7 @@ _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (
     (pa.types.is_integer, INT),
     (pa.types.is_float64, DOUBLE),
     (pa.types.is_floating, FLOAT),
-    (pa.types.is_date, DATE),
+    (pa.types.is_date32, DATE),
     (lambda t: t in (pa.string(), pa.large_string(), pa.string_view()), STRING),
     (lambda t: t in (pa.binary(), pa.large_binary(), pa.binary_view()), BINARY),
     (pa.types.is_fixed_size_binary, BINARY),
@@ -110,6 +113,16 @@ def _of_timestamp(type_: pa.TimestampType) -> Iterator[Reading]:
         yield Reading(STRING, lambda a: _far(a, plain), beyond=True)
 
 
+def _where_whole(days: pa.Array, *, whole: bool) -> pa.Array:
+    """The midnights of days that are counted in milliseconds; or the moments that are none."""
+    millis = days.cast(pa.int64())
+    midnights = pc.multiply(pc.divide(millis, _DAY), _DAY)
+    chosen = pc.equal(millis, midnights) if whole else pc.not_equal(millis, midnights)
+    moments = millis.cast(pa.timestamp("ms")).cast(arrow_type(TIMESTAMP_NTZ))
+    return pc.if_else(chosen, moments, pa.scalar(None, moments.type))
+
+
+_DAY = 86_400_000  # milliseconds
 _MICROS = {"s": 10**6, "ms": 10**3}
 
 

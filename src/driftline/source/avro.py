@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-from fastavro import reader
+from fastavro import parse_schema, reader
+from fastavro.schema import SchemaParseException
 
 from driftline.convert.avro import columns_of
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import WHOLE
-from driftline.runtime.stores import mapped, opened
+from driftline.runtime.stores import mapped
 from driftline.source.avro_blocks import Cut, container_of, cuts_of
 from driftline.source.column_rows import Rows
 
@@ -72,13 +74,19 @@ def avro_readers(files: Sequence[str]) -> list[AvroReader]:
 def _cut(path: str) -> tuple[Struct, list[Cut]]:
     """The types of a file, and its blocks."""
     try:
-        with opened(path) as (file, _):
-            schema: Any = reader(file).writer_schema
-        return columns_of(schema).struct, cuts_of(path, _CUT)
+        text, cuts = cuts_of(path, _CUT)
+        return columns_of(_parsed(text)).struct, cuts
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint) from error
     except _BROKEN as error:
         raise UsageError(f"{path}: cannot be read as avro: {_said(error)}", WHOLE) from error
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return parse_schema(json.loads(text))
+    except (SchemaParseException, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UsageError(f"its schema does not parse: {type(error).__name__}: {error}") from error
 
 
 def _said(error: BaseException) -> str:

@@ -30,8 +30,8 @@ class Cut:
     calendar: JulianCalendar | None = None
 
 
-def cuts_of(path: str, target: int) -> list[Cut]:
-    """A file's blocks in cuts of ``target`` bytes, or one block more. Raises
+def cuts_of(path: str, target: int) -> tuple[bytes, list[Cut]]:
+    """A file's schema, and its blocks in cuts of ``target`` bytes, or one block more. Raises
     EOFError where the file ends within one.
     """
     cuts = []
@@ -48,7 +48,7 @@ def cuts_of(path: str, target: int) -> list[Cut]:
             if file.tell() - start >= target or file.tell() == end:
                 cuts.append(Cut(path, start, file.tell() - start, calendar))
                 start = file.tell()
-    return cuts
+    return metadata["avro.schema"], cuts
 
 
 def container_of(cut: Cut) -> IO[bytes]:
@@ -65,7 +65,9 @@ def container_of(cut: Cut) -> IO[bytes]:
     if codec in _OTHERS:
         metadata["avro.codec"] = b"null"
         blocks = b"".join(_undone(io.BytesIO(blocks), codec, sync))
-    return io.BytesIO(_MAGIC + _map(metadata) + sync + blocks)
+    # Other metadata may be bytes, and fastavro takes all for text.
+    named = {key: value for key, value in metadata.items() if key in ("avro.schema", "avro.codec")}
+    return io.BytesIO(_MAGIC + _map(named) + sync + blocks)
 
 
 def _undone(blocks: IO[bytes], codec: str, sync: bytes) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ microseconds, without what is finer. Read both ways, they tell which of the two 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,19 +20,23 @@ from driftline.errors import DataError
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+_TEXT = pa.string()
 _NANOS, _MICROS = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
 
 
 class OldTimestamps:
     """Which columns of a file have old timestamps. ``schema``: the file's,
-    where these are instants in nanoseconds.
+    where these are instants in nanoseconds, and the words of an ENUM are text.
     """
 
     def __init__(self, file: pq.ParquetFile) -> None:
-        old = iter([file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema))])
-        columns = [(f, list(islice(old, _leaves(f.type)))) for f in file.schema_arrow]
+        leaves = [file.schema.column(i) for i in range(len(file.schema))]
+        columns = _by_column(file.schema_arrow, [leaf.physical_type == "INT96" for leaf in leaves])
         self._old = {number: flags for number, (_, flags) in enumerate(columns) if any(flags)}
-        self.schema = pa.schema([f.with_type(_replaced(f.type, iter(flags), _NANOS)) for f, flags in columns])
+        schema = pa.schema([f.with_type(_replaced(f.type, iter(flags), _NANOS)) for f, flags in columns])
+        # Arrow has the words of an ENUM as bytes.
+        words = _by_column(schema, [leaf.converted_type == "ENUM" for leaf in leaves])
+        self.schema = pa.schema([f.with_type(_replaced(f.type, iter(flags), _TEXT)) for f, flags in words])
 
     @property
     def columns(self) -> Sequence[int]:
@@ -50,11 +54,17 @@ class OldTimestamps:
             return nanos.cast(_replaced(nanos.type, iter(old), _NANOS))
         if any((fine != wide * 1000).any() for wide, fine in pairs):  # both wrap around
             raise DataError(
-                f"{self.schema.names[number]}: timestamps finer than a microsecond, beside some beyond the years "
-                "1678 to 2262",
+                f"{self.schema.names[number]}: INT96 has a day that no timestamp reaches, or timestamps finer than "
+                "a microsecond beside some beyond the years 1678 to 2262: no reading of all is exact",
                 "write the file with timestamps in microseconds",
             )
         return micros.cast(_replaced(micros.type, iter(old), _MICROS))
+
+
+def _by_column(schema: pa.Schema, flags: Iterable[bool]) -> list[tuple[pa.Field, list[bool]]]:
+    """The columns, each with the flags of its leaves."""
+    of_leaves = iter(flags)
+    return [(f, list(islice(of_leaves, _leaves(f.type)))) for f in schema]
 
 
 def _is_list(type_: pa.DataType) -> bool:

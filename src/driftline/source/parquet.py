@@ -48,6 +48,10 @@ class ParquetReader:
         group = self.groups[part]
         try:
             yield from _rows(group)
+        except DataError as error:
+            raise DataError(
+                error.message if group.path in error.message else f"{group}: {error.message}", error.hint
+            ) from error
         except (OSError, ValueError) as error:  # pyarrow's are among these
             raise answer(group.path, error) or DataError(
                 f"{group.path}: cannot be read: {error}", WHOLE
@@ -66,6 +70,7 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
             batches = _with_old(batches, group, size, old)
         count = 0
         for batch in batches:
+            _check(batch, group, count)
             count += batch.num_rows
             yield Rows(declared.read(batch.columns), group.path)
     if count != metadata.num_rows:
@@ -74,6 +79,39 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
             f"{group}: it holds {count} rows, and the footer says {metadata.num_rows}",
             hint="write the file anew: no reader can know what is missing",
         )
+
+
+def _check(batch: pa.RecordBatch, group: RowGroup, before: int) -> None:
+    """Raises DataError for a value that is none of its column's type; ``before``: rows of the group that came
+    before the batch.
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            for wrong, why, hint in _WRONG:
+                if wrong in str(error):
+                    row = next((n for n in range(len(column)) if _is_wrong(column, n)), 0)
+                    raise DataError(f"{group}, row {before + row}: {name}: {why}", hint) from error
+
+
+# What Arrow says of values, and what is told of it; the others have a place in a table.
+_WRONG = (
+    ("Invalid UTF8", "text that is not UTF-8", "write the column as binary, or its text as UTF-8"),
+    (
+        "does not fit in precision",
+        "a decimal with more digits than its type has",
+        "write it with a wider type",
+    ),
+)
+
+
+def _is_wrong(column: pa.Array, row: int) -> bool:
+    try:
+        column.take([row]).validate(full=True)  # a slice of lists would have all their values
+    except pa.ArrowInvalid as error:
+        return any(wrong in str(error) for wrong, _, _ in _WRONG)
+    return False
 
 
 def _declared(old: OldTimestamps, calendar: JulianCalendar | None) -> Declared:
@@ -126,7 +164,8 @@ def _footer(path: str) -> tuple[Struct, list[tuple[RowGroup, int]]]:
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint) from error
     except (OSError, ValueError) as error:  # pyarrow's are among these
-        raise UsageError(f"{path}: cannot be read as parquet: {error}", WHOLE) from error
+        hint = "write its maps with required keys, as the format says" if "Map keys" in str(error) else WHOLE
+        raise UsageError(f"{path}: cannot be read as parquet: {error}", hint) from error
 
 
 def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from itertools import repeat
@@ -47,13 +48,16 @@ def read_columns(path: str, fmt: str) -> Iterator[Read]:
 
 
 def readable(path: str, fmt: str) -> bool:
-    """Whether `read_columns` reads the file: it has no codec for some of Avro's."""
+    """Whether `read_columns` reads the file: it has no codec for some of Avro's, and takes its metadata for
+    text.
+    """
     if fmt != "avro":
         return fmt == "parquet"
     from fastavro import reader
 
-    with opened(path) as file:
+    with opened(path) as file, suppress(UnicodeDecodeError):
         return reader(file).metadata.get("avro.codec", "null") in ("null", "deflate", "bzip2", "xz")
+    return False
 
 
 def floats_in(path: str, fmt: str) -> int:
@@ -72,22 +76,26 @@ def floats_in(path: str, fmt: str) -> int:
 
 
 class _Kind(NamedTuple):
-    """What the file says of a leaf. ``old``: by which calendar its days are counted, if not today's."""
+    """What the file says of a leaf. ``old``: by which calendar its days are counted, if not today's;
+    ``word``: its bytes are a word of an ENUM.
+    """
 
     int96: bool = False
     old: OldDays | None = None
+    word: bool = False
 
     @classmethod
-    def of(cls, physical: str, old: OldDays | None) -> _Kind:
-        int96 = physical == "INT96"
-        return cls(int96, old if old is not None and (old.int96 if int96 else old.days) else None)
+    def of(cls, leaf: Any, old: OldDays | None) -> _Kind:
+        int96 = leaf.physical_type == "INT96"
+        counted = old if old is not None and (old.int96 if int96 else old.days) else None
+        return cls(int96, counted, leaf.converted_type == "ENUM")
 
 
 def _parquet(file: Any) -> Iterator[dict[str, Any]]:
     whole = ParquetFile(file, coerce_int96_timestamp_unit="us")
     metadata = whole.metadata.metadata or {}
     old = old_days({key.decode(): value.decode(errors="replace") for key, value in metadata.items()})
-    kinds = [_Kind.of(whole.schema.column(i).physical_type, old) for i in range(len(whole.schema))]
+    kinds = [_Kind.of(whole.schema.column(i), old) for i in range(len(whole.schema))]
     fine = ParquetFile(file, coerce_int96_timestamp_unit="ns") if any(k.int96 for k in kinds) else None
     for group in range(whole.num_row_groups):
         table = whole.read_row_group(group)
@@ -208,6 +216,11 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
     if pa.types.is_duration(type_):
         return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     try:
+        if pa.types.is_date64(type_):
+            moments = array.cast(pa.int64()).cast(pa.timestamp("ms")).to_pylist()
+            return [m if m is None or m.time() != time() else m.date() for m in moments]
+        if kind.word:
+            return [None if word is None else word.decode() for word in array.to_pylist()]
         if kind.old is not None and pa.types.is_date32(type_):
             return [None if n is None else day(n) for n in array.cast(pa.int32()).to_pylist()]
         return array.to_pylist()  # type: ignore[no-any-return]
