@@ -171,6 +171,22 @@ def test_values_that_are_none_of_their_type_are_named(tmp_path: Path, column: pa
             read(reader)
 
 
+def test_a_group_that_nothing_is_in_is_no_column(tmp_path: Path) -> None:
+    """Arrow writes none: it is put into the footer, as the first column."""
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1, 2]}), file, store_schema=False)
+    *pages, footer = file.read_bytes()[:-8].rpartition(b"\x15\x04\x19\x2c")
+    assert footer.count(b"\x06schema\x15\x02\x00") == 1
+    group = b"\x35\x02\x18\x01g\x15\x00\x00"
+    footer = footer.replace(b"\x06schema\x15\x02\x00", b"\x06schema\x15\x04\x00" + group)
+    footer = b"\x15\x04\x19\x3c" + footer
+    file.write_bytes(pages[0] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    assert pq.read_schema(file).names == ["g", "a"]
+    (reader,) = parquet_readers([str(file)])
+    assert read(reader) == [{"a:long": 1}, {"a:long": 2}]
+    assert [record.record for record in read_columns(str(file), "parquet")] == [{"a": 1}, {"a": 2}]
+
+
 def varint(number: int) -> bytes:
     """A number as Parquet's footers have it."""
     number, out = number << 1, b""

@@ -31,7 +31,9 @@ class OldTimestamps:
 
     def __init__(self, file: pq.ParquetFile) -> None:
         leaves = [file.schema.column(i) for i in range(len(file.schema))]
-        columns = _by_column(file.schema_arrow, [leaf.physical_type == "INT96" for leaf in leaves])
+        columns = _by_column(
+            _with_leaves(file.schema_arrow), [leaf.physical_type == "INT96" for leaf in leaves]
+        )
         self._old = {number: flags for number, (_, flags) in enumerate(columns) if any(flags)}
         schema = pa.schema([f.with_type(_replaced(f.type, iter(flags), _NANOS)) for f, flags in columns])
         # Arrow has the words of an ENUM as bytes.
@@ -61,10 +63,19 @@ class OldTimestamps:
         return micros.cast(_replaced(micros.type, iter(old), _MICROS))
 
 
-def _by_column(schema: pa.Schema, flags: Iterable[bool]) -> list[tuple[pa.Field, list[bool]]]:
+def _by_column(fields: Iterable[pa.Field], flags: Iterable[bool]) -> list[tuple[pa.Field, list[bool]]]:
     """The columns, each with the flags of its leaves."""
     of_leaves = iter(flags)
-    return [(f, list(islice(of_leaves, _leaves(f.type)))) for f in schema]
+    return [(f, list(islice(of_leaves, _leaves(f.type)))) for f in fields]
+
+
+def _with_leaves(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """The fields without groups that nothing is in, which Arrow's reader leaves out."""
+    return [
+        f.with_type(pa.struct(_with_leaves(f.type))) if pa.types.is_struct(f.type) else f
+        for f in fields
+        if _leaves(f.type)
+    ]
 
 
 def _is_list(type_: pa.DataType) -> bool:
