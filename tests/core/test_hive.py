@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import DataError
+from driftline.observe.json_files import blocks, splits_of, with_members
 from driftline.source.files import expand
-from driftline.source.hive import partitioned, path_fields, path_texts
+from driftline.source.hive import json_members, partitioned, path_fields, path_texts
 from driftline.source.parquet import parquet_readers
-from driftline.verify.hive import path_values
+from driftline.verify.files import Part
+from driftline.verify.files import read as records_of
+from driftline.verify.hive import path_values, with_values
 
 
 def written(folder: Path, steps: dict[str, pa.Table]) -> list[str]:
@@ -53,7 +58,7 @@ def test_types_are_those_of_all_texts(
     paths = {f"/{n}": f"/in/p={text}/a" for n, text in enumerate(texts)}
     (field,) = path_fields({file: path_texts(path) for file, path in paths.items()})
     assert (field.name, str(field.type)) == ("p", type_)
-    assert [some.get("p") for some in path_values(paths, typed=True).values()] == values
+    assert [some.get("p") for some in path_values(paths, "parquet").values()] == values
     files = written(tmp_path, {f"p={text}": pa.table({"a": [n]}) for n, text in enumerate(texts)})
     assert [row["p"] for row in sorted(rows(files), key=lambda row: row["a"])] == values
 
@@ -76,3 +81,26 @@ def test_a_column_that_the_file_has_as_well(tmp_path: Path) -> None:
         rows(written(tmp_path / "2", {"day=2026-01-02": agreed}))
     with pytest.raises(DataError, match=r"day is .* in a row, and 'x' in the path"):
         rows(written(tmp_path / "3", {"day=x": agreed}))
+
+
+def test_records_of_json(tmp_path: Path) -> None:
+    folder = tmp_path / "day=2026-01-01" / "n=7"
+    folder.mkdir(parents=True)
+    lines = [b'{"a": 1}', b"{ }", b'{"n": null, "a": {"n": 5}}', b'{"day": "2026-01-01"}', b"[1]", b"{no"]
+    (folder / "a.json").write_bytes(b"\n".join(lines))
+    path = str(folder / "a.json")
+    (split,) = splits_of(path)
+    members = json_members({path: path_texts(path)})[path]
+    read = [line for some in blocks(replace(split, beside=members), 100) for line in some]
+    assert [json.loads(line) for line in read[:4]] == [
+        {"a": 1, "day": "2026-01-01", "n": 7},
+        {"day": "2026-01-01", "n": 7},
+        {"n": 7, "a": {"n": 5}, "day": "2026-01-01"},
+        {"day": "2026-01-01", "n": 7},
+    ]
+    assert read[4:] == lines[4:]
+    values = path_values({path: path}, "json")
+    records = [with_values(values, record).record for record in records_of(Part(path, "json"))]
+    assert records == [*map(json.loads, read[:4]), None, None]
+    with pytest.raises(DataError, match=r"a\.json: n is 8 in a record, and 7 in the path"):
+        with_members(b'{"n": 8}', replace(split, beside=members))

@@ -181,7 +181,7 @@ def test_days_of_the_julian_calendar_are_as_spark_reads_them(
     proven(table, folder, fmt)
 
 
-@pytest.mark.parametrize("fmt", ["parquet", "csv", "orc"])
+@pytest.mark.parametrize("fmt", ["parquet", "csv", "orc", "json"])
 def test_partitions_in_paths_are_columns(table: Table, spark: SparkSession, tmp_path: Path, fmt: str) -> None:
     rows = spark.sql("select * from values (1L, date'2026-01-01', 'a/b'), (2L, null, 'c') as t(id, day, k)")
     folder = tmp_path / "hive"

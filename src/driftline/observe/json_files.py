@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from driftline.core.planning.admission import Judge
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.values.parse import Cut, cut
+from driftline.errors import DataError
 from driftline.observe.expect import Expect
 from driftline.observe.json_documents import is_document, records_in
 from driftline.observe.json_lines import JsonObserver
@@ -30,6 +33,7 @@ class Split:
 
     A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
     ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
+    ``beside``: what each record has beside what is written, by key, as JSON.
     """
 
     path: str
@@ -39,6 +43,7 @@ class Split:
     line: int = 1
     packed: bool = False
     text_length: int | None = None
+    beside: tuple[tuple[str, bytes], ...] = ()
 
     def cut(self, size: int) -> list[Split]:
         """The split in parts of about this many bytes, where it can be cut."""
@@ -124,8 +129,16 @@ def observe_splits(known: Expect, settings: Settings, judge: Judge | None, share
 
 def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
     """The lines of a split, some at a time, without a byte order mark; of a document its records. Those of
-    more than ``longest`` bytes come as `Cut`.
+    more than ``longest`` bytes come as `Cut`. Raises DataError for a record that says other than what the
+    split has beside.
     """
+    as_written = _blocks(split, longest)
+    if not split.beside:
+        return as_written
+    return ([with_members(line, split) for line in lines] for lines in as_written)
+
+
+def _blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
     with opened(split.path) as (file, _):
         if split.document:
             yield from gathered(([record] for record in records_in(file, longest)), BLOCK)
@@ -137,6 +150,32 @@ def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
                 lines[0] = lines[0].removeprefix(BOM)
             yield lines
             first = False
+
+
+def with_members(line: bytes, split: Split) -> bytes:
+    """A record with what it has beside; a line that is none as it is.
+
+    >>> with_members(b'{"a": 1}', Split("f", 0, 0, beside=(("day", b"7"),)))
+    b'{"a": 1,"day":7}'
+    """
+    text = line.strip()
+    if isinstance(line, Cut) or not (text.startswith(b"{") and text.endswith(b"}")):
+        return line
+    beside = [(json.dumps(key).encode(), key, value) for key, value in split.beside]
+    written: Mapping[str, Any] = {}
+    if b"\\" in text or any(name in text for name, _, _ in beside):  # else none of the keys can be there
+        with suppress(ValueError, RecursionError):
+            written = json.loads(text)
+    for _, key, value in beside:
+        own, other = written.get(key), json.loads(value)
+        if own is not None and str(own) != str(other):
+            raise DataError(
+                f"{split.path}: {key} is {own!r} in a record, and {other!r} in the path",
+                hint="--set hive=off leaves what stands in paths",
+            )
+    members = b",".join(name + b":" + value for name, key, value in beside if written.get(key) is None)
+    inside = text[:-1].rstrip()
+    return inside + (b"," if members and inside != b"{" else b"") + members + b"}"
 
 
 def gathered(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[list[bytes]]:

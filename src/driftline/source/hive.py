@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -61,9 +62,26 @@ def _field(key: str, texts: Iterable[str | None]) -> Field:
     return Field(key, type_)
 
 
-def _with_t(texts: pa.Array) -> pa.Array:
+def _with_t(texts: pa.Array | pa.Scalar) -> Any:
     """Moments with a `T`: Spark writes a blank."""
     return pc.replace_substring_regex(texts, _BLANK, r"\1T\2")
+
+
+def json_members(files: PathTexts) -> dict[str, tuple[tuple[str, bytes], ...]]:
+    """What stands in the path of each file as keys and values of JSON, which has numbers and text.
+
+    >>> json_members({"a": {"day": "2026-01-01", "n": "7"}})
+    {'a': (('day', b'"2026-01-01"'), ('n', b'7'))}
+    """
+    numbers = {f.name for f in path_fields(files) if f.type in (INT, LONG, DOUBLE)}
+    return {
+        file: tuple(
+            (key, text.encode() if key in numbers else json.dumps(_with_t(pa.scalar(text)).as_py()).encode())
+            for key, text in texts.items()
+            if text is not None
+        )
+        for file, texts in files.items()
+    }
 
 
 def partitioned(readers: Sequence[ColumnReader], files: PathTexts) -> Sequence[ColumnReader]:

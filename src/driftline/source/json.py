@@ -5,7 +5,7 @@ where the plan is known beforehand, or likely.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from driftline.runtime.spark_conf import FILES
 from driftline.runtime.stores import at_once, mapped
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
-from driftline.source.hive import path_texts
+from driftline.source.hive import PathTexts, json_members
 from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
 from driftline.source.json_tasks import SplitRows
 from driftline.source.likely import likely, remember
@@ -52,6 +52,7 @@ class JsonFiles:
 
     ``seen``: what the plan is made for, and ``first`` what the first of the lines are, where they
     have been looked at; ``whole``: what the batch is, once that is known, and ``asked`` for what.
+    ``texts``: what stands in the paths of the files.
     """
 
     spark: SparkSession
@@ -65,6 +66,7 @@ class JsonFiles:
     whole: Observation | None = None
     begun: PartTasks | None = None
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
+    texts: PathTexts = field(default_factory=dict)
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """What the last batch of the table was, or what the first lines of large files say."""
@@ -118,14 +120,11 @@ class JsonFiles:
         """What a person should know of how the files were read."""
         reasons = () if self.whole is None else self.whole.tally.reasons
         not_utf8 = dict.fromkeys(bad.place.source for bad in reasons if bad.reason.startswith(NOT_UTF8))
-        notes = [
+        return [
             f"JSON is read as UTF-8, and not all of {file} is that: "
             "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
             for file in not_utf8
         ]
-        if keys := sorted({key for file in self.files for key in path_texts(file)}):
-            notes.append(f"of JSON, what stands in paths is no column: {', '.join(keys)}")
-        return notes
 
     def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge
@@ -142,7 +141,12 @@ class JsonFiles:
         # At least two splits a core, where the files can be cut so.
         splits = [split for of_file in mapped(splits_of, self.files) for split in of_file]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
-        self.splits = [part for split in splits for part in split.cut(max(share, _SMALL))]
+        members = json_members(self.texts) if settings.hive else {}
+        self.splits = [
+            replace(part, beside=members.get(part.path, ()))
+            for split in splits
+            for part in split.cut(max(share, _SMALL))
+        ]
 
     def _shares(self) -> list[Share]:
         tasks = (

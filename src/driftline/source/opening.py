@@ -98,7 +98,7 @@ def _of_kind(spark: SparkSession, kind: str, texts: PathTexts, *, strings: bool)
     files = list(texts)
     match kind:
         case "json":
-            return JsonFiles(spark, files)
+            return JsonFiles(spark, files, texts=texts)
         case "csv":
             from driftline.source.csv import CsvFiles  # late: with the first file of its kind
 

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from driftline.verify.files import Read
+from driftline.verify.json_texts import parse
 from driftline.verify.moments import moment
 
 Values = Mapping[str, Mapping[str, Any]]  # of files, by key
@@ -18,16 +19,16 @@ _FRACTION = re.compile(r"-?(0|[1-9][0-9]{0,6})\.[0-9]+")
 _LONGS = range(-(2**63), 2**63)
 
 
-def path_values(files: Mapping[str, str], *, typed: bool) -> Values:
-    """The values in the paths of files, which go by these names. ``typed``: as numbers and dates, where all
-    texts of a key are some.
+def path_values(files: Mapping[str, str], fmt: str) -> Values:
+    """The values in the paths of files, which go by these names: of typed files as numbers and dates, where
+    all texts of a key are some; of JSON as numbers.
 
-    >>> path_values({"/1": "/n=1/d=2026-01-01/a", "/2": "/n=x%20y/d=2026-01-02/a"}, typed=True)["/2"]
+    >>> path_values({"/1": "/n=1/d=2026-01-01/a", "/2": "/n=x%20y/d=2026-01-02/a"}, "orc")["/2"]
     {'n': 'x y', 'd': datetime.date(2026, 1, 2)}
     """
     texts = {file: _texts(name) for file, name in files.items()}
     keys = {key for some in texts.values() for key in some}
-    kinds = {key: _kind([some[key] for some in texts.values() if key in some], typed=typed) for key in keys}
+    kinds = {key: _kind([some[key] for some in texts.values() if key in some], fmt) for key in keys}
     return {file: {key: kinds[key](text) for key, text in some.items()} for file, some in texts.items()}
 
 
@@ -45,13 +46,15 @@ def _texts(path: str) -> dict[str, str]:
     return {unquote(key): unquote(text) for key, text in steps if text != "__HIVE_DEFAULT_PARTITION__"}
 
 
-def _kind(texts: Sequence[str], *, typed: bool) -> Callable[[str], Any]:
-    if not typed:
+def _kind(texts: Sequence[str], fmt: str) -> Callable[[str], Any]:
+    if fmt == "csv":
         return str
     if all(_WHOLE.fullmatch(text) and int(text) in _LONGS for text in texts):
         return int
     if all(_is_float(text) for text in texts):
-        return float
+        return _of_json if fmt == "json" else float
+    if fmt == "json":
+        return _with_t
     kinds = {_moment_kind(text) for text in texts}
     return str if len(kinds) > 1 or None in kinds else _moment
 
@@ -62,8 +65,16 @@ def _is_float(text: str) -> bool:
     return bool(_FRACTION.fullmatch(text)) and repr(float(text)) == text
 
 
+def _of_json(text: str) -> Any:
+    return parse(b'{"v": %s}' % text.encode())["v"]
+
+
 def _moment(text: str) -> Any:
-    return moment(re.sub("^(.{10}) ", r"\1T", text))
+    return moment(_with_t(text))
+
+
+def _with_t(text: str) -> str:
+    return re.sub(r"^(\d{4}-\d\d-\d\d) (?=\d\d:\d\d:\d\d)", r"\1T", text)
 
 
 def _moment_kind(text: str) -> Any:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-_PARTITIONED = ("csv", "parquet", "avro", "orc")  # whose paths have values, too
 _FLOATS = 2  # what `floats_in` says where no schema tells
 
 
@@ -95,9 +94,9 @@ def verify(
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
         dialect = CsvDialect(*(properties.get(f"driftline.{name}", "") for name in CsvDialect._fields))
         reads, floats = _reads(spark, sources, fmt, longest, dialect)
-        if fmt in _PARTITIONED and properties.get("driftline.hive") != "off":
+        if fmt != PICKLED and properties.get("driftline.hive") != "off":
             paths = {source: (names or {}).get(source, source) for source in sources}
-            values = path_values(paths, typed=fmt not in TEXTS)
+            values = path_values(paths, fmt)
             reads = reads.map(partial(with_values, values)) if any(values.values()) else reads
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
         terms = Terms(schema, mark, floats, how, fmt, tuple(table.ignore), table.defaults, exactly)
