@@ -11,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.random_steps import Json, Promote
+from core.table_in_memory import TableInMemory
 from driftline.convert import Converter, arrow_schema
 from driftline.convert.promoter import Plans, Promoter
 from driftline.convert.rest_records import Chosen, Selection, parts_of
@@ -274,6 +276,21 @@ def test_a_part_of_a_value_that_waits_whole_comes_with_it() -> None:
     assert (whole.record, whole.counts) == ({"d": {"p": {"q": False, "r": [Number("1")]}}}, {("d", "p"): 1})
     (part,) = parts_of(rows, before, "_rest", Selection((("d", "p", "q"),)), Settings().mark)
     assert (part.record, part.left) == ({"d": {"p": {"q": False}}}, rest[1:])
+
+
+def test_a_key_too_long_for_a_column_waits_until_a_person_promotes_it() -> None:
+    """Its column's doc would stand in every metadata file."""
+    key = "k" * (Settings().max_key + 1)
+    table = TableInMemory(settings=Settings(beyond="rest"))
+    table.take(Json([{key: 1}]))
+    table.take(Json([{key[1:]: 2, "s": {key: [3]}}]))
+    assert [f.name for f in table.schema.struct.fields] == [REST.name, key[:255]]
+    assert [dict(rows[REST.name][0].as_py()) for rows in table.rows] == [
+        {key: "1"},
+        {"s": f'{{"{key}":[3]}}'},
+    ]
+    table.take(Promote(None))
+    assert [rows[REST.name][0].as_py() for rows in table.rows] == [None, None]
 
 
 def test_since_when_a_path_waits_is_noted_once() -> None:

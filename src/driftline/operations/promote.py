@@ -7,6 +7,7 @@ old rest is dropped in the same commit: so `undo` brings it back, as it takes ba
 from __future__ import annotations
 
 import pickle
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -157,7 +158,8 @@ class Seen:
 
 def unlimited(settings: Settings) -> Settings:
     """The settings for values that a person wants in columns."""
-    return replace(without_limits(settings), contract=settings.contract.taking_everything())
+    contract = settings.contract.taking_everything()
+    return replace(without_limits(settings), max_key=sys.maxsize, contract=contract)
 
 
 def plans(schema: Schema, seen: Seen, look: Callable[[Schema], Seen], settings: Settings) -> Plans:

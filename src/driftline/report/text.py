@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from driftline.verify import Verdict
 
 LISTED_CHANGES = 12  # that are printed, each with its cause; of more, half as many
+_PATH = 200  # characters of a path
 _LAID = (("partitioned", "partition_by"), ("sorted", "sort_by"))
 T = TypeVar("T")
 _OTHER = "no record is JSON: --format names another format of files, --value-format that of a topic"
@@ -104,7 +105,7 @@ def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[R
     """What went to the rest, in one line."""
     if waiting:
         known = list(waiting.items())[:LISTED]
-        shown = [clean(path) if count is None else f"{clean(path)} × {count}" for path, count in known]
+        shown = [sample(path, _PATH) + (f" × {count}" if count is not None else "") for path, count in known]
         shown += [f"and {len(waiting) - LISTED} paths more"] * (len(waiting) > LISTED)
         yield _item(title, f"{', '.join(shown)}: {why}", "`driftline promote` makes columns of it")
 

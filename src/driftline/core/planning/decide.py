@@ -65,7 +65,7 @@ def decide_field(target: Target, seen: FieldShape, contract: Contract, context: 
     objects = objects_of(seen, target.types, contract, policy, context.settings.mark)
     shape = settled(objects.shape, [facet_of(t) for t in target.types], policy)
     field = FieldDecision(target.types, shape, contract, policy, closed=objects.closed)
-    if target.may_wait:
+    if target.must_wait or (target.may_wait and contract.new_fields == "hold"):
         field = field.sending(_held(shape, contract, policy))
     new_maps = ((target.data_path, objects.verdict),) if objects.verdict and not field.beyond else ()
 
@@ -93,7 +93,7 @@ def decide_field(target: Target, seen: FieldShape, contract: Contract, context: 
 
 def _held(shape: FieldShape, contract: Contract, policy: Policy) -> frozenset[Facet]:
     """The types of a new field that wait in the rest; what a hint declares does not."""
-    if contract.new_fields != "hold" or not policy.keeps_all or contract.hint is not None:
+    if not policy.keeps_all or contract.hint is not None:
         return frozenset()
     return frozenset(f for f in shape.facets if not (contract.declares_fields and f.base in (RECORD, MAP)))
 

@@ -34,7 +34,8 @@ class Target:
     """Where values go, of a field or of a map: columns of ``types``, at ``paths`` of the schema.
 
     ``data_path``: where the values are in the data; ``is_new``: in a struct or map that this batch makes;
-    ``may_wait``: a field that the table does not have, which waits in the rest where new fields are held.
+    ``may_wait``: a field that the table does not have, which waits in the rest where new fields are held;
+    ``must_wait``: its key is too long for a column's doc.
     """
 
     types: tuple[Type, ...]
@@ -42,6 +43,7 @@ class Target:
     data_path: Path
     is_new: bool = False
     may_wait: bool = False
+    must_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

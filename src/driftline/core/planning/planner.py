@@ -151,6 +151,7 @@ def _decide(
         data_path,
         scope.is_new,
         may_wait=is_unknown and bool(context.schema.struct.fields),
+        must_wait=len(key) > context.settings.max_key and not (known or drafts),
     )
     decision = decide_field(target, seen, contract, context)
     drafts += [

@@ -10,7 +10,7 @@ from driftline.core.changes import Change
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Seen
-from driftline.core.schema.naming import MARK
+from driftline.core.schema.naming import MARK, MAX_KEY
 from driftline.core.schema.place import Place
 from driftline.core.schema.quick_pickle import pickled_by_fields
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
@@ -23,7 +23,7 @@ class Settings:
 
     ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc.
     ``max_columns``: leaf columns a table may have; ``max_fields``: fields of one struct in the record, None:
-    any number.
+    any number; ``max_key``: characters of a key that gets a column.
     ``beyond``: what becomes of values that would pass these: "rest", "quarantine" or "fail". ``on_conflict``:
     "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write columns anew.
     ``max_record_bytes``: of a record's text. ``contract``: what was said of paths. ``csv``: of its files.
@@ -35,6 +35,7 @@ class Settings:
     mark: str = MARK
     max_columns: int = 10_000
     max_fields: int | None = None
+    max_key: int = MAX_KEY
     beyond: str = "quarantine"
     on_conflict: str = "quarantine"
     allow_rewrite: bool = False

@@ -17,6 +17,7 @@ from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, pee
 METADATA = "driftline_metadata:"  # begins the doc of such a column: see `is_metadata`
 MARK = "upsolver_evolved_from:"
 MAX_NAME_BYTES = 255
+MAX_KEY = 1_024  # characters of a key that gets a column, whose doc each metadata file has
 
 # Iceberg's and Spark's metadata columns: a table column of this name hides them, or is hidden.
 METADATA_NAMES = frozenset(
