@@ -132,7 +132,10 @@ DOCUMENTS = [
     (b'\xef\xbb\xbf \n{\n "a": [1,\n 2]}\n', True),
     (b'{\n "a": 1}\n{\n "a": 2}', True),
     (b'{\n "a": 1} {\n "a": 2}', False),
-    (b'{"a": 1} {\n "a": 2}', False),
+    (b'{"a": 1} {\n "a": 2}', True),
+    (b'{"a": 1}\r{"a": 2}\r', True),
+    (b'{"a": 1}{"a": 2}\n{"a": 3}\n', True),
+    (b'{"a": 1}, {"a": 2}\n', False),
     (b'{"a": \n{"a": 2}\n', False),
     (b"[]", True),
     (b'[{"a": 1}, {"a": 2}]', True),
@@ -176,6 +179,7 @@ SEVERAL = {
     "over lines": b'{\n "a": 1\n}\n{\n "a": [\n  2\n ]\n}\n',
     "with text": '{\n "a": "é }\\n{"\n}\n{}'.encode(),
     "one broken": b'{\n "a": 1\n}\n{\n "a": \n}\n{"a": 3}\n\n{\n "a": 4\n}',
+    "on one line": b'{"a": 1}\r{"a": {}}{"a": 2} \r{"a": oops}{}\r{"a": [3]}\n{"a": 4}',
     "not UTF-8": b'{\n "a": "\xff"\n}\n{\n "a": 1\n}',
 }
 
@@ -185,6 +189,9 @@ def test_records_over_several_lines() -> None:
     assert list(records_of(SEVERAL["with text"])) == ['{\n "a": "é }\\n{"\n}'.encode(), b"{}"]
     assert list(records_of(SEVERAL["one broken"])) == [
         b'{\n "a": 1\n}', b'{\n "a": \n}', b'{"a": 3}', b'{\n "a": 4\n}',
+    ]  # fmt: skip
+    assert list(records_of(SEVERAL["on one line"])) == [
+        b'{"a": 1}', b'{"a": {}}', b'{"a": 2}', b'{"a": oops}{}', b'{"a": [3]}', b'{"a": 4}',
     ]  # fmt: skip
     assert list(records_of(SEVERAL["not UTF-8"])) == [b'{\n "a": "\xff"\n}', b'{\n "a": 1\n}']
 

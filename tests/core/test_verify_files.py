@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import tracemalloc
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from driftline.observe.json_documents import records_of
 from driftline.verify import files, json_texts
 from driftline.verify.cells import cells, rows
 from driftline.verify.files import Part, Place, parts, read
@@ -199,10 +201,11 @@ def test_a_row_that_holds_a_record_wholly_is_taken_before_others() -> None:
 
 ARRAY = b'\xef\xbb\xbf [{"a": 1},\n {"a": "}\\\\\\"[,\xc3\xa9"} ,\n\n {"a": [{"b": []}]}, -12.50, "x"\n]\n'
 OBJECTS = b'\n{\n "a": 1\n}\n{\n "a": {\n  "b": 2\n }\n}\n{\n "a": \n}\n{"a": 3}\n'
+VALUES = b'{"a": 1}\r{"a": {"b": 2}}{"a": 2} \r{"a": oops}{}\r{"a": [3]}\n{"a": 4}'
 LINES = b'\xef\xbb\xbf{"a": 1}\r\n\noops {"a"\n{"a": "\xff"}\n{"a": [2]}'
 
 
-@pytest.mark.parametrize("text", [ARRAY, OBJECTS, LINES], ids=["array", "objects", "lines"])
+@pytest.mark.parametrize("text", [ARRAY, OBJECTS, VALUES, LINES], ids=["array", "objects", "values", "lines"])
 def test_what_is_held_of_a_packed_file_changes_nothing(
     tmp_path: Path, text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +221,11 @@ def test_what_is_held_of_a_packed_file_changes_nothing(
             assert records(path, data) == whole
 
 
+def test_objects_on_one_line_are_cut_as_the_road_cuts_them(tmp_path: Path) -> None:
+    texts = [read.raw for read in json_texts.of_file(BytesIO(VALUES), 100)]
+    assert texts == list(records_of(VALUES))
+
+
 def test_a_long_array_that_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_texts, "HELD", 8)
     monkeypatch.setattr(json_texts, "_BLOCK", 4)
@@ -228,7 +236,7 @@ def test_a_long_array_that_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["lines", "objects", "array", "one line", "csv"])
+@pytest.mark.parametrize("kind", ["lines", "objects", "array", "values", "one line", "csv"])
 def test_a_packed_file_is_read_in_bounded_memory(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +244,9 @@ def test_a_packed_file_is_read_in_bounded_memory(
     if kind == "csv":
         record = b"1,'" + b"x" * 100_000 + b'","\n"'
     record = b"{\n" + record[1:-1] + b"\n}" if kind == "objects" else record
-    before, after = {"array": (b"[", b",")}.get(kind, (b"", b"" if kind == "one line" else b"\n"))
+    record = b"x" * 100_000 if kind == "one line" else record
+    around = {"array": (b"[", b","), "values": (b"", b"\r"), "one line": (b'{"a": "', b"")}
+    before, after = around.get(kind, (b"", b"\n"))
     with gzip.open(path, "wb", compresslevel=1) as out:
         out.write(before)
         for _ in range(300):

@@ -1,4 +1,4 @@
-"""Documents of JSON: arrays of records, and records that stand over several lines."""
+"""Documents of JSON: arrays of records, and records that stand over several lines, or several on one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _WINDOW = 4 * 2**20  # bytes of which a larger one is read in pieces, at least
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _BETWEEN = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 _MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+_NEXT = re.compile(r"[\r\n]\{")  # a line that begins with a brace, whatever ends the one before it
 _BEYOND = -1
 _NEAR = 16  # characters: an error so near to the end may be no more than the end
 
@@ -24,18 +25,23 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 def is_document(head: bytes, *, whole: bool) -> bool:
-    """Whether a file that begins so is an array, or has records over
-    several lines; ``whole``: this is all of it.
+    """Whether a file that begins so is an array, or has records over several lines, or several on one, as
+    where lines end in a carriage return alone; ``whole``: this is all of it.
 
     >>> is_document(b'{"a": 1}\\n{"a": 2}', whole=True), is_document(b'[{"a": 1},\\n{"a": 2}]', whole=True)
     (False, True)
     >>> is_document(b'{\\n "a": 1\\n}\\n{\\n "a": 2\\n}', whole=True)
+    True
+    >>> is_document(b'{"a": 1}\\r{"a": 2}', whole=True)
     True
     """
     text = head.decode(errors="replace").removeprefix("\ufeff").lstrip()
     first, _, rest = text.partition("\n")
     if not text.startswith(("{", "[")):
         return False
+    end = _begins(first, whole=whole or len(first) < len(text))
+    if text.startswith("{") and end and first[end:].lstrip().startswith("{"):
+        return True
     if len(first) == len(text) and not whole:
         return text.startswith("[")
     if _begins(first, whole=True) == len(first):
@@ -175,7 +181,8 @@ class _Pieces:
         """
         parts, room = [], self._longest + 1
         while True:
-            end = self._chars.find("\n{", self._at + 1)
+            following = _NEXT.search(self._chars, self._at + 1)
+            end = -1 if following is None else following.start()
             # The line feed may be the last that the window has.
             stop = end if end >= 0 else max(self._at, len(self._chars) - 1)
             parts.append(self._chars[self._at : stop][:room])

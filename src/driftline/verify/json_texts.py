@@ -1,4 +1,6 @@
-"""JSON as plain Python reads it, numbers as written: lines, and documents that stand over several."""
+"""JSON as plain Python reads it, numbers as written: lines, and documents that stand over several, or of
+which one has several.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from driftline.verify.source_values import number
 
 _BLANK = b" \t\r\n"
 _BLANKS, _BETWEEN = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n,]*")
+_LINE = re.compile(r"[\r\n]\{")
 _MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _BLOCK = 2**20
 HELD = 32 * 2**20  # bytes of a document that are looked at before it is read
@@ -129,6 +132,8 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
     whole = BufferedReader(Stream(chain([head], pieces(file))))
     if _is_array(head, is_whole=is_whole):
         return iter(_Elements(whole, longest))
+    if _is_of_values(head):
+        return iter(_Values(whole, longest))
     every_line = (line for line, _ in lines(whole, longest))
     if _is_of_objects(head, longest, is_whole=is_whole):
         return _objects(every_line, longest)
@@ -152,6 +157,15 @@ def _is_of_objects(head: bytes, longest: int, *, is_whole: bool) -> bool:
     left = BytesIO(head)
     raw = next(_objects(left, longest)).raw
     return _is_a(dict, raw) or not (is_whole or left.read(1))
+
+
+def _is_of_values(head: bytes) -> bool:
+    """Whether the first line of a file that begins so has an object, and another one behind it."""
+    first = head.strip(_BLANK).partition(b"\n")[0].decode("latin-1")
+    with suppress(ValueError, RecursionError):
+        _, end = _STRUCTURE.raw_decode(first)
+        return first.startswith("{") and first[end:].lstrip().startswith("{")
+    return False
 
 
 def _is_a(kind: type, raw: bytes) -> bool:
@@ -199,12 +213,13 @@ class _Elements:
                 between = _BLANKS
                 continue
             line, end = self._line, self._end()
-            if end is None:
-                yield Text(line, self._broken())
-            else:
-                raw = self._chars[self._at : min(end, self._at + self._longest + 1)]
-                self._go(end)
-                yield Text(line, raw.encode("latin-1"))
+            yield Text(line, self._broken() if end is None else self._taken(end))
+
+    def _taken(self, end: int) -> bytes:
+        """The value up to its end; of a long one how it begins."""
+        raw = self._chars[self._at : min(end, self._at + self._longest + 1)]
+        self._go(end)
+        return raw.encode("latin-1")
 
     def _pass(self, blanks: re.Pattern[str]) -> str:
         """Goes on behind the blanks; the character that stands there."""
@@ -258,3 +273,27 @@ class _Elements:
         if data:
             self._chars, self._at = self._chars[self._at :] + data.decode("latin-1"), 0
         return bool(data)
+
+
+class _Values(_Elements):
+    """Values that follow one another."""
+
+    def __iter__(self) -> Iterator[Text]:
+        while self._pass(_BLANKS):
+            line, end = self._line, self._end()
+            yield Text(line, self._broken() if end is None else self._taken(end))
+
+    def _broken(self) -> bytes:
+        """What is no JSON, or too long, up to the next line that begins with a brace."""
+        raw = ""
+        while True:
+            following = _LINE.search(self._chars, self._at + 1)
+            end = following.start() if following else max(self._at, len(self._chars) - 1)
+            raw += self._chars[self._at : end][: self._longest + 1 - len(raw)]
+            self._go(end)
+            if following:
+                return raw.encode("latin-1")
+            if not self._more():
+                raw += self._chars[self._at :]
+                self._go(len(self._chars))
+                return raw.encode("latin-1")
