@@ -23,6 +23,7 @@ from driftline.core.changelog.retention import (
     dispensable,
     first_gap,
     main,
+    rolled_back,
     worth,
 )
 
@@ -353,3 +354,23 @@ def test_by_default_each_ten_minutes_of_five_days_have_one(metadata: dict[str, A
     slots = {s["timestamp-ms"] // SLOT for s in main(metadata) if s["timestamp-ms"] >= now - SPAN}
     assert slots <= {s["timestamp-ms"] // SLOT for s in left}
     assert main(metadata)[:3] == left[:3]
+
+
+def test_a_snapshot_is_rolled_back_where_the_branch_is_known_without_it() -> None:
+    one, two, beside = snapshot(1, 10, None), snapshot(2, 20, 1), snapshot(3, 30, 2)
+    after = snapshot(4, 40, 2)
+
+    assert rolled_back(table(one, two, beside, current=2), {1, 2, 3}) == {3}
+    assert rolled_back(table(one, two, beside, after), {1, 2, 3, 4}) == {3}
+    assert rolled_back(table(one, two, beside, after), {9}) == set(), "one that has expired"
+    assert rolled_back(table(one, two, snapshot(5, 50, None)), {1, 5}) == {1}, "the table was made anew"
+
+
+def test_nothing_is_said_of_snapshots_from_behind_a_gap() -> None:
+    tagged, young, older = snapshot(1, 10, None), snapshot(9, 90, 8), snapshot(7, 95, 6)
+
+    assert rolled_back(table(tagged, young), {1, 9}) == set()
+    assert rolled_back(table(tagged, young, older, current=9), {1, 7, 9}) == {7}
+    over = table(tagged, young)
+    over["properties"] = {BEHIND: "9 1"}
+    assert rolled_back(over, {1, 9}) == set()

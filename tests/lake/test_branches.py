@@ -48,7 +48,7 @@ def test_what_would_be_written_unseen_is_refused(
     lake.spark.conf.set(key, "audit")
     try:
         for act in (
-            lambda: table.ingest(tmp_path / "in.json"),
+            lambda: table.ingest(tmp_path / "in.json", again=True),
             lambda: table.resolve("price", "string"),
             lambda: table.capture(tmp_path, name="c").awaitTermination(),
             table.replay,
@@ -62,4 +62,4 @@ def test_what_would_be_written_unseen_is_refused(
         assert not lake.table(f"{table_name}_new").format.load().exists
     finally:
         lake.spark.conf.unset(key)
-    assert table.ingest(tmp_path / "in.json").rows_written == 2
+    assert table.ingest(tmp_path / "in.json", again=True).rows_written == 2

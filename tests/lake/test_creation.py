@@ -45,7 +45,7 @@ def test_a_table_is_laid_out_from_its_first_batch_on(lake: Lake, table_name: str
     again = table.ingest(rows(tmp_path, 1, 2, 3, name="more.jsonl"), settings=ASKED)
     assert again.hints == () and "layout" not in again.to_dict()
     assert len(table.layout().groups) == 1
-    other = table.ingest(file, settings={**ASKED, "partition_by": "id"})
+    other = table.ingest(file, settings={**ASKED, "partition_by": "id"}, again=True)
     assert [hint.partition(",")[0] for hint in other.hints] == [f"{table_name} is not partitioned by id"]
     assert table.read().count() == 28 + 3 + 28
 
@@ -80,7 +80,7 @@ def test_two_that_make_it_at_once(
         return begun
 
     monkeypatch.setattr(kind, "transaction", transaction)
-    result = table.ingest(file, settings=ASKED)
+    result = table.ingest(file, settings=ASKED, again=True)
     assert raced and len(result.hints) == 2
     assert table.read().count() == 6
     assert table.layout().sort == ("id",)

@@ -29,6 +29,7 @@ def test_a_batch_with_nothing_new_asks_java_few_times(
     table = lake.table(table_name)
     for _ in range(2):
         table.ingest(file)
+        file.touch()  # another version of it
     commands: list[str] = []
     send = ClientServerConnection.send_command
 

@@ -82,12 +82,12 @@ def test_files_of_one_schema_are_read_together(
     readers = parquet_readers(files) if fmt == "parquet" else avro_readers(files)
     assert [len(reader.sizes) for reader in readers] == [2, 2]
     assert table.ingest(folder).rows_written == 4
-    refused = table.ingest(folder, settings={"policies.a": "strict", "policies.b": "strict"})
+    refused = table.ingest(folder, settings={"policies.a": "strict", "policies.b": "strict"}, again=True)
     assert (refused.rows_written, refused.rows_quarantined) == (4, 0)
     other = table.lake.table(f"{table.name}_strict")
     for settings in ({"hints.a": "long"}, {"policy": "strict"}):
         data = next(folder.glob(f"1/*.{fmt}")) if "hints.a" in settings else folder
-        result = other.ingest(data, settings=settings)
+        result = other.ingest(data, settings=settings, again=True)
     assert result.rows_quarantined == 2
     rows = table.lake.sql(f"select raw, source from lake.{other.name}__quarantine").collect()
     assert {Path(row.source).parent.name: json.loads(row.raw)["a"] for row in rows} == {"0": 0, "2": 2}

@@ -31,7 +31,7 @@ def test_a_writer_that_was_slower_plans_anew(toy: Lake, tmp_path: Path) -> None:
     file.write_text('{"a": 1}\n')
     table.ingest(file)
     slow = table.format.transaction(table.format.load())
-    table.ingest(file)
+    table.ingest(file, again=True)
 
     with pytest.raises(Exception, match="changed meanwhile"):
         slow.commit()

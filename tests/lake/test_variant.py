@@ -45,7 +45,7 @@ def test_values_go_in_exactly(lake: Lake, table_name: str, tmp_path: Path) -> No
         assert json.loads(found[i].v, parse_float=Decimal) == json.loads(values[i], parse_float=Decimal)
     assert found[7].v == "-0.0"
     # The same again: nothing new.
-    assert not table.ingest(file).changes
+    assert not table.ingest(file, again=True).changes
     texts = lake.spark.createDataFrame([('{"id": 9, "v": {"b": [true]}}',)], "text string")
     table.ingest(texts, json_column="text")
     assert lake.sql(f"select to_json(v) from lake.{table_name} where id = 9").head()[0] == '{"b":[true]}'

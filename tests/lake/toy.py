@@ -10,7 +10,7 @@ import fcntl
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,6 +145,10 @@ class ToyTable(base.Table):
     def load(self) -> State:
         return _state(self.location.read().get(self.name))
 
+    def taken(self, state: State, files: Collection[int]) -> Collection[int]:
+        listed = self.location.read()[self.name]["taken"] if state.exists else []
+        return set(files).intersection(listed)
+
     def definition(self) -> Definition:
         state = self._there()
         return Definition(state.schema, properties=state.properties, last_column=state.last_id)
@@ -222,6 +226,7 @@ class ToyTransaction:
     properties: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     replaces: bool = False
+    sources: list[int] = field(default_factory=list)
 
     @property
     def row(self) -> Struct:
@@ -236,6 +241,9 @@ class ToyTransaction:
 
     def set(self, properties: Mapping[str, str]) -> None:
         self.properties |= properties
+
+    def remember(self, files: Sequence[int]) -> None:
+        self.sources = list(files)
 
     def include(self, other: ToyTransaction) -> bool:
         return False
@@ -278,6 +286,7 @@ class ToyTransaction:
                 "uuid": uuid.uuid4().hex,
                 "properties": {},
                 "files": [],
+                "taken": [],
                 "version": 0,
                 "last": 0,
             }
@@ -286,6 +295,7 @@ class ToyTransaction:
                 "schema": to_json(self.schema),
                 "properties": entry["properties"] | self.properties,
                 "files": ([] if self.replaces else entry["files"]) + self.files,
+                "taken": entry["taken"] + self.sources,
                 "last": max(entry["last"], self.schema.highest_id()),
             }
 

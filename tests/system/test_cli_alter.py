@@ -23,7 +23,7 @@ COMMANDS = {
         f"ALTER TABLE {T} RENAME customer.name TO full_name; ALTER TABLE {T} DROP COLUMN note",
     ],
     "layout": ["alter", f"ALTER TABLE {T} ADD PARTITION FIELD bucket(4, id); ALTER TABLE {T} WRITE ORDERED BY id"],
-    "ingest again": ["ingest", "in.jsonl", "--into", T],
+    "ingest again": ["ingest", "in.jsonl", "--into", T, "--again"],
     "files": ["schema", T, "--layout"],
     "files json": ["schema", T, "--layout", "--json"],
     "schema": ["schema", T],

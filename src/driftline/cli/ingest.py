@@ -39,6 +39,7 @@ from driftline.errors import DataError
 
 if TYPE_CHECKING:
     from driftline.ingest.result import Result
+    from driftline.lake import Table
     from driftline.report.metrics import Metrics
 
 
@@ -71,6 +72,9 @@ def ingest(
     encoding: Encoding = None,
     decimal: Decimal = None,
     strings: Strings = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also files that the table has taken before.")
+    ] = False,
     json: Json = False,
     on_change: OnChange = None,
     metrics_file: MetricsFile = None,
@@ -84,7 +88,7 @@ def ingest(
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
         context.obj, sources, into, format, settings,
-        per_file=batch_per_file, strings=strings, dry_run=dry_run, on_change=on_change, counted=counted,
+        per_file=batch_per_file, strings=strings, dry_run=dry_run, again=again, on_change=on_change, counted=counted,
     )  # fmt: skip
     _show(results, Output.json if json else Output.text)
 
@@ -156,6 +160,7 @@ def _results(
     strings: bool,
     dry_run: bool,
     on_change: str | None,
+    again: bool = False,
     counted: Metrics | None = None,
 ) -> Iterator[tuple[str, Result]]:
     """Takes the sources in, batch by batch; yields what each is called, and what came of it."""
@@ -166,6 +171,8 @@ def _results(
     batches = [[file] for file in sorted(files)] if per_file else [files]
     with Progress() as progress:
         lake = scope.open(progress, brief=little(kind, files))
+    if per_file and not (again or dry_run):
+        _check_new(lake.table(into), files)
     for batch in batches:
         title = _title(batch[0]) if len(batch) == 1 else f"{len(batch)} files"
         with Progress(lake.spark, sum(stamp.size for stamp in stamps(batch).values())) as progress:
@@ -175,12 +182,21 @@ def _results(
                 strings=strings,
                 settings=settings,
                 dry_run=dry_run,
+                again=again,
                 on_change=on_change,
                 progress=progress.of(title),
             )
         if counted is not None:
             counted.count(result)
         yield title, result
+
+
+def _check_new(table: Table, files: Sequence[str]) -> None:
+    """Names all files that the table has taken before the first is ingested. Raises DataError."""
+    from driftline.ingest.once import Once
+    from driftline.source.files import stamps
+
+    Once.stamped(stamps(files)).check(table.format, table.format.load())
 
 
 def _show(

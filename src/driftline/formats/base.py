@@ -4,7 +4,7 @@ opens a transaction, and that transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -32,8 +32,10 @@ class Moved(CommitConflict):
 
 
 # Properties of single batches: no settings of the table.
-_OF_BATCHES = ("driftline.batch", "driftline.expired", "driftline.thinned")
+_OF_BATCHES = ("driftline.batch", "driftline.expired", "driftline.files", "driftline.thinned")
 _CAPTURE = "driftline.capture."
+
+REMEMBERED = 10_000  # source files that a table knows it has taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,12 @@ class Transaction(Protocol):
 
     def set(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
+        ...
+
+    def remember(self, files: Sequence[int]) -> None:
+        """Has the table know from the commit on that it has taken these source files, by their fingerprints.
+        Asked for between `write` and `set`.
+        """
         ...
 
     def include(self, other: Self) -> bool:
@@ -252,6 +260,12 @@ class Table(Protocol):
 
     def load(self) -> State:
         """The table as it is now; an empty schema where it does not exist."""
+        ...
+
+    def taken(self, state: State, files: Collection[int]) -> Collection[int]:
+        """Which of these source files, by their fingerprints, are among the last `REMEMBERED` that the
+        table has taken as it was loaded; those of a batch that was rolled back are not.
+        """
         ...
 
     def definition(self) -> Definition:

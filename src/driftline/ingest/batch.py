@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes.refit import refits
@@ -17,6 +17,7 @@ from driftline.core.schema.types import Schema
 from driftline.errors import DataError
 from driftline.formats.base import Moved, State, Table
 from driftline.formats.retry import Progress, Retry
+from driftline.ingest.once import Once
 from driftline.ingest.rewrite import rewrites
 from driftline.observe.observation import Observation
 from driftline.settings import NEW_TABLE, from_properties
@@ -29,7 +30,7 @@ AGAIN = "nothing of the batch is in: try again once its files are whole"
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What is the same at each try. ``properties``: settings that come with it; ``creation``: those
-    by which a table is made; ``files``: as they were before.
+    by which a table is made; ``files``: as they were before; ``once``: those that the table is to remember.
     """
 
     table: Table
@@ -41,6 +42,7 @@ class Batch:
     retry: Retry
     files: Mapping[str, Stamp]
     creation: Creation
+    once: Once = field(default_factory=Once)
 
     def marks(self, state: State) -> dict[str, str]:
         """The table properties that the batch sets."""
@@ -52,15 +54,18 @@ class Batch:
         }
 
     def load(self) -> State:
-        """The table as it is now. Raises BatchIsInError where it has the batch."""
+        """The table as it is now. Raises BatchIsInError where it has
+        the batch, DataError where it has one of the files.
+        """
         state = self.table.load()
         self.check(state)
         return state
 
     def check(self, state: State) -> None:
-        """Raises BatchIsInError where the table has the batch."""
+        """Raises BatchIsInError where the table has the batch, DataError where it has one of the files."""
         if self.token is not None:
             self.token.check(self.table.name, state.uuid, state.properties)
+        self.once.check(self.table, state)
 
     def check_files(self) -> None:
         """Raises DataError where a file of a store is another one by now: each

@@ -26,6 +26,7 @@ from driftline.ingest.accept import accepted
 from driftline.ingest.batch import AGAIN, Batch, Planned
 from driftline.ingest.guess import Misguess, confirmed, guessed_plan
 from driftline.ingest.listener import Listener, heard
+from driftline.ingest.once import Once
 from driftline.ingest.outcome import notes_of, outcome, paths_of_rest, rest_of
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, with_rows_rewritten
@@ -50,7 +51,7 @@ class Options:
     brought. ``endless``: other writers are waited for without end, not for `retry.PATIENCE` seconds.
     ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed;
     and of each wait for other writers, with the reason. ``listener`` is told of the batch, unless it is only
-    planned.
+    planned. ``again``: files that the table has taken before are taken once more.
     """
 
     settings: Mapping[str, str] | None = None
@@ -58,6 +59,7 @@ class Options:
     endless: bool = False
     progress: Progress = lambda _: None
     listener: Listener | None = None
+    again: bool = False
 
 
 _PLAIN = Options()
@@ -74,7 +76,8 @@ def ingest(table: Table, source: Source, options: Options = _PLAIN, *, dry_run: 
     batch = uuid.uuid4().hex if token is None else token.batch
     files = stamps(getattr(source, "files", ()))
     retry = Retry(table.name, progress, options.endless)
-    taken = Batch(table, source, batch, properties, token, progress, retry, files, created)
+    once = Once() if token is not None else Once.of(source, files, allowed=options.again or dry_run)
+    taken = Batch(table, source, batch, properties, token, progress, retry, files, created, once)
     with configured(table.spark, source.conf):
         if dry_run or options.listener is None:
             return _ingest(taken, dry_run=dry_run)
@@ -128,7 +131,8 @@ class _Attempts:
         planned = Planned(batch, state, schema, seen, batch.with_own(plan, seen), settings)
         batch.made_as(state, planned.plan)  # that it can be
         if self.dry_run:
-            return replace(outcome(planned, 0, 0, None, paths_of_rest(planned.plan)), dry_run=True)
+            ended = outcome(planned, 0, 0, None, paths_of_rest(planned.plan))
+            return replace(ended, dry_run=True, hints=(*ended.hints, *batch.once.notes(table, state)))
         batch.progress("writing")
         return _write(planned, tried=self.tried)
 
@@ -146,7 +150,8 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     rejects: quarantine.Staged | None = None
     try:
         if transaction.base is not None:
-            batch.check(transaction.base)
+            if transaction.base.version != planned.state.version:
+                batch.check(transaction.base)
             transaction.evolve(planned.plan.changes, _ids_after(planned))
         planned, written, rejects = _data(transaction, planned, guessed=guessed)
         if _is_empty(planned):
@@ -185,6 +190,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
         batch.progress("committing")
         return planned.state
 
+    transaction.remember(list(batch.once.files))
     transaction.set(
         {**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes), **_since(planned)}
     )

@@ -68,6 +68,7 @@ class Table(Shown):
         strings: bool = False,
         settings: Mapping[str, str] | None = None,
         dry_run: bool = False,
+        again: bool = False,
         on_change: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Result:
@@ -77,7 +78,8 @@ class Table(Shown):
 
         Columns keep their types. Of a pandas index, the levels that have a name are columns. ``json_column``:
         the DataFrame's column that holds JSON text, whose records are the rows. ``strings``: CSV cells stay
-        text. ``on_change``: a command that is called, or a URL that is posted to, where the batch changed the
+        text. ``again``: files that the table has taken before are ingested once more, not refused.
+        ``on_change``: a command that is called, or a URL that is posted to, where the batch changed the
         schema or left records in quarantine. ``progress`` is told what comes next; without it, a notebook
         shows that. Raises UsageError, DataError; the table is then as it was.
         """
@@ -87,7 +89,7 @@ class Table(Shown):
             spark, data, format=format, json_column=json_column, strings=strings, shared=shared
         ) as source:
             shown = progress or notebook.progress(self.name)
-            options = pipeline.Options(settings, progress=shown, listener=listeners(data))
+            options = pipeline.Options(settings, again=again, progress=shown, listener=listeners(data))
             result = pipeline.ingest(self.format, source, options, dry_run=dry_run)
         if on_change and not dry_run:
             Notice(on_change).send(result)

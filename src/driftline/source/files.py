@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,14 +30,17 @@ def expand(
 
     ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their
     sub-folders; names that begin with ``_`` or ``.`` are passed over there, as Spark does, and so
-    is what is no file, such as a FIFO, and the folder of the ``lake``. Raises UsageError for a path
-    that is not there, a folder without files, files of several formats.
+    is what is no file, such as a FIFO, and the folder of the ``lake``. A file that is named twice is one
+    file. Raises UsageError for a path that is not there, a folder without files, files of several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
         raise UsageError(
             f"format {fmt!r} is not known", hint=f"one of {', '.join(sorted(set(FORMATS.values())))}"
         )
-    files = [path for source in sources for path in _files(source, fmt, lake)]
+    by_identity: dict[str, str] = {}
+    for path in (path for source in sources for path in _files(source, fmt, lake)):
+        by_identity.setdefault(_identity(path), path)
+    files = list(by_identity.values())
     formats = {fmt or ("json" if path == STDIN else format_of(path)) for path in files}
     if len(formats) > 1:
         raise UsageError(
@@ -168,6 +172,23 @@ def _stamp(file: str) -> Stamp | None:
     with suppress(OSError, DataError):
         return Stamp(*version(file))
     return None
+
+
+def fingerprint(path: str, stamp: Stamp) -> int:
+    """What tells a file as it is now from all others, in 64 bits: where it is, its size, and the mark that a
+    store gives to its content, or when it was changed.
+    """
+    etag = stamp.mark.partition(" ")[0]
+    version = etag or f"{stamp.modified} {stamp.mark}"
+    text = f"{_identity(path)}\0{stamp.size}\0{version}"
+    digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _identity(path: str) -> str:
+    """The name that a file has by itself, whatever it is called by."""
+    elsewhere = is_pipe(path) or is_url(path) or is_stored(path)
+    return path if elsewhere else os.path.realpath(path)
 
 
 def changed(before: Mapping[str, Stamp]) -> str | None:

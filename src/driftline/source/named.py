@@ -12,6 +12,7 @@ from driftline.core.schema.place import Place
 from driftline.core.schema.types import Field, Schema, Struct
 from driftline.observe.observation import Observation
 from driftline.source.base import Source
+from driftline.source.files import Stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from driftline.write import RowTasks
 
 
-def named(source: Source, names: Mapping[str, str]) -> Source:
-    """The source, in all that it tells of its files, with these names for them."""
+def named(source: Source, names: Mapping[str, str], originals: Mapping[str, Stamp] | None = None) -> Source:
+    """The source, in all that it tells of its files, with these names for them. ``originals``: files that
+    are not read where they are, or were not unpacked, as they were before.
+    """
     if not names:
         return source
-    return Named(source, names)
+    return Named(source, names, originals or {})
 
 
 @dataclass(slots=True)
@@ -33,6 +36,7 @@ class Named:
 
     source: Source
     names: Mapping[str, str]
+    originals: Mapping[str, Stamp] = field(default_factory=dict)
     conf: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:

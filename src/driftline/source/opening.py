@@ -16,7 +16,7 @@ from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.source.base import Source
 from driftline.source.columns import ColumnFiles
-from driftline.source.files import expand
+from driftline.source.files import expand, stamps
 from driftline.source.given import paths_or_rows
 from driftline.source.hive import PathTexts, path_texts
 from driftline.source.in_memory import written
@@ -24,9 +24,10 @@ from driftline.source.json import JsonFiles
 from driftline.source.json_column import json_column as of_column
 from driftline.source.named import named
 from driftline.source.parquet import parquet_readers
-from driftline.source.pipes import spooled
+from driftline.source.pipes import is_pipe, spooled
 from driftline.source.spool import place_of, told_where
 from driftline.source.typed import TypedFrames, with_texts
+from driftline.source.web import is_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +62,8 @@ def opened(
         return
     kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
-        yield named(_of_files(spark, kind, files, strings=strings, names=names), names)
+        originals = stamps(file for file in given if not (is_pipe(file) or is_url(file))) if names else {}
+        yield named(_of_files(spark, kind, files, strings=strings, names=names), names, originals)
 
 
 def open_source(

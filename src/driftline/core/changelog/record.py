@@ -19,6 +19,7 @@ from driftline.core.schema.types import dotted
 PROPERTY = "driftline.change"
 BATCH = "driftline.batch"
 EXPIRED = "driftline.expired"  # how many batches there were whose snapshots were let go
+LEDGER = "driftline.files"  # where the source files are listed that the table has taken
 LIMIT = 4000  # characters
 STATEMENT = 1000
 

@@ -10,7 +10,7 @@ first gap is kept in a property, in the order of the branch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -54,6 +54,22 @@ def main(metadata: Mapping[str, Any]) -> list[Snapshot]:
     return _ancestors(metadata, metadata.get("current-snapshot-id"))
 
 
+def rolled_back(metadata: Mapping[str, Any], ids: Collection[int]) -> set[int]:
+    """Which of the snapshots are there, but no longer part of the main branch.
+
+    The branch is known down to its root, or to a gap: nothing is said of a snapshot from behind that.
+    """
+    branch = main(metadata)
+    on_branch = {s["snapshot-id"] for s in branch}
+    beside = [
+        s
+        for s in metadata.get("snapshots", ())
+        if s["snapshot-id"] in ids and s["snapshot-id"] not in on_branch
+    ]
+    to_root = not branch or branch[-1].get("parent-snapshot-id") is None
+    return {s["snapshot-id"] for s in beside if to_root or _age(s) >= _age(branch[-1])}
+
+
 def first_gap(branch: Sequence[Snapshot]) -> int:
     """The place of the snapshot whose parent is gone, though older ones are
     left; of the last one, where there is none.
@@ -83,6 +99,11 @@ def worth(least: int) -> int:
 def appends(snapshot: Snapshot) -> bool:
     """Whether the snapshot only adds rows."""
     return bool(snapshot.get("summary", {}).get("operation") == "append")
+
+
+def _age(snapshot: Snapshot) -> tuple[int, int]:
+    """What orders the snapshots of all branches; those of format v1 have no sequence number."""
+    return snapshot.get("sequence-number", 0), snapshot["timestamp-ms"]
 
 
 def _ancestors(metadata: Mapping[str, Any], latest: int | None) -> list[Snapshot]:

@@ -42,7 +42,14 @@ from driftline.errors import DataError, DriftlineError, UsageError
 
 VERSION = "format-version"
 OURS = frozenset(
-    {"driftline.batch", "driftline.change", "driftline.changes", "driftline.expired", "driftline.thinned"}
+    {
+        "driftline.batch",
+        "driftline.change",
+        "driftline.changes",
+        "driftline.expired",
+        "driftline.files",
+        "driftline.thinned",
+    }
 )
 RESERVED = OURS | {
     "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms",

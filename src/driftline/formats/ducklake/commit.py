@@ -18,6 +18,7 @@ from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
+from driftline.formats.ducklake.ledger import remember
 from driftline.formats.ducklake.rows import (
     Head,
     Intent,
@@ -170,6 +171,7 @@ def _table(
     if intent.base is None:  # the partitioning has its id now
         intent.keys = layout(connection, table.id, head.snapshot, intent.schema)
     set_properties(connection, head.snapshot, table, now, intent)
+    remember(connection, table.id, head.snapshot, intent.sources)
     if intent.dropped:
         listed = ", ".join("?" * len(intent.dropped))
         connection.execute(

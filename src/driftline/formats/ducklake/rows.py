@@ -38,7 +38,8 @@ class Intent:
 
     ``pinned``: only if nobody has changed the table since. ``keys``: what the files are laid out by.
     ``dropped``: files that are to go; ``replaces``: all are. ``written``: the schema by which the files name
-    their columns. ``removed``: properties that are to go; ``layout``: before and after.
+    their columns. ``removed``: properties that are to go; ``layout``: before and after. ``sources``: the
+    fingerprints of the source files that the table takes.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Intent:
     properties: dict[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     layout: tuple[Layout, Layout] | None = None
+    sources: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)

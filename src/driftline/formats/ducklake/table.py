@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.defaults import defaults_ever
 from driftline.formats.ducklake.layout import Layout, laid, layout
+from driftline.formats.ducklake.ledger import taken
 from driftline.formats.ducklake.read import read
 from driftline.formats.ducklake.scan import Scan, scan
 from driftline.formats.ducklake.snapshot import LakeState, load, split
@@ -61,6 +62,14 @@ class DuckLakeTable:
             if self.catalog.kind != "postgres":
                 raise
             return nothing  # a database that is yet to become a lake
+
+    def taken(self, state: State, files: Collection[int]) -> set[int]:
+        """Which of these source files, by their fingerprints, the table has taken."""
+        assert isinstance(state, LakeState)
+        if state.table is None or not files:
+            return set()
+        table = state.table.id
+        return self.catalog.read(lambda connection: taken(connection, table, files))
 
     def transaction(
         self, state: State, made_as: Definition | None = None, *, pinned: bool = False

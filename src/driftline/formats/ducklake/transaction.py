@@ -171,6 +171,10 @@ class DuckLakeTransaction:
         """Sets properties: tags of the table, which outlive its snapshots."""
         self._intent.properties |= properties
 
+    def remember(self, files: Sequence[int]) -> None:
+        """Has the table know that it has taken these source files, by their fingerprints."""
+        self._intent.sources = tuple(files)
+
     def include(self, other: DuckLakeTransaction) -> bool:
         """Has the other transaction, of the same lake, commit with this one. True: it does, and is not to be
         committed by itself."""

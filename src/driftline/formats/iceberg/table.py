@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, UnsupportedOperationException
 
+from driftline.core.changelog.record import LEDGER
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
@@ -30,6 +31,7 @@ from driftline.formats.iceberg.gateway import (
     strings,
     text_map,
 )
+from driftline.formats.iceberg.ledger import read_ledger, undone
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.spark_writer import COMMITTED_IN, ROW_ID
 from driftline.formats.iceberg.table_statistics import table_statistics
@@ -76,6 +78,7 @@ class IcebergTable:
             strings(spark, parts)
         )
         self._parsed: tuple[Any, Schema] | None = None
+        self._ledger: tuple[str, dict[int, int]] = ("", {})
 
     @property
     def full_name(self) -> str:
@@ -124,6 +127,24 @@ class IcebergTable:
             int(metadata.lastColumnId()),
             str(metadata.metadataFileLocation()),
         )
+
+    def ledger(self, properties: Mapping[str, str]) -> dict[int, int]:
+        """The snapshot that took each source file, by the file's fingerprint, as the properties have it."""
+        path = properties.get(LEDGER)
+        if path is None:
+            return {}
+        if self._ledger[0] != path:
+            self._ledger = path, read_ledger(path, lambda: self.java().io())
+        return self._ledger[1]
+
+    def taken(self, state: State, files: Collection[int]) -> set[int]:
+        """Which of these source files the table has taken, in snapshots that were not rolled back."""
+        ledger = self.ledger(state.properties)
+        entries = {file: ledger[file] for file in files if file in ledger}
+        if not entries:
+            return set()
+        table = self.java()
+        return entries.keys() - (undone(self._jvm, table, entries) if table is not None else entries.keys())
 
     def definition(self) -> Definition:
         """What the table is defined as now. Raises UsageError where there is no table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,6 +11,7 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changelog import last_changes, record
+from driftline.core.changelog.record import LEDGER
 from driftline.core.changes import Change
 from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
@@ -26,6 +27,7 @@ from driftline.formats.iceberg.gateway import (
     session_conf,
     short,
 )
+from driftline.formats.iceberg.ledger import delete_ledger, write_ledger
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.spark_writer import ROW_ID, SparkWriter
@@ -74,6 +76,8 @@ class Transaction:
         self._written: list[Any] = []
         self._made: int | None = None  # the snapshot of this transaction's own, by its id
         self._replaced = False
+        self._files: tuple[int, ...] = ()  # source files that the batch takes
+        self._ledger: str | None = None  # the path of the one that lists them
         self._ours = True  # the files belong to nobody else yet
         if self._pinned:
             # An update of nothing makes no version. But it refuses to be applied to another one.
@@ -235,12 +239,24 @@ class Transaction:
         if properties:
             self._told |= properties
             properties_ = {key: value for key, value in properties.items() if key != record.PROPERTY}
-            properties_ |= self._noted(properties)
+            properties_ |= self._noted(properties) | ({LEDGER: self._ledger} if self._ledger else {})
             self._properties |= properties_
             update = self._java.updateProperties()
             for key, value in properties_.items():
                 update.set(key, value)
             update.commit()
+
+    def remember(self, files: Sequence[int]) -> None:
+        """Has the table know that it has taken these source files, by their fingerprints: the next `set`
+        names their ledger.
+        """
+        if not files:
+            return
+        self._files = tuple(files)
+        before = {} if self.base is None else self.table.ledger(self.base.properties)
+        kept = {file: snapshot for file, snapshot in before.items() if file not in self._files}
+        entries = kept | dict.fromkeys(self._files, self.snapshot or 0)
+        self._ledger = write_ledger(self._java.table(), entries)
 
     def _noted(self, properties: Mapping[str, str]) -> dict[str, str]:
         if record.PROPERTY not in properties:
@@ -279,8 +295,11 @@ class Transaction:
         other._written, other._summary = self._written, self._summary
         if self._written:
             other._append_files()
+        delete_ledger(self._java.table().io(), self._ledger)
+        other.remember(self._files)
         other.set(self._told)
         self.base, self._java, self._properties = other.base, other._java, other._properties
+        self._ledger = other._ledger
         # Not asked of Java later: after a commit that failed, its transaction shows the table of others.
         self.schema = other.schema
 
@@ -294,6 +313,7 @@ class Transaction:
         if self._made is not None and self.snapshot == self._made:
             with suppress(Py4JJavaError):
                 paths += telling(table)
+        delete_ledger(table.io(), self._ledger)
         for path in paths:
             with suppress(Py4JJavaError):  # what cannot be deleted is an orphan
                 table.io().deleteFile(path)
@@ -311,7 +331,10 @@ class Transaction:
         """Once it is committed: lets go of what the table's metadata
         keep of batches long past. Never fails.
         """
-        upkeep(self.table, self._java.table().operations().current())
+        table = self._java.table()
+        if self._ledger is not None and self.base is not None:
+            delete_ledger(table.io(), self.base.properties.get(LEDGER))
+        upkeep(self.table, table.operations().current())
 
     def undo(self) -> bool:
         """Takes the files of a committed transaction out of the table

@@ -1,0 +1,52 @@
+"""The ledger of source files that tables have taken: a table of our own beside those of the catalog.
+
+Written in the transaction that takes the files. DuckLake and DuckDB do not look at it; a catalog gets it with
+the first batch of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from driftline.formats.base import REMEMBERED
+
+if TYPE_CHECKING:
+    from driftline.formats.ducklake.catalog import Connection
+
+_NAME = "driftline_files"
+
+
+def taken(connection: Connection, table: int, files: Collection[int]) -> set[int]:
+    """Which of these files, by their fingerprints, the table with this id has taken."""
+    if not files or _NAME not in connection.tables():
+        return set()
+    listed = ", ".join(map(str, files))
+    rows = connection.rows(
+        f"SELECT fingerprint FROM meta.{_NAME} WHERE table_id = {table} AND fingerprint IN ({listed})"
+    )
+    return {int(fingerprint) for (fingerprint,) in rows}
+
+
+def remember(connection: Connection, table: int, snapshot: int, files: Sequence[int]) -> None:
+    """Adds the files to those that the table has taken, and forgets the oldest."""
+    if not files:
+        return
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS meta.{_NAME} "
+        "(table_id BIGINT, number BIGINT, fingerprint BIGINT, snapshot_id BIGINT)"
+    )
+    row = connection.one(f"SELECT max(number) FROM meta.{_NAME} WHERE table_id = {table}")
+    first = 1 if row is None or row[0] is None else int(row[0]) + 1
+    entries = list(enumerate(files, first))
+    forgotten = entries[-1][0] - REMEMBERED
+    if forgotten > 0:
+        connection.execute(f"DELETE FROM meta.{_NAME} WHERE table_id = {table} AND number <= {forgotten}")
+    connection.insert(
+        _NAME,
+        [
+            {"table_id": table, "number": number, "fingerprint": fingerprint, "snapshot_id": snapshot}
+            for number, fingerprint in entries
+            if number > forgotten
+        ],
+    )

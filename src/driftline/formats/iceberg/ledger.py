@@ -1,0 +1,88 @@
+"""The ledger of a table's source files: which it has taken, and in which snapshot.
+
+A file beside the table's metadata, which a property names: metadata are written anew with each
+commit, and snapshots expire. Each batch of files writes a new ledger, and deletes the one before once
+it is committed. The name begins with ``_``, so that Iceberg's `remove_orphan_files` passes over it.
+A table whose ledger is gone begins a new one.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+from py4j.protocol import Py4JJavaError
+
+from driftline.core.changelog.retention import rolled_back
+from driftline.errors import SetupError
+from driftline.formats.base import REMEMBERED
+from driftline.formats.iceberg.gateway import java_class, java_type, short
+from driftline.write import on_disk
+
+_ENTRY = struct.Struct("<qq")  # a file's fingerprint, the snapshot's id
+
+
+def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
+    """The snapshot that took each file, by the file's fingerprint, the
+    oldest first; empty where the ledger is gone. ``io``: gives the table's FileIO.
+    """
+    disk = on_disk(path)
+    try:
+        content = disk.read_bytes() if disk is not None and disk.exists() else _read(path, io())
+    except Py4JJavaError as error:
+        if "NotFound" in java_class(error):
+            return {}
+        raise SetupError(f"{path} cannot be read: {short(error)}") from error
+    return dict(_ENTRY.iter_unpack(content))
+
+
+def _read(path: str, io: Any) -> bytes:
+    stream = io.newInputFile(path).newStream()
+    try:
+        return bytes(stream.readAllBytes())
+    finally:
+        stream.close()
+
+
+def write_ledger(table: Any, entries: Mapping[int, int]) -> str:
+    """Writes the last entries into a new file beside the metadata of a Java ``table``; returns its path."""
+    path = str(table.operations().metadataFileLocation(f"_driftline-files-{uuid4().hex}.bin"))
+    content = b"".join(_ENTRY.pack(*entry) for entry in list(entries.items())[-REMEMBERED:])
+    disk = on_disk(path)
+    try:
+        if disk is not None and disk.parent.is_dir():
+            disk.write_bytes(content)
+        else:
+            _write(path, content, table.io())
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror}") from error
+    except Py4JJavaError as error:
+        raise SetupError(f"{path} cannot be written: {short(error)}") from error
+    return path
+
+
+def _write(path: str, content: bytes, io: Any) -> None:
+    stream = io.newOutputFile(path).create()
+    try:
+        stream.write(content)
+    finally:
+        stream.close()
+
+
+def delete_ledger(io: Any, path: str | None) -> None:
+    """Deletes one that no version of the table names any longer, as far as that goes."""
+    if path is not None:
+        with suppress(Py4JJavaError):
+            io.deleteFile(path)
+
+
+def undone(jvm: Any, table: Any, entries: Mapping[int, int]) -> set[int]:
+    """The files, of those in ``entries``, whose snapshots were rolled back."""
+    current = table.operations().current()
+    metadata = json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(current))
+    gone = rolled_back(metadata, set(entries.values()))
+    return {file for file, snapshot in entries.items() if snapshot in gone}

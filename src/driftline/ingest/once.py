@@ -1,0 +1,61 @@
+"""Each file once: a table refuses the files that a batch of it has taken already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from driftline.core.values.counted import counted
+from driftline.errors import DataError
+from driftline.formats.base import State, Table
+from driftline.source.base import Source
+from driftline.source.files import Stamp, fingerprint
+
+_NAMED = 5  # files that an error lists
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The files of a batch, by their fingerprints. ``allowed``: those
+    that the table has are taken once more.
+    """
+
+    files: Mapping[int, str] = field(default_factory=dict)
+    allowed: bool = False
+
+    @classmethod
+    def of(cls, source: Source, stamps: Mapping[str, Stamp], *, allowed: bool) -> Once:
+        """The files that a person named: of an archive, not what it was unpacked to."""
+        named: Mapping[str, Stamp] = getattr(source, "originals", stamps)
+        return cls.stamped(named, allowed=allowed)
+
+    @classmethod
+    def stamped(cls, stamps: Mapping[str, Stamp], *, allowed: bool = False) -> Once:
+        return cls({fingerprint(file, stamp): file for file, stamp in stamps.items()}, allowed)
+
+    def check(self, table: Table, state: State) -> None:
+        """Raises DataError where the table has one of the files."""
+        if not self.allowed and (taken := self._taken(table, state)):
+            more = len(taken) - _NAMED
+            listed = ", ".join(taken[:_NAMED]) + (f", and {more} more" if more > 0 else "")
+            raise DataError(
+                f"{table.name}: {self._count(taken)} in the table already: {listed}",
+                hint="leave them out, or ingest them once more, as further rows: --again (again=True in Python)",
+            )
+
+    def notes(self, table: Table, state: State) -> tuple[str, ...]:
+        """What a plan says of them."""
+        taken = self._taken(table, state)
+        return (
+            (f"{self._count(taken)} in the table already: --again ingests them once more",) if taken else ()
+        )
+
+    def _taken(self, table: Table, state: State) -> list[str]:
+        if not (self.files and state.exists):
+            return []
+        return sorted(self.files[file] for file in table.taken(state, self.files.keys()))
+
+    def _count(self, taken: list[str]) -> str:
+        if len(self.files) == 1:
+            return "the file is"
+        return f"{len(taken)} of {counted(len(self.files), 'file')} {'is' if len(taken) == 1 else 'are'}"
