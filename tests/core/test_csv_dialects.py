@@ -208,7 +208,8 @@ COMMA = Dialect(";", decimal=",")
     [
         (["1,5", "2"], "double", [1.5, 2.0]),
         (["2", "1,5"], "double", [2.0, 1.5]),
-        (["1,50", "2"], "string", ["1,50", "2"]),
+        (["1,50", "2"], "double", [1.5, 2.0]),
+        (["1,50x", "2"], "string", ["1,50x", "2"]),
         (["1.5", "2"], "string", ["1.5", "2"]),
         (["1.000,5", "2"], "string", ["1.000,5", "2"]),
         (["1,5", "1.5"], "string", ["1,5", "1.5"]),
@@ -216,6 +217,7 @@ COMMA = Dialect(";", decimal=",")
         (['"1,5"', "2"], "double", [1.5, 2.0]),
         (['x"1', "1,5"], "string", ['x"1', "1,5"]),
         (["true", "false"], "boolean", [True, False]),
+        (["TRUE", "False"], "boolean", [True, False]),
     ],
 )
 def test_a_decimal_comma(tmp_path: Path, cells: list[str], type_: str, values: list[Any]) -> None:

@@ -138,14 +138,14 @@ def test_number_types_that_a_table_declares_are_those_of_its_cells(tmp_path: Pat
         return [str(f.type) for reader in fitted(known) for f in reader.struct.fields]
 
     money = decimal(10, 2)
-    assert types(money, "amount,b\n1.50,1.50\n", "amount,b\n2,x\n,y\n") == ["decimal(10, 2)", "string"]
-    assert types(money, "amount,b\n1.50,1\n", "amount,b\n2.505,2\n") == ["string", "long"]
+    assert types(money, "amount,b\n1.50,1.x\n", "amount,b\n2,x\n,y\n") == ["decimal(10, 2)", "string"]
+    assert types(money, "amount,b\n1.50,1\n", "amount,b\n2.505,2\n") == ["double", "long"]
     assert types(money, "amount,b\n1.5,\n", "amount,b\n2.505,\n") == ["double", "void"]
     assert types(money, "amount,b\ntrue,\n") == ["boolean", "void"]
     assert types(INT, "amount,b\n7,\n") == ["int", "void"]
     assert types(INT, "amount,b\n2147483648,\n") == ["long", "void"]
     assert types(LONG, "amount,b\n007,\n") == ["string", "void"]
-    assert types(DOUBLE, "amount,b\n1.50,\n") == ["string", "void"]
+    assert types(DOUBLE, "amount,b\n1.50,\n") == ["double", "void"]
 
 
 def test_a_record_that_is_too_long_is_told_with_its_line(

@@ -180,6 +180,31 @@ def test_a_number_goes_into_a_column_that_was_declared_for_it(table: Table, tmp_
     proven(table, *files)
 
 
+def test_numbers_and_booleans_as_people_write_them(table: Table, tmp_path: Path) -> None:
+    files = [
+        csv(tmp_path, "id,price,paid,v\n1,19.90,TRUE,1.10\n2,0.00,false,2\n3,12345678.90,True,3\n", "1.csv"),
+        csv(tmp_path, 'id,price,paid,v\n4,5,FALSE,x\n5,-0.50,tRUE,1.10\n6,"7.0",true,x"y\n', "2.csv"),
+        csv(tmp_path, "id,price,paid,v\n7,9.x0,no,2\n", "3.csv"),
+    ]
+    for file in files:
+        table.ingest(file)
+
+    assert types(table) == {
+        "id": "long",
+        "price": "double",
+        "paid": "boolean",
+        "v": "double",
+        "v_string": "string",
+        "price_string": "string",
+        "paid_string": "string",
+    }
+    rows = table.read().orderBy("id").collect()
+    assert [row.price for row in rows] == [19.9, 0.0, 12345678.9, 5.0, -0.5, 7.0, None]
+    assert [row.paid for row in rows] == [True, False, True, False, True, True, None]
+    assert [row.v_string for row in rows][3:5] == ["x", "1.10"]
+    proven(table, *files)
+
+
 def test_files_without_rows(table: Table, tmp_path: Path) -> None:
     for text in ("", "\n", "a,b\n"):
         result = table.ingest(csv(tmp_path, text))

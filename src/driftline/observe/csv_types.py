@@ -1,5 +1,5 @@
 """The types of CSV columns: a column is typed only if every text in it is
-what its typed value prints as (rules 2.3).
+written as a value of the type (rules 2.3).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from driftline.core.schema.types import (
     TIMESTAMP_NTZ,
     Primitive,
 )
-from driftline.core.values.numbers import EXACT, is_single
+from driftline.core.values.numbers import EXACT, base_of, is_single
 
 Types = frozenset[Primitive]
 
@@ -39,9 +39,10 @@ POINT = "."
 _DATE_LENGTH = len("2024-02-29")
 _FIRST_DAY = -719_162  # of the year 1
 _DAY = 86_400_000_000  # microseconds
-_PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent
+_PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Java
+_PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
-_FRACTION = re.compile(r"-?[0-9]+\.[0-9]+(?:E-?[0-9]+)?")
+_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?P<power>E-?[0-9]+)?")
 _NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 _MOMENT = r"^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*[1-9])?Z?$"  # of texts that are moments
 
@@ -58,11 +59,13 @@ def with_point(texts: pa.Array, decimal: str) -> pa.Array:
 
 
 def types_of(texts: pa.Array, among: Types = ALL, decimal: str = POINT) -> Types:
-    """The types ``among`` some in which every text that is not null prints as it is written; of no text, all
-    of them. ``decimal``: the sign in numbers.
+    """The types ``among`` some as whose values every text that is not null is written; of no text, all of
+    them. ``decimal``: the sign in numbers.
 
     >>> sorted(type_.name for type_ in types_of(pa.array(["1", None, "-20"])))
     ['double', 'long']
+    >>> [str(*types_of(pa.array([text]))) for text in ("19.90", "TRUE")]
+    ['double', 'boolean']
     >>> types_of(pa.array(["1", "007"]))
     frozenset()
     """
@@ -76,12 +79,12 @@ def types_of(texts: pa.Array, among: Types = ALL, decimal: str = POINT) -> Types
         least, most = (bound.as_py() for bound in pc.min_max(whole).values())
         return likely if least >= -EXACT and most <= EXACT else frozenset((LONG,))
     shown = {type_: numbers if type_ == DOUBLE else texts for type_ in likely - {LONG}}
-    return frozenset(type_ for type_, texts in shown.items() if _prints_as(texts, type_))
+    return frozenset(type_ for type_, texts in shown.items() if _are(texts, type_))
 
 
 def type_of(parts: Sequence[Types]) -> Primitive:
     """The type of a column from those that each part of it could have: VOID where there is no
-    text, STRING where no type prints all texts.
+    text, STRING where no type has all texts.
 
     >>> str(type_of([frozenset({LONG, DOUBLE}), frozenset({DOUBLE})]))
     'double'
@@ -126,7 +129,7 @@ def java_text(number: float) -> str:
 
 def _likely(text: str) -> Types:
     """The types that a column may have whose first text is this, at a glance."""
-    if text in ("true", "false"):
+    if text.lower() in ("true", "false"):
         return frozenset((BOOLEAN,))
     if text[4:5] == "-" and text[:4].isdecimal():
         moment = TIMESTAMP if text.endswith("Z") else TIMESTAMP_NTZ
@@ -136,11 +139,12 @@ def _likely(text: str) -> Types:
     return frozenset((LONG, DOUBLE)) if text.removeprefix("-").isdecimal() else frozenset()
 
 
-def _prints_as(texts: pa.Array, type_: Primitive) -> bool:
+def _are(texts: pa.Array, type_: Primitive) -> bool:
     try:
         match type_:
             case Primitive("boolean"):
-                return _all(pc.or_(pc.equal(texts, "true"), pc.equal(texts, "false")))
+                words = pc.ascii_lower(texts)
+                return _all(pc.or_(pc.equal(words, "true"), pc.equal(words, "false")))
             case Primitive("double"):
                 return _are_doubles(texts)
             case Primitive("date"):
@@ -173,21 +177,22 @@ def _holds(texts: pa.Array, type_: Primitive) -> bool:
 def _are_doubles(texts: pa.Array) -> bool:
     """A double's column may hold whole numbers, as far as they are exact."""
     numbers = texts.cast(pa.float64())
-    printed = numbers.cast(pa.string())  # Arrow prints 2.0 as 2, and 1.0E-5 as 0.00001
-    size = pc.abs(numbers)
-    plain = pc.and_(pc.greater_equal(size, _PLAIN[0]), pc.less(size, _PLAIN[1]))
-    alike = pc.and_(plain, pc.equal(printed, texts))
-    if _all(alike):
-        return True
-    with_point = pc.and_(plain, pc.equal(pc.binary_join_element_wise(printed, "0", "."), texts))
-    rest = texts.filter(pc.invert(pc.or_(alike, with_point)))
-    return all(_is_double(text) for text in rest.to_pylist())
+    size, has_point = pc.abs(numbers), pc.match_substring(texts, POINT)
+    plain = pc.and_(pc.greater_equal(size, _PLAIN_IN_ARROW[0]), pc.less(size, _PLAIN_IN_ARROW[1]))
+    plain = pc.or_(plain, pc.and_(pc.equal(size, 0), has_point))
+    shortest = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), POINT)  # zeros that end a fraction are spelling
+    shortest = pc.if_else(pc.and_(has_point, pc.invert(pc.ends_with(texts, POINT))), shortest, texts)
+    alike = pc.and_(plain, pc.equal(numbers.cast(pa.string()), shortest))
+    return _all(alike) or all(map(_is_double, texts.filter(pc.invert(alike)).to_pylist()))
 
 
 def _is_double(text: str) -> bool:
     if _WHOLE.fullmatch(text):
         return abs(int(text)) <= EXACT
-    return bool(_FRACTION.fullmatch(text)) and java_text(float(text)) == text
+    fraction = _FRACTION.fullmatch(text)
+    if fraction is None:
+        return False
+    return java_text(float(text)) == text if fraction["power"] else base_of(text) == DOUBLE
 
 
 def _are_dates(texts: pa.Array) -> bool:

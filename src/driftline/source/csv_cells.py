@@ -5,6 +5,7 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,10 @@ from driftline.source.csv_cut import Piece, Record, bounds, count_lines, records
 
 NOT_AS_WIDE = "not as many cells as the header"
 NOT_CLOSED = "a quote is never closed"
+_TRUE, _FALSE = (
+    ["".join(letters) for letters in product(*zip(word, word.upper(), strict=True))]
+    for word in ("true", "false")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ def columns(
 ) -> tuple[list[pa.Array], list[NoRow]]:
     """The cells of a piece's rows, an array for each of the columns, and its records that are no rows.
 
-    ``types``: of the columns; each text must be as a value of its column's type prints, and the piece UTF-8.
+    ``types``: of the columns; each text must be written as a value of its column's type, and the piece UTF-8.
     ``decimal``: the sign in numbers. A blank line is a row only where there is one column.
 
     >>> arrays, others = columns(Piece(b"1,x\\n2\\n3,\\n", 1, plain=True), [pa.int64(), pa.string()])
@@ -71,8 +76,8 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[li
             check_utf8=False,
             column_types=dict(zip(names, types, strict=True)),
             null_values=[""],
-            true_values=["true"],
-            false_values=["false"],
+            true_values=_TRUE,
+            false_values=_FALSE,
             strings_can_be_null=True,
             decimal_point=decimal,
         ),

@@ -248,7 +248,7 @@ def _meant(text: str, how: Reading) -> float | Decimal | None:
         m = moment(text, how.offsets)
         if m is not None:
             return epoch(m, how.unit)
-    return _WORDS.get(text)
+    return _WORDS.get(text, _WORDS.get(text.lower()))
 
 
 def _number(v: float | Decimal, coarse: int) -> str:

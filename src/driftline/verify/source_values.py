@@ -1,5 +1,5 @@
 """What a source's values are in Python. JSON's integers are int, its other numbers Decimal, as written;
-a cell of CSV is a text, and the value that prints so (2.1 to 2.3 of the evolution rules).
+a cell of CSV is a text, and the value that is written so (2.1 to 2.3 of the evolution rules).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Pairs(dict[Any, Any]):
 
 
 class Cell(str):
-    """A cell of CSV: a text, and the typed value whose print it is."""
+    """A cell of CSV: a text, and the typed value that is written so."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class Reading:
 
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_PLAIN_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
+_PLAIN_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _COMMA = str.maketrans(",.", "._")
 _INT_DIGITS = 4300  # Python converts no more
 
@@ -136,14 +136,14 @@ def declared(cell: Cell, how: Reading) -> Any:
 
 
 def typed(cell: Cell, how: Reading) -> Any:
-    """The value that prints as the cell's text; the text where none does (2.3).
+    """The value that the cell's text is written as; the text where it is none (2.3).
 
-    >>> [typed(Cell(text), Reading()) for text in ("12", "007", "1.50", "true")]
-    [12, '007', '1.50', True]
+    >>> [typed(Cell(text), Reading()) for text in ("12", "007", "1.50", "True")]
+    [12, '007', Decimal('1.50'), True]
     """
     text = str(cell)
-    if text in ("true", "false"):
-        return text == "true"
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     n = written(text, how)
     if isinstance(n, int):
         return n if str(n) == text else text
