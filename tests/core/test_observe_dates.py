@@ -34,7 +34,10 @@ SPACED = [
     " 2024-01-31",
     "2024-01-31 ",
     "2024-01-31\n",
-    "2024-01-01 00:00:00Z",
+    "2024-01-01  00:00:00Z",
+    "2024-01-01 00:00",
+    "2024-01-01 00:00:00 Z",
+    "2024-01-01\t00:00:00",
     "2024-01-01T00:00:00Z\n",
     "2024-01-31\x00",
 ]
@@ -42,6 +45,19 @@ SPACED = [
 
 @pytest.mark.parametrize(("base", "text"), [(b, t) for b, texts in CASES.items() for t in texts.split()])
 def test_string_base(base: Primitive, text: str) -> None:
+    assert string_base(text, "on") == base
+    assert string_base(text, "off") == STRING
+
+
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        ("2024-01-01 00:00:00Z", TIMESTAMP),
+        ("2024-01-01 00:00:00.5+00:00", TIMESTAMP),
+        ("2026-03-01 12:00:00", TIMESTAMP_NTZ),
+    ],
+)
+def test_a_blank_stands_for_the_t(text: str, base: Primitive) -> None:
     assert string_base(text, "on") == base
     assert string_base(text, "off") == STRING
 

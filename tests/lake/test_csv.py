@@ -205,6 +205,30 @@ def test_numbers_and_booleans_as_people_write_them(table: Table, tmp_path: Path)
     proven(table, *files)
 
 
+def test_moments_as_databases_write_them(table: Table, tmp_path: Path) -> None:
+    files = [
+        csv(
+            tmp_path,
+            "id,at,utc\n1,2026-03-01 12:00:00,2026-03-01 12:00:00.50Z\n2,2026-03-01T12:00:00.5,\n",
+            "1.csv",
+        ),
+        csv(tmp_path, "id,at,utc\n3,soon,2026-03-01T12:00:00+00:00\n", "2.csv"),
+        csv(tmp_path, "id,at,utc\n4,2026-03-02 12:00:00.00,\n", "3.csv"),
+    ]
+    for file in files:
+        table.ingest(file)
+
+    assert types(table) == {
+        "id": "long",
+        "at": "timestamp_ntz",
+        "utc": "timestamp",
+        "at_string": "string",
+    }
+    texts = table.read().orderBy("id").selectExpr("at_string").collect()
+    assert [row.at_string for row in texts] == [None, None, "soon", "2026-03-02T12:00:00"]
+    proven(table, *files)
+
+
 def test_files_without_rows(table: Table, tmp_path: Path) -> None:
     for text in ("", "\n", "a,b\n"):
         result = table.ingest(csv(tmp_path, text))

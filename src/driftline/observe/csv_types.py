@@ -44,7 +44,9 @@ _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?P<power>E-?[0-9]+)?")
 _NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
-_MOMENT = r"^[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*[1-9])?Z?$"  # of texts that are moments
+_MOMENT = (
+    r"^[0-9-]{10}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|\+00:00)?$"  # of texts that are moments
+)
 
 
 def with_point(texts: pa.Array, decimal: str) -> pa.Array:
@@ -132,7 +134,7 @@ def _likely(text: str) -> Types:
     if text.lower() in ("true", "false"):
         return frozenset((BOOLEAN,))
     if text[4:5] == "-" and text[:4].isdecimal():
-        moment = TIMESTAMP if text.endswith("Z") else TIMESTAMP_NTZ
+        moment = TIMESTAMP if text.endswith(("Z", "+00:00")) else TIMESTAMP_NTZ
         return frozenset((DATE if len(text) == _DATE_LENGTH else moment,))
     if _FRACTION.fullmatch(text):
         return frozenset((DOUBLE,))

@@ -186,6 +186,8 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True
         v = declared(v, how) if type_.name in _DECLARED else typed(v, how)
+        if type_.name == "string":  # as which the typed value prints
+            v = moment_of(v, how) or v
     fits = _IN.get(type_.name, _in_other)(stored, v, how)
     return fits or (
         how.resolved and any(rule(type_, stored, v, how) for rule in (_spells, routed, _is_midnight))

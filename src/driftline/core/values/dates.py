@@ -17,7 +17,7 @@ _FOURTH = "(?:0[48]|[2468][048]|[13579][26])"
 _LEAP = f"(?:[0-9]{{2}}{_FOURTH}|{_FOURTH}00)"
 _NEAR_LEAP = f"(?:19(?:7[26]|8[048]|9[26])|20(?:00|{_FOURTH})|21{_FOURTH})"
 _DAY = "(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
-_CLOCK = "T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_CLOCK = "[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _FRACTIONS = {0: r"(?:\.0{1,6}|)", 3: r"(?:\.[0-9]{1,3}0{0,3}|)", 6: r"(?:\.[0-9]{1,6}|)"}
 _UTC = r"(?:Z|\+00:00)"
 _OFFSET = "(?:Z|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
@@ -48,8 +48,9 @@ def string_base(text: str, mode: str) -> Primitive:
     """The type of a JSON string (rule 2.2): DATE, TIMESTAMP, TIMESTAMP_NTZ or
     STRING. ``mode``: "on", "off", "instant".
 
-    >>> [str(string_base(t, "on")) for t in ("2024-02-29", "2023-02-29", "2024-01-01T00:00:00Z")]
-    ['date', 'string', 'timestamp']
+    >>> texts = "2024-02-29", "2023-02-29", "2024-01-01T00:00:00Z", "2024-01-01 00:00:00"
+    >>> [str(string_base(text, "on")) for text in texts]
+    ['date', 'string', 'timestamp', 'timestamp_ntz']
     """
     if text[4:5] == "-":
         for base, match in _MATCHES[mode]:
