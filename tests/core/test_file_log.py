@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,34 +32,88 @@ def names(log: FileLog) -> list[list[str]]:
 def test_what_comes_later_is_judged_as_what_came_first(tmp_path):
     log = log_of(tmp_path)
     (tmp_path / "in/a.json").write_text("{}")
-    log.add(-1)
+    log.add()
     (tmp_path / "in/notes.txt").write_text("no data")
     (tmp_path / "in/b.json").write_text("{}")
-    log.add(0)
+    log.finish(0)
+    log.add()
 
     assert names(log) == [["a.json"], ["b.json"]]
     (tmp_path / "in/c.csv").write_text("a,b\n")
     for again in (log, log_of(tmp_path)):  # while it runs, and started again
         with pytest.raises(UsageError, match=r"c\.csv: the capture takes json from this folder"):
-            again.add(1)
+            again.add()
 
 
 def test_a_format_that_is_named_takes_all_names(tmp_path):
     log = log_of(tmp_path, "json")
     (tmp_path / "in/a.txt").write_text("{}")
-    log.add(-1)
+    log.add()
 
     assert names(log) == [["a.txt"]]
+
+
+def test_links_that_lead_nowhere_are_passed_over(tmp_path):
+    log = log_of(tmp_path)
+    (tmp_path / "in/a.json").symlink_to("b.json")
+    (tmp_path / "in/b.json").symlink_to("a.json")
+    (tmp_path / "in/c.json").symlink_to("nothing.json")
+    (tmp_path / "file").write_text("{}")
+    (tmp_path / "in/d.json").symlink_to(tmp_path / "file")
+    log.add()
+
+    assert names(log) == [["d.json"]]
+
+
+@pytest.mark.parametrize("dies", [1, 2, 3, None])
+def test_a_backlog_is_divided_anew_at_the_next_start(tmp_path, monkeypatch, dies):
+    """What Spark has heard of stays as it is; whatever it dies of, each file is in one list."""
+    first = log_of(tmp_path)
+    first.max_files = 2
+    files = [f"{number}.json" for number in range(9)]
+    for number, file in enumerate(files):
+        (tmp_path / "in" / file).write_text("{}")
+        os.utime(tmp_path / "in" / file, (number, number))
+    first.add()
+
+    left = list(range(dies or 100))
+
+    def dying(act):
+        def acts(self, *args):
+            if not left:
+                raise ChildProcessError
+            left.pop()
+            return act(self, *args)
+
+        return acts
+
+    log = log_of(tmp_path)
+    log.max_files = 5
+    with monkeypatch.context() as patch, nullcontext() if dies is None else pytest.raises(ChildProcessError):
+        patch.setattr(FileLog, "_write", dying(FileLog._write))
+        patch.setattr(FileLog, "_unlink", dying(FileLog._unlink))
+        log.merge(0)
+    again = log_of(tmp_path)
+    again.add()
+    assert [file for entries in names(again) for file in entries] == files
+    again.max_files = 5
+    again.merge(0)
+    assert names(again) == [files[:2], files[2:7], files[7:]]
+    assert again.next == 3
+    (tmp_path / "in/new.json").write_text("{}")
+    again.add()
+    assert names(log_of(tmp_path))[3:] == [["new.json"]]
 
 
 def test_archives_that_are_gone_say_nothing_of_those_that_come(tmp_path):
     log = log_of(tmp_path)
     with zipfile.ZipFile(tmp_path / "in/a.zip", "w") as archive:
         archive.writestr("a.json", "{}")
-    log.add(-1)
+    log.add()
     (tmp_path / "in/a.zip").rename(tmp_path / "in/b.zip")
     for again in (log, log_of(tmp_path)):
-        again.add(0)
+        again.finish(0)
+        again.add()
 
     assert names(again) == [["a.zip"], ["b.zip"]]
 

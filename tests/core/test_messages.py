@@ -184,14 +184,17 @@ def test_each_object_once_whatever_becomes_of_messages(seed, store, tmp_path):
             if late:
                 store.send(late.pop())
         if rng.random() < 0.3:
-            log.add(log.next - rng.randrange(3))
+            log.finish(log.next - rng.randrange(3))
+            log.add()
         if rng.random() < 0.1:  # it died, and is started again
             log = log_of(store, tmp_path)
     for text in late:
         store.send(text)
-    log.add(log.next)
+    log.add()
+    log.finish(log.next)
+    log.let_go()
     told = len(paths(log))
-    log_of(store, tmp_path, every=1e-9).add(log.next)
+    log_of(store, tmp_path, every=1e-9).add()
     log = log_of(store, tmp_path)
 
     assert sorted(paths(log)) == sorted(objects)
@@ -202,37 +205,39 @@ def test_each_object_once_whatever_becomes_of_messages(seed, store, tmp_path):
 
 def test_a_message_stays_until_its_file_is_in(store, tmp_path):
     log = log_of(store, tmp_path)
-    log.add(-1)
+    log.add()
     store.put(f"{SOURCE}/a.json")
     store.send(event(f"{SOURCE}/a.json"))
     store.send(event(f"{SOURCE}/gone.json"))
-    log.add(-1)
+    log.add()
 
     assert paths(log) == [f"{SOURCE}/a.json"]
     assert list(store.messages.values()) == [event(f"{SOURCE}/a.json")]
     again = log_of(store, tmp_path)
-    again.add(-1)
+    again.add()
     assert list(store.messages.values()) == [event(f"{SOURCE}/a.json")]
-    again.let_go(0)
+    again.finish(0)
+    again.let_go()
     assert (store.messages, store.listings) == ({}, 1)
 
 
 def test_an_object_that_was_written_again_is_told_of(store, tmp_path):
     store.put(f"{SOURCE}/a.json")
     log = log_of(store, tmp_path)
-    log.add(-1)
+    log.add()
+    log.finish(0)
     store.put(f"{SOURCE}/a.json", size=2)
     store.send(event(f"{SOURCE}/a.json", 2))
 
     with pytest.raises(DataError, match=r"a\.json had 1 bytes when it was taken, and now 2"):
-        log.add(0)
-    log.let_go(0)
+        log.add()
+    log.let_go()
     assert len(store.messages) == 1  # so that the next start says the same
 
 
 def test_a_name_that_cannot_be_looked_at_is_found_by_a_listing(store, tmp_path, monkeypatch):
     log = log_of(store, tmp_path)
-    log.add(-1)
+    log.add()
 
     def refuse(path: str) -> Entry:
         raise SetupError(path)
@@ -240,6 +245,6 @@ def test_a_name_that_cannot_be_looked_at_is_found_by_a_listing(store, tmp_path, 
     monkeypatch.setattr(finding, "entry_of", refuse)
     store.put(f"{SOURCE}/a.json")
     store.send(event(f"{SOURCE}/a.json"))
-    log.add(-1)
+    log.add()
 
     assert (paths(log), store.listings) == ([f"{SOURCE}/a.json"], 2)

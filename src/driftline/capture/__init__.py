@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from driftline.capture.checkpoint import Checkpoint, default_place
 from driftline.capture.finding import finder
-from driftline.capture.flows import Files, Frames, files
+from driftline.capture.flows import Frames, files
 from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
@@ -76,8 +76,7 @@ def capture(
     with ExitStack() as held:
         held.enter_context(place.held())
         flow = _flow(catalog, table, data, reading, place)
-        if isinstance(flow, Files):
-            held.callback(flow.end)
+        held.callback(flow.end)
         place.claim(table, flow.name)
         return start(target, flow, request.every, held)
 
@@ -117,7 +116,7 @@ def _flow(
     )
     found_by = finder(source, folder, reading.notify, reading.list_every, catalog.folder)
     log = FileLog(found_by, folder, reading.format, reading.max_files)
-    return files(spark, log, place.local, strings=reading.strings)
+    return files(spark, log, place, strings=reading.strings)
 
 
 def _must_be_in_s3(data: DataFrame | str | os.PathLike[str]) -> None:

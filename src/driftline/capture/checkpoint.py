@@ -110,6 +110,23 @@ class Checkpoint:
             content: bytes = file.read()
             return content
 
+    def end_of(self, epoch: int) -> Any:
+        """Where a micro-batch ends, as Spark's source words it. Raises SetupError."""
+        return self.spark_offsets(f"offsets/{epoch}")
+
+    def spark_offsets(self, name: str) -> Any:
+        """What a file of Spark's says of its only source. Raises SetupError."""
+        try:
+            # The last line is the source's; where a stream begins, a NUL stands before the first.
+            return json.loads(self.read_spark(name).decode().strip().splitlines()[-1])
+        except (OSError, ValueError, IndexError) as error:
+            raise SetupError(f"{self.place}/spark/{name}: cannot be read: {error}") from error
+
+    def last(self, kind: str) -> int:
+        """The highest number among Spark's files of a kind, on this machine; -1 where there is none."""
+        files = Path(self.spark, kind).glob("[0-9]*")  # 19, or 19.compact
+        return max((int(path.name.partition(".")[0]) for path in files), default=-1)
+
     def hold(self) -> None:
         """Raises DataError where another process may have the folder by now."""
         if self._lease is not None:

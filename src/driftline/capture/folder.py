@@ -2,8 +2,9 @@
 
 Spark's own file source forgets: files that are older than others, lines appended to a file that it
 has seen, a name made again, a file deleted before it was read. So the capture keeps its own log,
-in the checkpoint: file *n* of the log lists the files of micro-batch *n*, written before Spark
-hears of it. What Spark streams is this log.
+in the checkpoint: file *n* of the log lists the files of batch *n*, written before Spark hears of
+it. What Spark streams is this log. A micro-batch of Spark's has one list, or several: a process may
+die while Spark writes down which it has. So which lists are in is kept here, too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 MAX_FILES = 1000  # of one micro-batch
 _KEPT = 100  # finished lists that stay files of their own
 _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
+_DONE = "_done"
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class FileLog:
     """The files of a folder, or glob, that were taken or are about to be; kept in ``folder``.
 
     ``format`` None: that of the first, as its ending tells it; the others have to have the same.
+    ``done``: the last list that is in the table, as all before it are.
     """
 
     finder: Finder
@@ -46,10 +49,13 @@ class FileLog:
     taken: dict[str, Entry] = field(default_factory=dict)
     lists: dict[int, list[Entry]] = field(default_factory=dict)
     next: int = 0
+    done: int = -1
     _first: str | None = None  # the format of what was taken first
 
-    def open(self) -> None:
-        """Reads the log."""
+    def open(self, done: int = -1) -> None:
+        """Reads the log. ``done``: the last list that is in, for a log of an earlier version, which
+        does not say so.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         if (packed := self.folder / _TAKEN).exists():
             with gzip.open(packed, "rt") as file:
@@ -59,18 +65,23 @@ class FileLog:
         for path in sorted(self.folder.glob("[0-9]*.json")):
             number = int(path.stem)
             os.utime(path, (number + 1, number + 1))
-            self.lists[number] = [Entry._make(entry) for entry in json.loads(path.read_text())]
+            entries = map(Entry._make, json.loads(path.read_text()))
+            # A file is in two lists where `merge` did not come to its end.
+            self.lists[number] = [entry for entry in entries if entry.path not in self.taken]
             self._take(self.lists[number])
             self.next = max(self.next, number + 1)
+        if (path := self.folder / _DONE).exists():
+            self.done = int(path.read_text())
+        else:
+            self._keep_done(done)
 
-    def add(self, done: int) -> None:
-        """Looks for files; what is new becomes further lists. ``done``: the
-        last micro-batch that is in.
+    def add(self) -> None:
+        """Looks for files; what is new becomes further lists.
 
         Raises DataError where a file that was taken has changed; SetupError where the folder is away.
         """
         entries = sorted(self.finder.entries(self.taken, self.format), key=lambda e: (e.modified, e.path))
-        pending = self._pending(done)
+        pending = self._pending()
         new = []
         for entry in entries:
             known = self.taken.get(entry.path)
@@ -80,18 +91,44 @@ class FileLog:
                 raise _changed(known, entry)
         self._one_format(new)
         for start in range(0, len(new), self.max_files):
-            self._write(self.next, new[start : start + self.max_files])
-            self.next += 1
+            self._append(new[start : start + self.max_files])
         self.finder.logged()
-        self.let_go(done)
-        self._pack(done)
+        self.let_go()
+        self._pack()
 
-    def let_go(self, done: int) -> None:
+    def merge(self, given: int) -> None:
+        """Makes as few lists as `max_files` allows of those behind ``given``, which Spark does not know."""
+        numbers = sorted(number for number in self.lists if number > given)
+        entries = [entry for number in numbers for entry in self.lists[number]]
+        merged = [entries[start : start + self.max_files] for start in range(0, len(entries), self.max_files)]
+        if len(merged) >= len(numbers):
+            return
+        for number, some in zip(numbers, merged, strict=False):
+            self._write(number, some)
+        for number in reversed(numbers[len(merged) :]):
+            self._unlink(number)
+            self.next = number
+
+    def prompt(self) -> None:
+        """Appends a list of nothing, for Spark to give a micro-batch where it has none to give."""
+        self._append([])
+
+    def finish(self, number: int) -> None:
+        """Lists up to this one are in. Raises SetupError where that cannot be kept."""
+        if (done := min(number, self.next - 1)) > self.done:
+            self._keep_done(done)
+
+    def waiting(self, end: int) -> list[int]:
+        """The lists up to ``end`` that are not in, and have files."""
+        lists = list(self.lists.items())  # which another thread may add to
+        return [number for number, entries in lists if self.done < number <= end and entries]
+
+    def let_go(self) -> None:
         """Lets go of messages about files that are in. Raises SetupError."""
-        self.finder.let_go(self._pending(done))
+        self.finder.let_go(self._pending())
 
     def read(self, number: int) -> list[str]:
-        """The files of a micro-batch, as they are now: one that was not read
+        """The files of a list, as they are now: one that was not read
         yet may have changed since it was listed.
 
         Raises DataError for a file that is gone.
@@ -114,9 +151,9 @@ class FileLog:
     def _now(self, number: int) -> list[Entry]:
         return mapped(entry_of, [entry.path for entry in self.lists[number]])
 
-    def lag(self, done: int) -> int:
-        """How many listed files come after the micro-batch ``done``."""
-        return sum(len(entries) for n, entries in list(self.lists.items()) if n > done)
+    def lag(self, end: int | None = None) -> int:
+        """How many files are listed, up to the list ``end``, and not in."""
+        return sum(len(self.lists[n]) for n in self.waiting(self.next if end is None else end))
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The log as Spark's stream: one row, the number of a list, a micro-batch."""
@@ -131,28 +168,29 @@ class FileLog:
             .selectExpr("_metadata.file_name as list")
         )
 
-    def _pending(self, done: int) -> set[str]:
-        return {entry.path for n, entries in self.lists.items() if n > done for entry in entries}
+    def _pending(self) -> set[str]:
+        return {entry.path for number in self.waiting(self.next) for entry in self.lists[number]}
 
     def _take(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.taken[entry.path] = entry
 
+    def _keep_done(self, done: int) -> None:
+        _replace(self.folder / _DONE, str(done))
+        self.done = done
+
+    def _append(self, entries: list[Entry]) -> None:
+        self._write(self.next, entries)
+        self.next += 1
+
     def _write(self, number: int, entries: list[Entry]) -> None:
-        path = self.folder / f"{number:012}.json"
-        draft = path.with_name(f".{path.name}")
-        try:
-            draft.write_text(json.dumps(entries))
-            os.utime(draft, (number + 1, number + 1))
-            draft.replace(path)
-        except OSError as error:
-            raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
+        _replace(self.folder / f"{number:012}.json", json.dumps(entries), number + 1)
         self.lists[number] = entries
         self._take(entries)
 
-    def _pack(self, done: int) -> None:
+    def _pack(self) -> None:
         """Finished lists as one file, when there are many."""
-        old = [n for n in self.lists if n <= done - _KEPT]
+        old = [n for n in self.lists if n <= self.done - _KEPT]
         if len(old) < _KEPT:
             return
         waiting = {entry.path for n, entries in self.lists.items() if n not in old for entry in entries}
@@ -163,8 +201,11 @@ class FileLog:
             json.dump({"next": max(old) + 1, "files": files}, file)
         draft.replace(packed)
         for number in old:
-            (self.folder / f"{number:012}.json").unlink()
-            del self.lists[number]
+            self._unlink(number)
+
+    def _unlink(self, number: int) -> None:
+        (self.folder / f"{number:012}.json").unlink()
+        del self.lists[number]
 
     def _one_format(self, new: list[Entry]) -> None:
         if not new or self.format is not None:
@@ -178,6 +219,18 @@ class FileLog:
                     f"{entry.path}: the capture takes {self._first} from this folder",
                     hint="name another folder for it, or a glob for each, as in 'in/*.json'",
                 )
+
+
+def _replace(path: Path, text: str, modified: int | None = None) -> None:
+    """A file in place of the one before, or none. ``modified``: its time of change, in seconds."""
+    draft = path.with_name(f".{path.name}")
+    try:
+        draft.write_text(text)
+        if modified is not None:
+            os.utime(draft, (modified, modified))
+        draft.replace(path)
+    except OSError as error:
+        raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _changed(before: Entry, now: Entry) -> DataError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -129,6 +129,9 @@ class Kafka:
     def stream(self) -> DataFrame:
         return self.frame
 
+    def batches(self, epoch: int) -> Iterable[int]:
+        return (epoch,)
+
     def source(self, frame: DataFrame, epoch: int) -> Source:
         self._batch, self._lost = self.values(frame), None
         return self._batch
@@ -149,8 +152,17 @@ class Kafka:
     def release(self) -> None:
         pass
 
+    def begin(self) -> None:
+        pass
+
     def look(self) -> None:
         pass
+
+    def end(self) -> None:
+        pass
+
+    def left(self) -> DriftlineError | None:
+        return None
 
     def explain(self, error: str) -> DriftlineError | None:
         text = redacted(_sentence(error), self.client)

@@ -41,7 +41,7 @@ def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[En
         matching = (path for name in glob(source, recursive=True) if (path := Path(name)).is_file())
         paths = outside(matching, glob_base(source), lake)
     except OSError as error:
-        raise SetupError(f"{source}: cannot be listed: {error.strerror}") from error
+        raise SetupError(f"{error.filename or source}: cannot be read: {error.strerror}", _AWAY) from error
     if not (paths or has_magic(source)):
         raise SetupError(f"{source}: there is no such folder", _AWAY)
     yield from (entry_of(str(path.absolute())) for path in paths)
@@ -87,7 +87,7 @@ def _stored(source: str, fmt: str | None) -> Iterator[Entry]:
 
 def _below(folder: str, fmt: str | None, enters: Callable[[str], bool]) -> Iterator[Entry]:
     for entry in below(folder, enters):
-        if (fmt or _known(entry.name)) and entry.is_file():
+        if fmt or _known(entry.name):
             stat = entry.stat()
             yield Entry(entry.path, stat.st_size, stat.st_mtime_ns)
 

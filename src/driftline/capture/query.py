@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -37,8 +37,9 @@ _AN_HOUR = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one micro-batch did. ``lag``: files or offsets that are still to come, where that is known;
-    ``lost``: offsets that it went on without.
+    """What one batch did. ``epoch``: its number, which is that of Spark's micro-batch, or of a list of files;
+    ``lag``: files or offsets that are still to come, where that is known; ``lost``: offsets that it went on
+    without.
     """
 
     capture: str
@@ -64,28 +65,44 @@ class Flow(Protocol):
         """What Spark streams."""
         ...
 
-    def source(self, frame: DataFrame, epoch: int) -> Source:
-        """A micro-batch as a source."""
+    def batches(self, epoch: int) -> Iterable[int]:
+        """The batches that a micro-batch of Spark's consists of, each once the one before it is in."""
         ...
 
-    def check(self, epoch: int) -> None:
-        """Raises DataError where the micro-batch is no longer what was read."""
+    def source(self, frame: DataFrame, number: int) -> Source:
+        """A batch as a source. ``frame``: the micro-batch."""
         ...
 
-    def close(self, epoch: int) -> tuple[int, int | None]:
-        """The micro-batch is in: its tombstones, and the lag after it."""
+    def check(self, number: int) -> None:
+        """Raises DataError where the batch is no longer what was read."""
         ...
 
-    def lost(self, epoch: int) -> tuple[Lost, ...]:
-        """What the micro-batch was to bring, and the source had no more."""
+    def close(self, number: int) -> tuple[int, int | None]:
+        """The batch is in: its tombstones, and the lag after it."""
+        ...
+
+    def lost(self, number: int) -> tuple[Lost, ...]:
+        """What the batch was to bring, and the source had no more."""
         ...
 
     def release(self) -> None:
-        """Lets go of what the micro-batch held, whether it is in or failed."""
+        """Lets go of what the batch held, whether it is in or failed."""
+        ...
+
+    def begin(self) -> None:
+        """Makes ready what is there, before Spark's stream begins."""
         ...
 
     def look(self) -> None:
         """Looks for what is new, where Spark does not do so itself."""
+        ...
+
+    def left(self) -> DriftlineError | None:
+        """An error where the stream has ended by itself, and not all is in that it was to bring."""
+        ...
+
+    def end(self) -> None:
+        """The stream has ended."""
         ...
 
     def explain(self, error: str) -> DriftlineError | None:
@@ -153,8 +170,10 @@ class CaptureQuery(StreamingQuery):
         ours = self._runner.error
         if ours is not None:
             return None if isinstance(ours, _Stopped) else ours
-        if cause is None or self._runner.stopping:
+        if self._runner.stopping:
             return None
+        if cause is None:
+            return self._flow.left()
         message, hint = explained(cause)
         return self._flow.explain(text_of(cause)) or DataError(f"the stream ended: {message}", hint)
 
@@ -184,6 +203,7 @@ def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) ->
     if not os.environ.get("DRIFTLINE_DEBUG"):
         # What a micro-batch raises is raised again where the stream is waited for.
         logging.getLogger("py4j.clientserver").addFilter(_no_proxy)
+    flow.begin()
     flow.look()
     runner = _Runner(capture, flow)
     trigger: dict[str, Any] = (
@@ -207,6 +227,7 @@ class _Runner:
         self.stopping = False
         self.error: BaseException | None = None
         self._table: Table | None = None
+        self._tried = True  # a batch may be in already, or half, until one was brought from here
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         self.started.wait()
@@ -214,35 +235,36 @@ class _Runner:
             try:
                 if self.stopping:
                     raise _Stopped
-                self._run(frame, epoch)
+                for number in self.flow.batches(epoch):
+                    self._bring(frame, number)
             except BaseException as error:  # Spark would make text of it
                 self.error = self.error or self._ours(error)
                 raise
-            finally:
-                self.flow.release()
 
-    def _run(self, frame: DataFrame, epoch: int) -> None:
+    def _bring(self, frame: DataFrame, number: int) -> None:
         capture, flow = self.capture, self.flow
-        first = self._table is None
         self._table = table = self._table or capture.table(frame.sparkSession)
-        token = Token(capture.name, self.stream, epoch, capture.checkpoint.uuid, tried=first)
+        token = Token(capture.name, self.stream, number, capture.checkpoint.uuid, tried=self._tried)
         try:
-            if first:  # it may be in already, and its files have changed since
+            if self._tried:  # it may be in already, and its files have changed since
                 state = table.load()
                 token.check(table.name, state.uuid, state.properties)
-            source = flow.source(frame, epoch)
-            capture.checkpoint.keep()  # before the table has the micro-batch
+            source = flow.source(frame, number)
+            capture.checkpoint.keep()  # before the table has the batch
             options = Options(
-                capture.settings, token, True, lambda phase: self._progress(phase, epoch), capture.listener
+                capture.settings, token, True, lambda phase: self._progress(phase, number), capture.listener
             )
             result = ingest(table, source, options)
         except BatchIsInError:
-            flow.close(epoch)
+            flow.close(number)
             return
-        (tombstones, lag), lost = flow.close(epoch), flow.lost(epoch)
+        finally:
+            flow.release()
+        self._tried = False
+        (tombstones, lag), lost = flow.close(number), flow.lost(number)
         if capture.checkpoint.uuid is None:
             capture.checkpoint.remember(table.load().uuid)
-        capture.on_batch(Batch(capture.name, epoch, result, tombstones, lag, lost))
+        capture.on_batch(Batch(capture.name, number, result, tombstones, lag, lost))
 
     def _ours(self, error: BaseException) -> BaseException:
         """The error, said better where what comes in knows it."""
@@ -252,10 +274,10 @@ class _Runner:
         better = self.flow.explain(str(cause))
         return better or (error if isinstance(error, DriftlineError) else DataError(*explained(error)))
 
-    def _progress(self, phase: str, epoch: int) -> None:
+    def _progress(self, phase: str, number: int) -> None:
         self.capture.progress(phase)
         if phase.startswith(WAITING) and self.stopping:
             raise _Stopped
         if phase in ("quarantining", "committing"):
             self.capture.checkpoint.hold()
-            self.flow.check(epoch)
+            self.flow.check(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import os
@@ -93,7 +94,7 @@ def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
         return _stored(source, fmt)
     path = Path(source)
     if path.is_dir():
-        within = (Path(entry.path) for entry in below(source) if entry.is_file())
+        within = (Path(entry.path) for entry in below(source))
         paths = sorted(outside(within, path, lake))
         if fmt is None:
             paths = [p for p in paths if _known(str(p))]
@@ -112,8 +113,8 @@ def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
 
 
 def below(folder: str, enters: Callable[[str], bool] = lambda _: True) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder and in those sub-folders that it ``enters``, without what a name hides. Raises
-    SetupError for a folder that cannot be listed.
+    """The files in a folder and in those sub-folders that it ``enters``, without those that a name hides.
+    Raises SetupError for a folder that cannot be listed.
     """
     try:
         entries = list(os.scandir(folder))
@@ -128,8 +129,17 @@ def below(folder: str, enters: Callable[[str], bool] = lambda _: True) -> Iterat
         if entry.is_dir(follow_symlinks=False):
             if enters(entry.path):
                 yield from below(entry.path, enters)
-        else:
+        elif _is_file(entry):
             yield entry
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # links that point at each other lead nowhere, as one to nothing does
+            return False
+        raise
 
 
 def _stored(source: str, fmt: str | None) -> list[str]:
