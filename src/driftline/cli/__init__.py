@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from driftline.cli import interrupt, log
+from driftline.cli import log
 from driftline.cli.commands import app
 from driftline.cli.scope import Scope
 from driftline.errors import DriftlineError
@@ -37,12 +37,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except KeyboardInterrupt:
-        code = interrupt.EXIT_CODE
+        code = scope.interrupt.code
     except BrokenPipeError:
         code = 0
     except Exception as error:
-        code = interrupt.EXIT_CODE if scope.interrupt.asked else _fail(scope, error)
+        code = scope.interrupt.code if scope.interrupt.cancels else _fail(scope, error)
     _flush()
+    if code == 0 and scope.interrupt.asked:  # behind the commit, which had its report
+        code = scope.interrupt.code
     if code == 0 and scope.interrupt.spark is not None:
         from driftline.runtime.class_data import make_soon  # late: few commands come so far
 

@@ -174,6 +174,7 @@ def _results(
     if per_file and not (again or dry_run):
         _check_new(lake.table(into), files)
     for batch in batches:
+        scope.interrupt.check()
         title = _title(batch[0]) if len(batch) == 1 else f"{len(batch)} files"
         with Progress(lake.spark, sum(stamp.size for stamp in stamps(batch).values())) as progress:
             result = lake.table(into).ingest(
@@ -184,7 +185,7 @@ def _results(
                 dry_run=dry_run,
                 again=again,
                 on_change=on_change,
-                progress=progress.of(title),
+                progress=scope.interrupt.told(progress.of(title)),
             )
         if counted is not None:
             counted.count(result)

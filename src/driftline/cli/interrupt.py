@@ -1,8 +1,9 @@
-"""Ctrl-C: what Spark runs is cancelled, and the command then ends in order, with the table as it was.
+"""Ctrl-C and SIGTERM: what Spark runs is cancelled, and the command ends in order, the table as it was.
 
 An exception in the midst of an answer from Java would leave the answer for the next call to
 read, which is the one that clears up. So while Java is asked, its jobs are cancelled instead.
-A second Ctrl-C ends the process at once.
+From the commit on, which is short, it is too late for that: the command goes on to its report, and
+ends behind it. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -20,21 +21,46 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from driftline.formats.retry import Progress
+
 EXIT_CODE = 130
+_COMMITTED = "committed"
+_COMMITS = ("quarantining", "committing", _COMMITTED)
 
 
 class Interrupt:
-    """The handler of Ctrl-C. ``asked``: it was pressed; ``stopping``:
-    it was, where that means an end in order.
+    """The handler of Ctrl-C and SIGTERM. ``asked``: one of them came; ``stopping``: it did, where
+    that means an end in order; ``cancels``: what Spark runs is cancelled; ``code``: what the process
+    then ends with.
     """
 
     def __init__(self) -> None:
         self.asked = False
         self.stopping = False
+        self.cancels = False
+        self.code = EXIT_CODE
         self.spark: SparkSession | None = None
+        self._commits = False
 
     def listen(self) -> None:
-        signal.signal(signal.SIGINT, self._pressed)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._pressed)
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt where the command is to end."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def told(self, progress: Progress) -> Progress:
+        """The same progress of a piece of work that commits: from then on its report is waited for."""
+
+        def phase(text: str) -> None:
+            if text != _COMMITTED:
+                self.check()
+            self._commits = text in _COMMITS
+            progress(text)
+
+        return phase
 
     @contextmanager
     def gently(self, stop: Callable[[], None]) -> Iterator[None]:
@@ -53,16 +79,19 @@ class Interrupt:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _pressed(self, _: int, frame: FrameType | None) -> None:
+    def _pressed(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             if sys.stderr.isatty():
                 sys.stderr.write("\x1b[?25h")  # the cursor, which progress hides
-            os._exit(EXIT_CODE)
-        self.asked = True
+            os._exit(self.code)
+        self.asked, self.code = True, 128 + number
+        if self._commits:
+            return
         if self.spark is None or not _asks_java(frame):
             raise KeyboardInterrupt
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[2Kstopping; Ctrl-C once more ends at once\n")
+        self.cancels = True
         threading.Thread(target=self._cancel, args=(self.spark,), daemon=True).start()
 
     def _cancel(self, spark: SparkSession) -> None:

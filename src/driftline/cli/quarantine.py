@@ -37,7 +37,9 @@ def quarantine(
         of_table = context.obj.open(progress, table=table).table(table)
         if replay:
             settings = context.obj.config.tables.get(table, {})
-            again = of_table.replay(settings=settings, progress=progress.of("replay"))
+            again = of_table.replay(
+                settings=settings, progress=context.obj.interrupt.told(progress.of("replay"))
+            )
         elif export is not None:
             progress.phase("exporting")
             count = of_table.export_quarantine(export)

@@ -41,6 +41,10 @@ def resolve(
         lake = context.obj.open(progress, table=table)
         progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
         done = lake.table(table).resolve(
-            field, to, dry_run=dry_run, drop_rest=drop_rest, progress=progress.of(field)
+            field,
+            to,
+            dry_run=dry_run,
+            drop_rest=drop_rest,
+            progress=context.obj.interrupt.told(progress.of(field)),
         )
     put(done.to_dict()) if json else show(drift.resolved(done))

@@ -1,0 +1,84 @@
+"""Ctrl-C and SIGTERM: before the commit they end the command, from then on its report comes first."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from driftline import cli
+from driftline.cli.interrupt import Interrupt
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def interrupt() -> Interrupt:
+    interrupt = Interrupt()
+    interrupt.listen()
+    return interrupt
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_before_the_commit(interrupt: Interrupt, number: signal.Signals) -> None:
+    phase = interrupt.told(lambda _: None)
+    phase("writing")
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), number)
+    assert interrupt.code == 128 + number
+
+
+@pytest.mark.parametrize("then", ["waiting: others changed s.t once in 0 s", "observing"])
+def test_in_the_commit(interrupt: Interrupt, then: str) -> None:
+    phases: list[str] = []
+    phase = interrupt.told(phases.append)
+    phase("committing")
+    os.kill(os.getpid(), signal.SIGINT)
+    phase("committed")
+    # Who waits for others, or comes to the next batch, need not go on.
+    with pytest.raises(KeyboardInterrupt):
+        phase(then)
+    assert phases == ["committing", "committed"]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_command_behind_its_commit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    def command(_: Any, prog_name: str, obj: cli.Scope) -> None:
+        phase = obj.interrupt.told(lambda _: None)
+        phase("committing")
+        os.kill(os.getpid(), number)
+        phase("committed")
+        print("s.t  1 record read, 1 written")
+
+    monkeypatch.setattr(cli, "app", command)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 128 + number
+    assert capsys.readouterr().out == "s.t  1 record read, 1 written\n"
+
+
+def test_what_goes_wrong_behind_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(_: Any, prog_name: str, obj: cli.Scope) -> None:
+        obj.interrupt.told(lambda _: None)("committing")
+        os.kill(os.getpid(), signal.SIGINT)
+        raise cli.DriftlineError("whether the commit took place is not known")
+
+    monkeypatch.setattr(cli, "app", command)
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert "not known" in capsys.readouterr().err
