@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.iceberg.gateway import java_type
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.ingest import accept, pipeline
@@ -397,24 +398,39 @@ class Unsure:
         raise self._error
 
 
+@pytest.mark.parametrize(
+    ("unsure", "said"),
+    [
+        ("exceptions.CommitStateUnknown", ""),
+        ("exceptions.REST", "Error occurred while processing POST request"),
+        ("jdbc.UncheckedSQL", "Unknown failure"),
+    ],
+)
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.iceberg_only("of Iceberg's commits")
 def test_a_commit_of_which_the_catalog_is_not_sure(
-    table: Table, folder: Path, tmp_path: Path, commits: bool, monkeypatch: pytest.MonkeyPatch
+    table: Table,
+    folder: Path,
+    tmp_path: Path,
+    unsure: str,
+    said: str,
+    commits: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bring(table, tmp_path, 0, '{"id": 0}')
-    jvm: Any = table.lake.spark._jvm
-    cause = jvm.java.lang.RuntimeException("broken pipe")
-    error = Py4JJavaError("", jvm.org.apache.iceberg.exceptions.CommitStateUnknownException(cause))
+    gateway: Any = table.lake.spark.sparkContext._gateway
+    cause = gateway.jvm.java.sql.SQLException("broken pipe")
+    more = [said, gateway.new_array(gateway.jvm.java.lang.Object, 0)] if said else []
+    error = Py4JJavaError("", java_type(gateway.jvm, f"org.apache.iceberg.{unsure}Exception")(cause, *more))
     begin = IcebergTable.transaction
 
-    def unsure(self: IcebergTable, *args: Any, **kwargs: Any) -> Transaction:
+    def lost(self: IcebergTable, *args: Any, **kwargs: Any) -> Transaction:
         transaction = begin(self, *args, **kwargs)
         transaction._java = Unsure(transaction._java, error, commits=commits)
         return transaction
 
     with monkeypatch.context() as patch:
-        patch.setattr(IcebergTable, "transaction", unsure)
+        patch.setattr(IcebergTable, "transaction", lost)
         if commits:
             bring(table, tmp_path, 1, '{"id": 1}')
         else:

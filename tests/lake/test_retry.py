@@ -17,14 +17,17 @@ from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError
 from driftline.formats import retry
 from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake.alteration import DuckLakeDraft
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.iceberg.alteration import Draft
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
+from driftline.operations import undo
 from driftline.source.json import JsonFiles
 from driftline.source.opening import open_source
-from lake.formats import beside
+from lake.formats import beside, database
 
 KINDS: list[Any] = [Transaction, DuckLakeTransaction]
 
@@ -74,6 +77,37 @@ def busy(patch: pytest.MonkeyPatch, times: int, act: Callable[[int], None] = lam
 
         patch.setattr(kind, "commit", commit)
     return left
+
+
+def others_append(
+    patch: pytest.MonkeyPatch, table: Table, folder: Path, *lines: str, kinds: list[Any] = KINDS
+) -> list[str]:
+    """Has others append a line each before the next commits; gives what is to come."""
+    left, own = list(lines), threading.Lock()
+    for kind in kinds:
+
+        def commit(self: Any, *, commit: Callable[[Any], None] = kind.commit) -> None:
+            if left and own.acquire(blocking=False):
+                file = folder / f"others_{len(left)}.jsonl"
+                file.write_text(left.pop(0))
+                table.ingest(file)
+                own.release()
+            commit(self)
+
+        patch.setattr(kind, "commit", commit)
+    return left
+
+
+def replacements(patch: pytest.MonkeyPatch) -> list[None]:
+    calls: list[None] = []
+    for kind in KINDS:
+
+        def counted(self: Any, *args: Any, replace: Callable[..., Any] = kind.replace) -> Any:
+            calls.append(None)
+            return replace(self, *args)
+
+        patch.setattr(kind, "replace", counted)
+    return calls
 
 
 def written(patch: pytest.MonkeyPatch) -> list[None]:
@@ -245,3 +279,111 @@ def test_an_alter_every_third_of_a_second_and_two_captures(
     assert min(count.values()) >= 1, "both go on"
     for name, batches in count.items():
         assert sorted(row.id for row in table.read().where(f"a = '{name}'").collect()) == list(range(batches))
+
+
+@pytest.mark.parametrize("settings", [{}, {"format_version": "3", "partition_by": "day"}], ids=["", "v3"])
+def test_a_resolve_takes_along_what_others_append_meanwhile(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
+) -> None:
+    """A table that is written to all the time would never be settled if all rows had to be written anew."""
+    if database(table.lake) is not None:
+        settings = {key: value for key, value in settings.items() if key != "format_version"}
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"id": 0, "day": "a", "n": 7}\n{"id": 1, "day": "b", "n": "x"}')
+    table.ingest(file, settings=settings)
+    others = ['{"id": 2, "day": "b", "n": 8}', '{"id": 3, "day": "c", "n": "9"}']
+    with monkeypatch.context() as patch:
+        left, calls = others_append(patch, table, tmp_path, *others), replacements(patch)
+        resolved = table.resolve("n", "string")
+        assert (left, len(calls)) == ([], 1)
+    assert (resolved.values, resolved.rest) == (4, 0)
+    rows = table.read().select("id", "n").orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(0, "7"), (1, "x"), (2, "8"), (3, "9")]
+    table.undo()
+    assert ids(table) == [0, 1, 2, 3]
+
+
+def test_a_resolve_is_planned_anew_for_a_value_that_does_not_convert(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"id": 0, "n": 7}\n{"id": 1, "n": "8"}')
+    table.ingest(file)
+    with monkeypatch.context() as patch:
+        left = others_append(patch, table, tmp_path, '{"id": 2, "n": "many"}')
+        calls = replacements(patch)
+        resolved = table.resolve("n", "long")
+        assert (left, len(calls)) == ([], 2)
+    assert (resolved.values, resolved.rest, len(resolved.kept_in)) == (3, 1, 1)
+    rows = table.read().selectExpr("n", resolved.kept_in[0][0]).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(7, None), (8, None), (None, "many")]
+
+
+def test_a_promote_takes_along_what_others_append_meanwhile(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "in.jsonl"
+    for line in ('{"id": 0}', '{"id": 1, "new": 1}'):
+        file.write_text(line)
+        table.ingest(file, settings={"new_fields": "hold"})
+    with monkeypatch.context() as patch:
+        left = others_append(
+            patch, table, tmp_path, '{"id": 2, "new": 2}', '{"id": 3}', '{"id": 4, "new": "x"}'
+        )
+        calls = replacements(patch)
+        promoted = table.promote("new")
+        assert (left, len(calls)) == ([], 2), "anew for the text alone"
+    assert promoted.values == {"new": 3}
+    values = {
+        row.id: [
+            value for name, value in row.asDict().items() if name.startswith("new") and value is not None
+        ]
+        for row in table.read().collect()
+    }
+    assert values == {0: [], 1: [1], 2: [2], 3: [], 4: ["x"]}
+
+
+def test_a_rewrite_takes_along_what_others_append_meanwhile(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"id": 0, "n": 7}')
+    table.ingest(file)
+    file.write_text('{"id": 1, "n": "x"}')
+    with monkeypatch.context() as patch:
+        left = others_append(patch, table, tmp_path, '{"id": 2, "n": 8}', '{"id": 3, "n": 9}')
+        calls = replacements(patch)
+        result = table.ingest(file, settings={"policy": "widen", "allow_rewrite": "true"})
+        assert (left, len(calls), result.rows_written) == ([], 1, 1)
+    rows = table.read().select("id", "n").orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(0, "7"), (1, "x"), (2, "8"), (3, "9")]
+
+
+def test_an_undo_counts_what_others_append_meanwhile(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were counted are not counted anew, which would take longer than the next commit takes to come."""
+    file = tmp_path / "in.jsonl"
+    for line in ('{"id": 0}', '{"id": 1, "new": 1}'):
+        file.write_text(line)
+        table.ingest(file)
+    counted: list[int] = []
+    count = undo._counted
+
+    def told(*given: Any) -> Any:
+        found = count(*given)
+        counted.append(sum(values.count for values in found))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(undo, "_counted", told)
+        left = others_append(
+            patch, table, tmp_path, '{"id": 2, "new": 2}', '{"id": 3}', kinds=[Draft, DuckLakeDraft]
+        )
+        undone = table.undo(yes=True)
+        assert left == []
+    assert undone.to_dict()["hidden"] == {"new": 2}
+    assert max(counted) == 1, "two values, in two tries"
+    assert table.read().columns == ["id"]
+    table.undo()
+    assert {row.id: row.new for row in table.read().collect()} == {0: None, 1: 1, 2: 2, 3: None}

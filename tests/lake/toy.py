@@ -274,7 +274,11 @@ class ToyTransaction:
         self.files += written
         return sum(pq.read_metadata(file).num_rows for file in written)
 
-    def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+    def read(self) -> DataFrame:
+        assert self.base is not None
+        return self.table.read(self.base.snapshot)
+
+    def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Any = None) -> int:
         self.replaces = True
         return self.append(frame, summary)
 

@@ -16,7 +16,7 @@ from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_ba
 from driftline.convert.types import arrow_type
 from driftline.core.changes import Change
 from driftline.core.planning.rest import REST
-from driftline.core.planning.routes import Plan, Settings, by_name, lean
+from driftline.core.planning.routes import Plan, RecordRoute, Settings, by_name, lean
 from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.errors import DataError
 
@@ -42,6 +42,11 @@ class Plans(NamedTuple):
     def changes(self) -> tuple[Change, ...]:
         """From the schema before to that with all columns."""
         return (*self.of_typed.changes, *self.of_json.changes)
+
+    @property
+    def routes(self) -> tuple[RecordRoute, RecordRoute]:
+        """By which the columns are filled."""
+        return self.of_typed.route, self.of_json.route
 
 
 @dataclass(frozen=True, slots=True)

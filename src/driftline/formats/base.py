@@ -13,6 +13,9 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.core.changelog.entries import Snapshot, Versions
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
     from driftline.write import BatchFolder, RowTasks
+
+    Carry: TypeAlias = Callable[[DataFrame], DataFrame]
 
 
 class CommitConflict(Exception):
@@ -62,6 +67,20 @@ class State:
 
 def _settings(state: State) -> dict[str, str]:
     return {k: v for k, v in state.properties.items() if k not in _OF_BATCHES and not k.startswith(_CAPTURE)}
+
+
+def carried(
+    name: str, appended: DataFrame | None, carry: Carry | None, write: Callable[[DataFrame], int]
+) -> None:
+    """Writes rows that others have appended to the table ``name`` beside those that replace all others.
+
+    Raises Moved where they cannot be told, or not be carried over.
+    """
+    if appended is None or carry is None:
+        raise Moved(f"the rows of {name} have changed meanwhile")
+    written, there = write(carry(appended)), appended.count()
+    if written != there:
+        raise Moved(f"{name}: others appended {there} rows, {written} were written")
 
 
 class Added(NamedTuple):
@@ -134,9 +153,16 @@ class Transaction(Protocol):
         """
         ...
 
-    def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+    def read(self) -> DataFrame:
+        """The table's rows as the transaction began on them, whatever others do meanwhile."""
+        ...
+
+    def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Writes the frame's rows in place of all that the table holds; returns how many were
         written. The transaction must be pinned.
+
+        ``carry``: makes such rows of those that others append meanwhile, which `again` then writes too. It
+        raises Moved where that takes another plan.
         """
         ...
 
@@ -162,8 +188,8 @@ class Transaction(Protocol):
 
     def again(self, now: State) -> None:
         """After a conflict: takes the same changes and rows, not written anew, to the table as it is
-        ``now``, for which the same was planned. Raises Moved where the rows are not right there;
-        CommitConflict where it is no longer so.
+        ``now``, for which the same was planned; with what others have appended where all rows are
+        replaced. Raises Moved where the rows are not right there; CommitConflict where it is no longer so.
         """
         ...
 
@@ -344,6 +370,12 @@ class Table(Protocol):
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
         """The rows that a snapshot added to those of snapshot
         ``after``; None where only all rows are to be had.
+        """
+        ...
+
+    def appended(self, before: State, now: State) -> DataFrame | None:
+        """The rows that others have appended between two states of the table, of one schema; None
+        where they did more, or that cannot be told.
         """
         ...
 

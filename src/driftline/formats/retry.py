@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from driftline.errors import DataError
+from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CommitConflict, Moved, State, Transaction
 
 PATIENCE = 300.0  # seconds, of all but captures
 WAITING = "waiting: "
+
+_CHANGED = "TABLE_CHANGE_AFTER_ANALYSIS"
 
 T = TypeVar("T")
 Progress = Callable[[str], None]
@@ -45,6 +47,10 @@ class Retry:
                 raise
             except CommitConflict as conflict:
                 self.wait(conflict)
+            except Exception as error:
+                if not is_conflict(error):
+                    raise
+                self.wait(CommitConflict("its columns have changed meanwhile"))
 
     def wait(self, conflict: Exception) -> None:
         """Pauses before the next try; raises DataError where patience is at an end.
@@ -65,6 +71,11 @@ class Retry:
         self.progress(f"{WAITING}others changed {self.name} {times} in {waited:.0f} s")
         longest = min(_MOST, _FIRST * self.conflicts) / (1 + waited / _EAGER)
         time.sleep(random.uniform(0, longest))  # noqa: S311  no secret
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether Spark found, looking at a table once more before it read it, that others had changed it."""
+    return not isinstance(error, DriftlineError) and _CHANGED in str(error)
 
 
 def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> None:

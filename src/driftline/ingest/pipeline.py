@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -21,7 +22,7 @@ from driftline.core.planning.routes import Plan
 from driftline.core.schema.types import Path
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, Moved, State, Table, Transaction
-from driftline.formats.retry import Progress, Retry, commit
+from driftline.formats.retry import Progress, Retry, commit, is_conflict
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import AGAIN, Batch, Planned
 from driftline.ingest.guess import Misguess, confirmed, guessed_plan
@@ -29,7 +30,7 @@ from driftline.ingest.listener import Listener, heard
 from driftline.ingest.once import Once
 from driftline.ingest.outcome import notes_of, outcome, paths_of_rest, rest_of
 from driftline.ingest.result import Result, result
-from driftline.ingest.rewrite import check_readable, lossy_rewrites, rewrites, with_rows_rewritten
+from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rewrites, rows_anew
 from driftline.observe.observation import Observation
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained
@@ -38,6 +39,9 @@ from driftline.settings import as_properties, creation
 from driftline.source.base import Source
 from driftline.source.files import changed, stamps
 from driftline.write import BatchFolder, folder_of_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _OFTEN = 2  # conflicts of one batch
 _ROOM = 1000  # ids of columns
@@ -107,6 +111,8 @@ class _Attempts:
         try:
             return self._take()
         except (_Misread, Lost, PySparkException, Py4JError, OSError) as error:
+            if is_conflict(error):
+                raise
             message, hint = _explained(self.batch, error)
             # A file that has changed meanwhile is taken as it is now, if it stays so.
             if self.reread or not (_misread(error) and changed(self.batch.files)):
@@ -289,10 +295,17 @@ def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str,
     batch, before, settings = planned.batch, planned.plan.before, planned.settings
     struct = transaction.schema.struct
     check_readable(batch.table, before)
-    old_count = batch.table.read().count()
+    old = transaction.read()
     rows = batch.source.tasks(planned.plan, struct, settings).frame(struct)
-    every_row = with_rows_rewritten(batch.table, planned.plan, rows, struct, settings)
-    return transaction.replace(every_row, summary) - old_count
+    anew = partial(rows_anew, batch.table, planned.plan, struct, settings)
+
+    def carry(appended: DataFrame) -> DataFrame:
+        if lossy_rewrites(appended, before, planned.plan.changes):
+            raise Moved("what others have appended meanwhile does not fit the new types")
+        return anew(appended)
+
+    written = transaction.replace(beside(anew(old), rows), summary, carry)
+    return written - old.count()
 
 
 def _lossy(table: Table, planned: Plan) -> list[Path]:

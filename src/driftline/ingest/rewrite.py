@@ -49,15 +49,16 @@ def check_readable(table: Table, schema: Schema) -> None:
             )
 
 
-def with_rows_rewritten(
-    table: Table, planned: Plan, rows: DataFrame, after: Struct, settings: Settings
-) -> DataFrame:
-    """New ``rows`` of a struct, behind those that the table has, as rows of the same."""
+def rows_anew(table: Table, planned: Plan, after: Struct, settings: Settings, old: DataFrame) -> DataFrame:
+    """Rows of the table as rows of the struct ``after``, with their ids where they have some."""
     before = planned.before.struct
     converter = Converter(without_defaults(after), by_name(before, after), settings)
     ids = table.row_ids(any_value(change.path for change in rewrites(planned.changes)))
-    old = table.read().selectExpr("*", *ids)
-    old = converted(old, before, partial(_rewritten, before, converter), after)
+    return converted(old.selectExpr("*", *ids), before, partial(_rewritten, before, converter), after)
+
+
+def beside(old: DataFrame, rows: DataFrame) -> DataFrame:
+    """New ``rows`` behind those that a table has."""
     for column in old.columns[len(rows.columns) :]:  # new rows have no ids yet
         rows = rows.selectExpr("*", f"cast(null as bigint) as {column}")
     return old.union(rows)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -29,8 +29,8 @@ from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, all_optional, dotted
 from driftline.errors import DataError, UsageError, no_table
-from driftline.formats.base import State, Table, Transaction
-from driftline.formats.retry import Retry
+from driftline.formats.base import Moved, State, Table, Transaction
+from driftline.formats.retry import Retry, commit
 from driftline.ingest.rewrite import check_readable, rewrites
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import Expect, expect
@@ -41,6 +41,9 @@ from driftline.settings import from_properties
 from driftline.sql.quoting import any_value, name
 from driftline.sql.rest import waiting
 from driftline.write.frame import converted, numbered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _SHOWN = 5  # paths in an error
 
@@ -92,15 +95,14 @@ def promote(
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
-        return _promote(table, state, selected, progress, dry_run=dry_run)
+        return _promote(table, state, selected, retry, dry_run=dry_run)
 
+    retry = Retry(table.name, progress)
     with configured(table.spark, PLAIN):
-        return Retry(table.name, progress).run(attempt)
+        return retry.run(attempt)
 
 
-def _promote(
-    table: Table, state: State, paths: tuple[Path, ...], progress: Callable[[str], None], *, dry_run: bool
-) -> Promoted:
+def _promote(table: Table, state: State, paths: tuple[Path, ...], retry: Retry, *, dry_run: bool) -> Promoted:
     settings = from_properties(state.properties)
     rest = rest_column(state.schema.struct)
     if rest is None:
@@ -110,28 +112,47 @@ def _promote(
     selection = Selection(paths, excluded)
     transaction = None if dry_run else table.transaction(state, pinned=True)
     try:
-        progress("looking")
-        look = partial(_look, table, state.schema, rest, selection, settings)
-        seen = look(state.schema)
+        retry.progress("looking")
+        rows = table.read() if transaction is None else transaction.read()
+        look = partial(_look, state.schema, _Asked(rest, selection, settings))
+        seen = look(rows, state.schema)
         missing = [path for path in paths if path not in seen.met]
         _check_found(table, state.schema, seen.counts, missing, settings.mark)
         settings = unlimited(settings)
-        planned = plans(state.schema, seen, look, settings)
+        planned = plans(state.schema, seen, partial(look, rows), settings)
         values = {spelled_field(path): count for path, count in sorted(seen.counts.items())}
         if transaction is None:
             notes = (table.new_row_ids,) if table.new_row_ids else ()
             return Promoted(table.name, dry_run, values, planned.changes, notes=notes)
-        progress("writing")
-        _write(table, transaction, planned, rest, selection, settings)
+        retry.progress("writing")
+
+        def check(appended: DataFrame) -> None:
+            nonlocal seen, rows
+            seen, rows = Seen.merged([seen, look(appended, state.schema)]), rows.unionByName(appended)
+            now = plans(state.schema, seen, partial(look, rows), settings)
+            if (now.schema, now.routes) != (planned.schema, planned.routes):
+                raise Moved("what others have put into the rest meanwhile needs other columns")
+
+        _write(table, transaction, planned, _Asked(rest, selection, settings), check)
         transaction.set(record.of_promote(" ".join(values)))
-        progress("committing")
-        transaction.commit()
+        retry.progress("committing")
+        commit(transaction, table.load, retry)
+        values = {spelled_field(path): count for path, count in sorted(seen.counts.items())}
     except BaseException:
         if transaction is not None:
             transaction.abandon()
         raise
     transaction.upkeep()
     return Promoted(table.name, dry_run, values, planned.changes, transaction.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is wanted of the column ``rest``, and how it is read."""
+
+    rest: Field
+    selection: Selection
+    settings: Settings
 
 
 @dataclass(slots=True)
@@ -189,19 +210,28 @@ def _write(
     table: Table,
     transaction: Transaction,
     planned: Plans,
-    rest: Field,
-    selection: Selection,
-    settings: Settings,
+    asked: _Asked,
+    check: Callable[[DataFrame], None],
 ) -> None:
-    """Writes the rows, with a rest in place of the old one."""
+    """Writes the rows, with a rest in place of the old one. ``check``: raises Moved where rows that others
+    append meanwhile need another plan."""
+    rest = asked.rest
     new = Names.of(planned.schema.struct).take(rest.name)
     transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest.doc))])
     between = transaction.schema
-    promoter = Promoter.of(planned, between.struct, settings, selection, rest.name, new)
-    rows = table.read()
+    promoter = Promoter.of(planned, between.struct, asked.settings, asked.selection, rest.name, new)
     ids = table.row_ids(any_value([(rest.name,)]))
-    frame = converted(rows.selectExpr("*", *ids), promoter.before, promoter.rows, between.struct)
-    written, expected = transaction.replace(frame, {"driftline.promote": "true"}), rows.count()
+
+    def anew(rows: DataFrame) -> DataFrame:
+        return converted(rows.selectExpr("*", *ids), promoter.before, promoter.rows, between.struct)
+
+    def carry(appended: DataFrame) -> DataFrame:
+        check(appended)
+        return anew(appended)
+
+    rows = transaction.read()
+    written = transaction.replace(anew(rows), {"driftline.promote": "true"}, carry)
+    expected = rows.count()
     if written != expected:
         raise DataError(
             f"{table.name}: {expected} rows were there, {written} were written: nothing is changed"
@@ -214,11 +244,10 @@ def _write(
     transaction.evolve(diff(between, replace(between, struct=Struct(fields))))  # type: ignore[arg-type]
 
 
-def _look(
-    table: Table, schema: Schema, rest: Field, selection: Selection, settings: Settings, known: Schema
-) -> Seen:
-    """What is selected, for a table that has the columns that are ``known``."""
-    rows = table.read().where(f"{name(rest.name)} is not null")
+def _look(schema: Schema, asked: _Asked, rows: DataFrame, known: Schema) -> Seen:
+    """What is selected in the rows, for a table that has the columns that are ``known``."""
+    rest, selection, settings = asked.rest, asked.selection, asked.settings
+    rows = rows.where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
     observe = partial(_observed, parts, expect(known, settings), settings.dates)
     collected = numbered(rows).mapInArrow(observe, "observed binary").collect()  # one row a task

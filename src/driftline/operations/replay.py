@@ -12,16 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from driftline.core.changelog.token import BatchIsInError
 from driftline.errors import UsageError, no_table
-from driftline.formats.base import CommitConflict, Table
+from driftline.formats.base import Table
 from driftline.formats.retry import Retry
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
-from driftline.operations.resolve import CHANGED
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending
 from driftline.quarantine.table import REPLAY
@@ -235,12 +233,7 @@ def _marked(table: Table, progress: Callable[[str], None]) -> Pending | None:
         pending = Pending.of(table)
         if pending is None:
             return None
-        try:
-            _mark(pending)
-        except PySparkException as error:
-            if CHANGED not in str(error):
-                raise
-            raise CommitConflict("it has changed meanwhile") from error
+        _mark(pending)
         return Pending.of(table)
 
     return Retry(quarantine.of(table).name, progress).run(attempt)

@@ -21,8 +21,8 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError, UsageError, no_table
-from driftline.formats.base import CommitConflict, State, Table
-from driftline.formats.retry import Retry
+from driftline.formats.base import Moved, State, Table
+from driftline.formats.retry import Retry, commit, is_conflict
 from driftline.ingest.rewrite import check_readable
 from driftline.runtime.failure import explained
 from driftline.runtime.shown import Shown
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SAMPLES = 10
-CHANGED = "TABLE_CHANGE_AFTER_ANALYSIS"  # Spark looks at a table once more before it reads it
 _SAMPLE = 200  # characters
 RESOLVED = PREFIX + "resolved."
 
@@ -69,6 +68,18 @@ class Resolved(Shown):
     kept_in: tuple[Path, ...] = ()
     snapshot: int | None = None
     notes: tuple[str, ...] = ()
+
+    def with_more(self, more: Resolved) -> Resolved:
+        """With the counts of further rows."""
+        return replace(
+            self,
+            values=self.values + more.values,
+            rest=self.rest + more.rest,
+            samples=tuple(sorted({*self.samples, *more.samples})[:SAMPLES]),
+            folded=tuple(
+                replace(c, rest=c.rest + m.rest) for c, m in zip(self.folded, more.folded, strict=True)
+            ),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The same as `--json` prints it."""
@@ -117,15 +128,16 @@ def resolve(
         if not state.exists:
             raise no_table(table.name)
         try:
-            return _resolve(table, state, _Request(field, to, dry_run, drop_rest), progress)
+            return _resolve(table, state, _Request(field, to, dry_run, drop_rest), retry)
         except PySparkException as error:
-            if CHANGED in str(error):
-                raise CommitConflict("its columns have changed meanwhile") from error
+            if is_conflict(error):
+                raise
             message, hint = explained(error)
             raise DataError(f"{table.name}: {dotted(field)}: {message}", hint) from error
 
+    retry = Retry(table.name, progress)
     with configured(table.spark, PLAIN):
-        return Retry(table.name, progress).run(attempt)
+        return retry.run(attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +171,7 @@ class _Request:
         }
 
 
-def _resolve(table: Table, state: State, request: _Request, progress: Callable[[str], None]) -> Resolved:
+def _resolve(table: Table, state: State, request: _Request, retry: Retry) -> Resolved:
     settings = from_properties(state.properties)
     plan = resolution(state.schema, request.path, parse_type(request.to), settings)
     check_readable(table, state.schema)
@@ -168,20 +180,27 @@ def _resolve(table: Table, state: State, request: _Request, progress: Callable[[
     try:
         # Behind the start of the transaction, which lets no one lay out the table anew, or add rows.
         _possible(table, plan)
-        rows = table.read()
-        progress("looking")
+        rows = table.read() if transaction is None else transaction.read()
+        retry.progress("looking")
         preview = _look(table.name, rows, folding, dry_run=request.dry_run)
         if transaction is None:
             return replace(preview, notes=(table.new_row_ids,) if table.new_row_ids else ())
         rest = request.rest(plan, preview)
-        progress("writing")
+        retry.progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
         between = transaction.schema
         changed = any_value((*site.parent, c.name) for site in plan.sites for c in site.folded)
-        written = transaction.replace(
-            rows.selectExpr(*folding.rows(rest), *table.row_ids(changed)),
-            {"driftline.resolve": dotted(plan.path)},
-        )
+        columns = [*folding.rows(rest), *table.row_ids(changed)]
+
+        def carry(appended: DataFrame) -> DataFrame:
+            nonlocal preview
+            preview = preview.with_more(_look(table.name, appended, folding, dry_run=False))
+            if request.rest(plan, preview) != rest:
+                raise Moved("values that others have appended meanwhile do not convert")
+            return appended.selectExpr(*columns)
+
+        summary = {"driftline.resolve": dotted(plan.path)}
+        written = transaction.replace(rows.selectExpr(*columns), summary, carry)
         expected = rows.count()
         if written != expected:
             raise DataError(
@@ -190,8 +209,8 @@ def _resolve(table: Table, state: State, request: _Request, progress: Callable[[
         after = plan.after(between, rest)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
         transaction.set(replace(request, path=plan.path).record())
-        progress("committing")
-        transaction.commit()
+        retry.progress("committing")
+        commit(transaction, table.load, retry)
     except BaseException:
         if transaction is not None:
             transaction.abandon()

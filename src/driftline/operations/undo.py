@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from driftline.core.changes import ColumnChange, details, diff, in_words, told
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError
-from driftline.formats.base import Draft, Table
+from driftline.formats.base import Draft, State, Table
 from driftline.formats.retry import Retry
 from driftline.operations import history
 from driftline.runtime.shown import Shown
@@ -73,11 +73,13 @@ def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
     ``yes``: also where that hides values. Raises UsageError, DataError
     with the reason; nothing is changed then.
     """
-    return Retry(table.name).run(lambda: _undo(table, to, yes=yes))
+    counter = _Counter(table)
+    return Retry(table.name).run(lambda: _undo(table, to, counter, yes=yes))
 
 
-def _undo(table: Table, to: int | None, *, yes: bool) -> Undone:
+def _undo(table: Table, to: int | None, counter: _Counter, *, yes: bool) -> Undone:
     alteration = table.alteration()
+    counter.look()
     versions = table.versions()
     now = alteration.before
     change, then = _target(table.name, versions, now, to)
@@ -89,8 +91,8 @@ def _undo(table: Table, to: int | None, *, yes: bool) -> Undone:
     # What a resolve folded, or a promote took, is in the columns that
     # come back, unless rows were written since.
     since = () if to is None and _just_rewritten(table, versions) else plan.hidden
-    hidden = _hidden(table, now, since, change, yes=yes)
-    back = _back(table, versions, draft, plan)
+    hidden = _hidden(table, now, since, change, counter, yes=yes)
+    back = _back(table, versions, draft, plan, counter)
     draft.commit()
     after = draft.definition
     changes = diff(now.schema, after.schema)
@@ -99,7 +101,7 @@ def _undo(table: Table, to: int | None, *, yes: bool) -> Undone:
 
 
 def _hidden(
-    table: Table, now: Definition, columns: Sequence[Path], change: str, *, yes: bool
+    table: Table, now: Definition, columns: Sequence[Path], change: str, counter: _Counter, *, yes: bool
 ) -> tuple[Values, ...]:
     """How many values of the columns nobody would see any more. Raises DataError where there are
     some, unless a person has said ``yes``.
@@ -107,7 +109,7 @@ def _hidden(
     ids = {f.id for _, f in table.readable(now.schema).walk()}
     counted = [path for path in columns if (f := now.schema.find(path)) and f.id in ids]
     uncounted = [path for path in columns if path not in counted]
-    hidden = _counted(table.read_readable, now.schema, counted)
+    hidden = counter.hidden(now.schema, counted)
     if uncounted and not yes:
         raise DataError(
             f"{table.name}: taking back {change} would hide {dotted(uncounted[0])}, whose values Spark cannot count",
@@ -184,11 +186,57 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def _back(table: Table, versions: Versions, draft: Draft, plan: Restoration) -> tuple[Values, ...]:
+@dataclass(slots=True)
+class _Counter:
+    """Counts the values of columns, over several tries: of rows that others have appended since the last
+    one, and of no others, as all of them would take longer than the next commit takes to come.
+    """
+
+    table: Table
+    state: State | None = None
+    appended: DataFrame | None = None
+    _hidden: dict[Path, Values] = field(default_factory=dict)
+    _back: dict[Path, Values] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Notes what others have done since."""
+        before, self.state = self.state, self.table.load()
+        fits = before is not None and before.fits(self.state)
+        self.appended = self.table.appended(before, self.state) if before is not None and fits else None
+        if self.appended is None:
+            self._hidden, self._back = {}, {}
+
+    def hidden(self, schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
+        """How many values the table has in the columns."""
+        new = [path for path in paths if path not in self._hidden]
+        counted = _by_path(new, _counted(self._rows, schema, new))
+        if (appended := self.appended) is not None:
+            old = [path for path in paths if path in self._hidden]
+            more = _by_path(old, _counted(lambda: appended, schema, old))
+            counted |= {p: replace(v, count=v.count + self._hidden[p].count) for p, v in more.items()}
+        self._hidden = counted
+        return tuple(counted[path] for path in paths)
+
+    def back(self, draft: Draft, schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
+        """How many there are in columns that come back: appended rows have none."""
+        new = [path for path in paths if path not in self._back]
+        self._back |= _by_path(new, _counted(draft.read, schema, new))
+        return tuple(self._back[path] for path in paths)
+
+    def _rows(self) -> DataFrame:
+        assert self.state is not None
+        if self.table.readable(self.state.schema) != self.state.schema:
+            return self.table.read_readable()
+        return self.table.transaction(self.state).read()
+
+
+def _back(
+    table: Table, versions: Versions, draft: Draft, plan: Restoration, counter: _Counter
+) -> tuple[Values, ...]:
     """The values that come back, and how many there were."""
     ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
     seen = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
-    counts = _counted(draft.read, plan.after.schema, seen)
+    counts = counter.back(draft, plan.after.schema, seen)
     return tuple(
         replace(values, before=_had(table, versions, plan.after.schema, path))
         for values, path in zip(counts, seen, strict=True)
@@ -208,6 +256,10 @@ def _had(table: Table, versions: Versions, schema: Schema, path: Path) -> int | 
                     return _counted(partial(table.read, snapshot.id), then, [at])[0].count
             return None
     return None
+
+
+def _by_path(paths: Sequence[Path], counts: Sequence[Values]) -> dict[Path, Values]:
+    return dict(zip(paths, counts, strict=True))
 
 
 def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:

@@ -100,7 +100,9 @@ class DuckLakeAlteration:
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
         """The same: a column that was dropped comes back with its id, and so with its values."""
-        return self.change(after, record)
+        draft = self.change(after, record)
+        draft.pinned = True  # values that others write meanwhile may be hidden by it
+        return draft
 
 
 class DuckLakeDraft:
@@ -112,6 +114,7 @@ class DuckLakeDraft:
         self.table = alteration.table
         self.definition = after
         self.warnings: Sequence[str] = ()
+        self.pinned = False
         self._layout = layout
         self._from = alteration
         self._record = record
@@ -129,7 +132,9 @@ class DuckLakeDraft:
         intent.layout = self._from.layout, self._layout
         required = {f.id for f in state.schema.struct.fields if f.required}
         # What statistics have told holds for the rows that they knew.
-        intent.pinned = any(f.required and f.id not in required for f in after.schema.struct.fields)
+        intent.pinned = self.pinned or any(
+            f.required and f.id not in required for f in after.schema.struct.fields
+        )
         intent.removed = tuple(state.properties.keys() - intent.properties.keys())
         message = Message(AUTHOR, "; ".join(self._record.values())[:10_000], self._record)
         self.table.catalog.write(

@@ -68,6 +68,19 @@ class Scan:
         files = {path: size for path, size in self.files.items() if path in paths}
         return replace(self, shelves={s: f for s, f in shelves.items() if f}, files=files, inlined=[])
 
+    def beyond(self, first: Scan) -> Scan | None:
+        """The same of the files that a ``first`` scan had not; None where the rows of that
+        are not here as they were.
+        """
+        kept = first.files.keys()
+        same = (
+            first.files.items() <= self.files.items()
+            and first.deletes == {path: file for path, file in self.deletes.items() if path in kept}
+            and first.deleted == {path: rows for path, rows in self.deleted.items() if path in kept}
+            and first.inlined == self.inlined
+        )
+        return self.of(self.files.keys() - kept) if same else None
+
 
 @dataclass(frozen=True, slots=True)
 class _File:

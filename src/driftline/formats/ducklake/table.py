@@ -204,6 +204,16 @@ class DuckLakeTable:
 
         return read(self.spark, self.catalog.read(look), self.name)
 
+    def appended(self, before: State, now: State) -> DataFrame | None:
+        """The rows that others have appended between two states of the table; None where they did more."""
+
+        def look(connection: Connection) -> Scan | None:
+            first, last = (scan(connection, load(connection, self.name, s.snapshot)) for s in (before, now))
+            return last.beyond(first)
+
+        found = self.catalog.read(look)
+        return None if found is None else read(self.spark, found, self.name)
+
     def delete(self, column: str, value: str) -> None:
         """Deletes the rows whose ``column`` holds this text."""
         namespace, table = (quoted(part) for part in split(self.name))

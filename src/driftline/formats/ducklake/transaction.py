@@ -20,7 +20,7 @@ from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
 from driftline.core.schema.types import Default, Expression, Schema, Struct
 from driftline.errors import DataError
-from driftline.formats.base import Added, Moved, State
+from driftline.formats.base import Added, Moved, State, carried
 from driftline.formats.ducklake.catalog import UnknownError
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.evaluate import values_of, with_values
@@ -35,6 +35,7 @@ from driftline.write import BatchFolder, staged
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.formats.base import Carry
     from driftline.formats.ducklake.table import DuckLakeTable
     from driftline.write import RowTasks
 
@@ -70,6 +71,7 @@ class DuckLakeTransaction:
         self._said: list[str] = []
         self._folders: list[str] = []
         self._with: list[DuckLakeTransaction] = []
+        self._carry: Carry | None = None
         self._values: dict[int, Default] | None = None
 
     @property
@@ -162,9 +164,15 @@ class DuckLakeTransaction:
             rows = staged(spark, tasks, self.row, folder)
         return self.append(rows, summary)
 
-    def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+    def read(self) -> DataFrame:
+        """The table's rows as the transaction began on them, whatever others do meanwhile."""
+        assert self.base is not None
+        return self.table.read(self.base.snapshot)
+
+    def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Writes the frame's rows in place of all that are there; returns how many."""
         self._intent.replaces = self._intent.pinned = True
+        self._carry = carry
         return self.append(frame, summary)
 
     def set(self, properties: Mapping[str, str]) -> None:
@@ -209,9 +217,12 @@ class DuckLakeTransaction:
         Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
         """
         intent = self._intent
-        if self.base is None or intent.replaces or not now.exists:
+        if self.base is None or not now.exists or (intent.replaces and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
         other = self.table.transaction(now)
+        if intent.replaces:
+            self._carry_over(other)
+            return
         other.evolve(self._changes, self._after)
         if other._intent.keys.partition_id != intent.keys.partition_id:
             raise Moved(f"{self.table.name} was partitioned otherwise since the batch was written")
@@ -223,6 +234,26 @@ class DuckLakeTransaction:
             part.again(part.table.load())
         self.base = intent.base = other.base
         intent.schema = fresh
+
+    def _carry_over(self, other: DuckLakeTransaction) -> None:
+        """Takes the rows in place of all others to the table of another transaction, which has the same
+        schema, and writes what was appended since.
+        """
+        assert self.base is not None
+        assert other.base is not None
+        appended = self.table.appended(self.base, other.base)
+        schema, self._intent.schema = self._intent.schema, self._intent.written or self._intent.schema
+        files, folders = list(self._intent.files), list(self._folders)
+        try:
+            carried(self.table.name, appended, self._carry, lambda rows: self.append(rows, {}))
+        except BaseException:
+            self._intent.files = files
+            for folder in self._folders[len(folders) :]:
+                removed(self.table.spark, folder)
+            raise
+        finally:
+            self._intent.schema = schema
+        self.base = self._intent.base = other.base
 
     def abandon(self) -> None:
         """Deletes the files that were written, unless they are the table's, or may be."""

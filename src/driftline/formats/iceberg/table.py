@@ -203,19 +203,21 @@ class IcebergTable:
         between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
         return self.spark.read.options(**between).table(self.full_name)
 
-    def appended(self, before: int | None, now: int | None) -> DataFrame | None:
-        """The rows that others have appended between two snapshots; None where they did more,
-        or that cannot be told.
+    def appended(self, before: State, now: State) -> DataFrame | None:
+        """The rows that others have appended between two states of the table; None where they did more, or
+        that cannot be told.
         """
-        java, at = self.java(), now
-        while at != before:
+        java, at = self.java(), now.snapshot
+        while at != before.snapshot:
             snapshot = None if java is None or at is None else java.snapshot(at)
             if snapshot is None or str(snapshot.operation()) != "append":
                 return None
             at = snapshot.parentId()
-        if before is None or now is None:
+        if before.snapshot is None or now.snapshot is None:
             return None
-        return self.read(now).limit(0) if before == now else self.read_appended(before, now)
+        if before.snapshot == now.snapshot:
+            return self.read().limit(0)
+        return self.read_appended(before.snapshot, now.snapshot)
 
     def defaults(self) -> dict[int, frozenset[Any]]:
         """The defaults that each column has had, by its id, as far as they are known."""

@@ -16,7 +16,7 @@ from driftline.core.changes import Change
 from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, SetupError
-from driftline.formats.base import Added, Moved, State
+from driftline.formats.base import Added, Moved, State, carried
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import (
     failure,
@@ -36,6 +36,7 @@ from driftline.formats.iceberg.task_files import location_of, snapshot_propertie
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,
+    frame_of,
     left_out,
     taken_files,
     telling,
@@ -47,8 +48,12 @@ from driftline.write import BatchFolder, staged
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.formats.base import Carry
     from driftline.formats.iceberg.table import IcebergTable
     from driftline.write import RowTasks
+
+# Of REST's, those that are no answers of the server; its answers are told from them by their own classes.
+_UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
 
 Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # into a Java table
 
@@ -68,8 +73,9 @@ class Transaction:
         self._pinned = pinned and base is not None
         self._java = java
         self._jvm: Any = table.spark._jvm
-        self._changes: tuple[Change, ...] = ()
-        self._after = 0
+        self._evolved: list[tuple[tuple[Change, ...], int]] = []  # steps, with the ids that each began at
+        self._steps = 0  # how many of them came before the rows
+        self._carry: Carry | None = None
         self._told: dict[str, str] = {}  # the properties as they were given
         self._properties: dict[str, str] = {}  # and as they were set
         self._summary: Mapping[str, str] = {}
@@ -86,7 +92,7 @@ class Transaction:
     @cached_property
     def schema(self) -> Schema:
         """The schema inside the transaction, once it is evolved."""
-        if self.base is not None and not self._changes:
+        if self.base is not None and not any(changes for changes, _ in self._evolved):
             return self.base.schema
         return schema_of(self._jvm, self._java.table())
 
@@ -111,14 +117,16 @@ class Transaction:
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
         """Applies the changes as one schema update; new columns get ids beyond ``after``."""
-        self._changes, self._after = tuple(changes), after
+        changes = tuple(changes)
+        self._evolved.append((changes, after))
         operations = self._java.table().operations()
         now = operations.current()
         if now.lastColumnId() < after:
             builder = java_type(self._jvm, "org.apache.iceberg.TableMetadata").buildFrom(now)
             operations.commit(now, builder.setCurrentSchema(now.schema(), after).build())
-        update_schema(self._jvm, self._java, self._changes, self.table.name)
-        if self._changes and self.base is not None:
+        update_schema(self._jvm, self._java, changes, self.table.name)
+        self.__dict__.pop("schema", None)
+        if changes and self.base is not None:
             self.set(metrics_of_all(self.schema, self.base.properties))
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
@@ -195,7 +203,13 @@ class Transaction:
             self._append_files()
         return sum(int(file.recordCount()) for file in written)
 
-    def replace(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+    def read(self) -> DataFrame:
+        """The table's rows as the transaction began on them, whatever others do meanwhile."""
+        spark, iceberg = self.table.spark, self._jvm.org.apache.iceberg
+        as_it_was = iceberg.StaticTableOperations(self._java.startMetadata(), self._java.table().io())
+        return frame_of(spark, iceberg.BaseTable(as_it_was, self.table.name))
+
+    def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Writes the frame's rows in place of all that the table holds; returns how many were written. Behind
         the table's columns the frame may have those of `IcebergTable.row_ids`, which the rows then keep.
 
@@ -205,7 +219,7 @@ class Transaction:
             raise DataError(
                 f"{self.table.name}: its rows cannot be written anew: Spark has no values of {lost[0]}"
             )
-        self._replaced = True
+        self._replaced, self._carry, self._steps = True, carry, len(self._evolved)
         if ROW_ID in frame.columns:
             return self._replace_with_ids(frame, summary)
         return self._write(frame, summary, self._writer.overwrite)
@@ -214,10 +228,13 @@ class Transaction:
         self._written += self._writer.files_with_ids(self._java.table(), frame)
         spark = self.table.spark
         self._summary = snapshot_properties(spark, session_conf(spark), summary)
+        self._replace_files()
+        return sum(int(file.recordCount()) for file in self._written)
+
+    def _replace_files(self) -> None:
         overwrite = self._java.newOverwrite()
         all_rows = java_type(self._jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
         self._add_files(overwrite.overwriteByRowFilter(all_rows), overwrite.addFile)
-        return sum(int(file.recordCount()) for file in self._written)
 
     def _write(self, frame: DataFrame, summary: Mapping[str, str], writer: Writer) -> int:
         before = self.snapshot
@@ -286,22 +303,61 @@ class Transaction:
 
         Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
         """
-        if self.base is None or self._replaced or not now.exists:
+        if self.base is None or not now.exists or (self._replaced and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
         other = self.table.transaction(now, pinned=self._pinned)
-        other.evolve(self._changes, self._after)
-        if not refits(self.schema, other.schema):
+        steps = self._steps if self._replaced else len(self._evolved)
+        for changes, after in self._evolved[:steps]:
+            other.evolve(changes, after)
+        other._written, other._summary = list(self._written), self._summary
+        if self._replaced:
+            other._written += self._carry_over(other)
+        elif not refits(self.schema, other.schema):
             raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
-        other._written, other._summary = self._written, self._summary
-        if self._written:
+        if self._replaced:
+            other._replace_files()
+        elif self._written:
             other._append_files()
+        for changes, after in self._evolved[steps:]:
+            other.evolve(changes, after)
         delete_ledger(self._java.table().io(), self._ledger)
         other.remember(self._files)
         other.set(self._told)
         self.base, self._java, self._properties = other.base, other._java, other._properties
         self._ledger = other._ledger
         # Not asked of Java later: after a commit that failed, its transaction shows the table of others.
-        self.schema = other.schema
+        self.schema, self._made, self._written = other.schema, other._made, other._written
+
+    def _carry_over(self, other: Transaction) -> list[Any]:
+        """Writes what was appended until another transaction began, which has the columns of
+        these rows; returns the files.
+        """
+        files: list[Any] = []
+
+        def write(rows: DataFrame) -> int:
+            files.extend(other._files_of(rows))
+            return sum(int(file.recordCount()) for file in files)
+
+        assert self.base is not None
+        assert other.base is not None
+        appended = self.table.appended(self.base, other.base)
+        try:
+            carried(self.table.name, appended, self._carry, write)
+        except BaseException:
+            self._delete(str(file.location()) for file in files)
+            raise
+        return files
+
+    def _files_of(self, rows: DataFrame) -> list[Any]:
+        """The rows as data files that are in no snapshot yet."""
+        if ROW_ID in rows.columns:
+            return self._writer.files_with_ids(self._java.table(), rows)
+        staged = with_schema(self._jvm, self.table.java(), self.schema)
+        before = staged.table().currentSnapshot()
+        self._writer.append(staged.table(), rows, {})
+        if staged.table().currentSnapshot().snapshotId() == before.snapshotId():
+            return []
+        return taken_files(staged)
 
     def abandon(self) -> None:
         """Deletes the files that were written, unless they are the table's, or may be."""
@@ -314,9 +370,12 @@ class Transaction:
             with suppress(Py4JJavaError):
                 paths += telling(table)
         delete_ledger(table.io(), self._ledger)
+        self._delete(paths)
+
+    def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             with suppress(Py4JJavaError):  # what cannot be deleted is an orphan
-                table.io().deleteFile(path)
+                self._java.table().io().deleteFile(path)
 
     def read_written(self) -> DataFrame | None:
         """The rows that it has written, once it is committed; None where Spark cannot read all columns."""
@@ -365,7 +424,7 @@ class Transaction:
             gateway, error.java_exception, "org.apache.iceberg.exceptions.CleanableFailure"
         ) or "PendingUpdateFailed" in java_class(error):
             return False
-        unknown = "CommitStateUnknown" in java_class(error)
+        unknown = _may_land(error)
         try:
             now = self.table.load()
         except SetupError:
@@ -385,3 +444,12 @@ class Transaction:
             java = self.table.java()
             return java is not None and java.snapshot(snapshot) is not None
         return now.exists and self._properties.items() <= now.properties.items()
+
+
+def _may_land(error: Py4JJavaError) -> bool:
+    """Whether a commit that ended in an error may still be under way: a catalog's server was asked, and the
+    connection was lost, or took too long. SQLite is none, and commits nothing later.
+    """
+    if java_class(error).endswith("UncheckedSQLException"):
+        return "SQLite" not in str(error.java_exception.getCause())
+    return java_class(error).endswith(_UNKNOWN)
