@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def test_every_character_as_java_compares_it(spark: SparkSession) -> None:
     assert [caseless(c) for c in lower] == [caseless(c) for c in plane]
 
 
+SUBSTITUTE = "spark.sql.variable.substitute"
 RECORD = {"SINIF": 1, "s\u0131n\u0131f": 2, "\u0130": 3, "I": 4, "i\u0307": 5, "n": {"\u017f": 1, "S": 2}}
 
 
@@ -90,10 +92,19 @@ def test_a_table_with_such_twins_goes_on(lake: Lake, table_name: str, tmp_path: 
 
 
 def test_what_spark_would_replace_in_sql(lake: Lake, table_name: str, tmp_path: Path) -> None:
-    """`${...}` stands for a setting in Spark's SQL, and may be in any name, any text and any default."""
+    """`${...}` stands for a setting in Spark's SQL, and may be in any name, any text and any default.
+
+    Spark replaces it in a session that says so, and in a thread that has no active session.
+    """
+    with configured(lake.spark, {SUBSTITUTE: "true"}), ThreadPoolExecutor(1) as another_thread:
+        another_thread.submit(_nothing_is_replaced, lake, table_name, tmp_path).result()
+
+
+def _nothing_is_replaced(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
-    key, text = "${x}", "costs ${x} and ${spark.app.name}"
-    table.ingest(lines(tmp_path, {"id": 1, key: 1, "n": {key: 1}}))
+    key, text = "${env:HOME}", "costs ${env:HOME}, ${system:user.home} and ${spark.app.name}"
+    assert table.ingest(file := lines(tmp_path, {"id": 1, key: 1, "n": {key: 1}})).rows_written == 1
+    assert table.verify(file).ok
     table.ingest(lines(tmp_path, {"id": 2, key: text, "n": {key: text}}))
     table.lake.alter(f"ALTER TABLE {table_name} ADD COLUMN word string DEFAULT '{text}'", upgrade=True)
     table.ingest(lines(tmp_path, {"id": 3}))
@@ -111,5 +122,5 @@ def test_what_spark_would_replace_in_sql(lake: Lake, table_name: str, tmp_path: 
     table.lake.alter(f"ALTER TABLE {table_name} DROP COLUMN `{key}`")
     assert table.undo().to_dict()["back"] == {key: 1}
     place = table_name if database(lake) else f"lake.{table_name}"
-    with configured(lake.spark, {"spark.sql.variable.substitute": "false"}):
+    with configured(lake.spark, {SUBSTITUTE: "false"}):
         assert lake.sql(f"select `{key}` from {place} where `{key}_string` = '{text}'").count() == 1

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from driftline.errors import SetupError
 from driftline.runtime import session
@@ -46,6 +47,15 @@ def test_views_work(spark, db):
     assert spark.table(f"{db}.v").columns == ["id"]
     spark.sql(f"drop view {db}.v")
     spark.sql(f"drop table {db}.seen")
+
+
+def test_sql_reaches_neither_the_environment_nor_methods_of_java(spark, tmp_path):
+    for ours in (spark, open_session(tmp_path / "other")):
+        text = "${env:HOME} ${system:user.home} ${spark.app.name}"
+        assert ours.sql(f"select '{text}'").first()[0] == text
+        for function in ("reflect", "java_method", "try_reflect"):
+            with pytest.raises(AnalysisException, match="UNRESOLVED_ROUTINE"):
+                ours.sql(f"select {function}('java.lang.System', 'getenv', 'HOME')")
 
 
 def test_avro_is_there_both_ways(spark, tmp_path):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftline.config import SENSITIVE, has_secret
 from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import Java, find_java, launcher_home
+from driftline.runtime.spark_conf import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +27,7 @@ MEMORY_GIB = 4
 LOCAL = "local[*]"
 _HERE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _AT_LAUNCH = ("spark.driver.extraJavaOptions", "spark.jars.repositories")  # later would be too late for these
+_REFLECTION = ("reflect", "java_method", "try_reflect")
 _SQLITE = "jdbc:sqlite:"
 _NAME_ONE = 'name it in driftline.toml: [catalog] with type = "rest", "glue" or "jdbc", and its uri'
 HINT = "`driftline doctor` looks for the cause."
@@ -52,6 +55,7 @@ def open_session(
     settings = catalog_settings(lake, catalog, properties)
     more = bundles(properties)
     if session := _running(settings, more):
+        activate(session)
         return session
     java = prepare_environment()
     from py4j.protocol import Py4JError
@@ -65,7 +69,7 @@ def open_session(
         needed = {**engine_settings(jars, master, options), **settings}
         _launch_java(needed)
         engine: dict[str, bool | float | int | str | None] = {**needed}
-        return SparkSession.builder.appName(app_name).config(map=engine).getOrCreate()
+        return _only_sql(SparkSession.builder.appName(app_name).config(map=engine).getOrCreate())
 
     try:
         try:
@@ -94,6 +98,16 @@ def _launch_java(settings: Mapping[str, str]) -> None:
         if key in _AT_LAUNCH or not (key.startswith("spark.sql.") or has_secret(key, value))
     ]
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(at_launch))
+
+
+def _only_sql(session: SparkSession) -> SparkSession:
+    """The session without the functions that call any method of Java's: a query must only read."""
+    jvm: Any = session._jvm
+    java: Any = session._jsparkSession
+    functions = java.sessionState().functionRegistry()
+    for name in _REFLECTION:
+        functions.dropFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
+    return session
 
 
 def stop_session(session: SparkSession) -> None:
@@ -185,6 +199,7 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         "spark.redaction.regex": rf"(?i){SENSITIVE}|://[^/\s@]+@",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.variable.substitute": "false",  # names are data, and `${env:PASSWORD}` may be one
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.geospatial.enabled": "true",  # else a view of a table with such a column is refused
         # Listing thousands of files as Spark tasks takes seconds more than listing them here.
@@ -222,12 +237,19 @@ def prepare_environment() -> Java:
     if not os.environ.get("DRIFTLINE_DEBUG"):  # pyspark would print each error as JSON, besides raising it
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             PySparkLogger.getLogger(name).setLevel("CRITICAL")
+        # So would py4j, of a Java that has ended.
+        logging.getLogger("py4j").setLevel("CRITICAL")
+        logging.getLogger().addFilter(_not_py4j)
     java = find_java()
     os.environ["JAVA_HOME"] = str(launcher_home(java, cache_folder()))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a cluster of many machines needs another
     return java
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _running(settings: Mapping[str, str], more: Sequence[str]) -> SparkSession | None:
@@ -257,7 +279,7 @@ def _running(settings: Mapping[str, str], more: Sequence[str]) -> SparkSession |
             f"This process runs Spark without {', '.join(lacking)}, which the lake's store needs.",
             "Open the lake in the store first, or in another process.",
         )
-    session = session.newSession()
+    session = _only_sql(session.newSession())
     for key, value in settings.items():
         if key.startswith("spark.sql."):  # the rest is settled when Java starts
             session.conf.set(key, value)

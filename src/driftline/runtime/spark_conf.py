@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -20,6 +20,7 @@ PLAIN = {
     "spark.sql.parser.escapedStringLiterals": "false",
 }
 CASE = "spark.sql.caseSensitive"
+_SESSION = "org.apache.spark.sql.classic.SparkSession"
 # In files, keys that differ only in case are two keys, and of duplicate keys the last counts.
 FILES = {
     **PLAIN,
@@ -48,7 +49,8 @@ def runs_here(context: SparkContext) -> bool:
 
 @contextmanager
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings, and with its own again afterwards."""
+    """The session with these settings, and with its own again afterwards; this thread's active one."""
+    activate(spark)
     before = {key: old for key, value in conf.items() if (old := spark.conf.get(key, None)) != value}
     try:
         for key in before:
@@ -60,6 +62,17 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, old)
+
+
+def activate(spark: SparkSession) -> None:
+    """Makes the session this thread's active one. Where there is none, Spark parses SQL, and plans, by its
+    defaults, whatever is set in the session.
+    """
+    from py4j.java_gateway import JavaClass  # late: many commands need no Spark
+
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    JavaClass(_SESSION, jvm._gateway_client).setActiveSession(session)
 
 
 def literally(path: str) -> str:

@@ -38,6 +38,7 @@ from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.transaction import Transaction
 from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
 from driftline.formats.iceberg.versions import branches, laid, schemas, snapshots, versions
+from driftline.runtime.spark_conf import activate
 from driftline.sql.quoting import literal
 from driftline.sql.quoting import name as quoted
 
@@ -89,8 +90,7 @@ class IcebergTable:
     def plugin(self) -> Any:
         """The catalog as Spark has it. Raises SetupError where it does not answer."""
         session: Any = self.spark._jsparkSession
-        # Spark looks up what belongs to a session by the thread's active one.
-        java_type(self._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
+        activate(self.spark)  # what belongs to a session is looked up by the active one
         try:
             plugin = session.sessionState().catalogManager().catalog(self.catalog)
             plugin.icebergCatalog()
