@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from subprocess import Popen
+from types import SimpleNamespace
 
-from driftline.runtime.failure import WHOLE, explained, of_text
+import pytest
+from pyspark import SparkContext
+
+from driftline.errors import DataError
+from driftline.runtime.failure import WHOLE, explained, java_ended, of_text
 
 JOB = (
     "An error occurred while calling o82.load.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 "
@@ -88,7 +93,8 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
     "Java is gone": (
         "[Errno 111] Connection refused",
         "Java, in which Spark runs, has ended in the midst of its work",
-        "the system's log says what ended it, as where memory was short; the batch can be tried again",
+        ("the system's log says what ended it; where memory was short, DRIFTLINE_DRIVER_MEMORY=2g gives Java less of it. "
+        "A batch is in as a whole or not at all: try again"),
     ),
     "a Python function": (
         ("\n  An exception was thrown from the Python worker. Please see the stack trace below.\nTraceback (most recent call last):"
@@ -147,3 +153,18 @@ def test_what_a_person_is_told(printed: str, says: str, hint: str | None) -> Non
 
 def test_an_exception_without_words() -> None:
     assert explained(RuntimeError()) == ("RuntimeError", None)
+
+
+def test_a_java_that_has_ended_is_the_reason_of_what_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = DataError("Spark gives no reason")
+    error.__cause__ = ConnectionResetError()
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    assert java_ended(error) is None
+    with Popen(["sleep", "60"]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+        assert java_ended(DataError("the data say no")) is None
+        java.kill()
+        ended = java_ended(error)
+    assert ended is not None
+    assert (ended.exit_code, ended.__cause__) == (3, error)
+    assert ended.message == "Java, in which Spark runs, has ended in the midst of its work"

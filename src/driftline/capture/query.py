@@ -179,7 +179,7 @@ class CaptureQuery(StreamingQuery):
 
     def _keep(self, held: ExitStack, pause: float) -> None:
         """Until the stream ends: holds the checkpoint, and looks for new files."""
-        with held, suppress(StreamingQueryException):
+        with suppress(StreamingQueryException, Py4JError), held:  # who waits for the end is told
             while not super().awaitTermination(pause):  # type: ignore[arg-type]
                 try:
                     self._flow.look()

@@ -14,7 +14,7 @@ from driftline.cli import log
 from driftline.cli.commands import app
 from driftline.cli.scope import Scope
 from driftline.errors import DriftlineError
-from driftline.runtime.failure import explained
+from driftline.runtime.failure import explained, java_ended
 
 _GLOBAL = {
     "--lake": True,
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         code = 0
     except Exception as error:
-        code = scope.interrupt.code if scope.interrupt.cancels else _fail(scope, error)
+        code = scope.interrupt.code if scope.interrupt.cancels else _fail(scope, java_ended(error) or error)
     _flush()
     if code == 0 and scope.interrupt.asked:  # behind the commit, which had its report
         code = scope.interrupt.code

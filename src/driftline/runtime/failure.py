@@ -5,10 +5,16 @@ that names the cause, and what to do.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from subprocess import TimeoutExpired
 from typing import Any
 from urllib.parse import unquote
 
+from driftline.errors import SetupError
+
+_CLOSING = 1.0  # seconds from the end of Java's connections to its own
 _MEMORY = "DRIFTLINE_DRIVER_MEMORY=8g gives Java more; on a cluster spark.executor.memory does"
 WHOLE = "is the file whole?"
 _ROOM = "make room on the disk, and try again: nothing of the batch is in"
@@ -18,6 +24,10 @@ _CLOSED, _ALLOW = "{0}: Permission denied", "let this user read and write it"
 _BROKEN = "{0}: cannot be read: {cause}"
 _ENDED = "Java, in which Spark runs, has ended in the midst of its work"
 _LOG = "the system's log says what ended it, as where memory was short; the batch can be tried again"
+_SHARE = (
+    "the system's log says what ended it; where memory was short, DRIFTLINE_DRIVER_MEMORY=2g gives Java less of it. "
+    "A batch is in as a whole or not at all: try again"
+)
 
 # What tells a cause, wherever it stands in an error's text: the
 # sentence, with what was matched, and the hint.
@@ -30,7 +40,7 @@ _CAUSES: tuple[tuple[str, str, str | None], ...] = (
         "a Python process of Spark's has ended in the midst of its work",
         _LOG,
     ),
-    (r"\A\[Errno 111\]|trying to connect to the Java server|Answer from Java side is empty", _ENDED, _LOG),
+    (r"\A\[Errno 111\]|trying to connect to the Java server|Answer from Java side is empty", _ENDED, _SHARE),
     (r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (.+?)\.\s", _GONE, None),
     (r"Path does not exist: (.+?)\.(?:\s|$)", _GONE, None),
     (r"\[Errno 2\] No such file or directory: '([^'\n]+)'", _GONE, None),
@@ -54,6 +64,32 @@ _OURS = re.compile(r"driftline\.errors\.\w+: ([^\n]+)(?:\n(?!\s)([^\n]+))?")
 def explained(error: BaseException) -> tuple[str, str | None]:
     """The cause in one sentence, and what to do about it where that is known."""
     return of_text(text_of(error))
+
+
+def java_ended(error: BaseException) -> SetupError | None:
+    """The error to tell where this process's Java has ended, which was the reason of ``error``; None where
+    Java runs, or runs elsewhere.
+    """
+    spark = sys.modules.get("pyspark.core.context")
+    process = getattr(spark and spark.SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    with suppress(TimeoutExpired):
+        process.wait(_CLOSING if any(map(_is_cut_off, _chain(error))) else 0)
+        ended = SetupError(_ENDED, _SHARE)
+        ended.__cause__ = error
+        return ended
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_cut_off(error: BaseException) -> bool:
+    return isinstance(error, ConnectionError) or type(error).__module__.startswith("py4j.")
 
 
 def of_text(text: str) -> tuple[str, str | None]:
