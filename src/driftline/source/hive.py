@@ -143,16 +143,18 @@ def _repeated(text: str | None, field: Field, count: int) -> pa.Array:
 
 
 def _agreed(column: pa.Array, key: str, text: str, file: str) -> pa.Array:
-    """A column of a file. Where it has no value, the path has one."""
+    """A column of a file, whose values the path's may begin (a day its moments). Where it has no value, the
+    path has one.
+    """
     try:
         value = pa.scalar(text).cast(column.type)
         differs = pc.not_equal(column, value).fill_null(False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # it cannot be the same
-        differs = pa.repeat(pa.scalar(True), len(column))
-    if pc.any(differs).as_py():
-        other = column.filter(differs)[0].as_py()
-        raise DataError(
-            f"{file}: {key} is {other!r} in a row, and {text!r} in the path",
-            hint="--set hive=off leaves what stands in paths",
-        )
-    return pc.fill_null(column, value)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        value, differs = None, pa.repeat(pa.scalar(True), len(column))
+    for other in set(map(str, column.filter(differs).to_pylist())) if pc.any(differs).as_py() else ():
+        if not other.startswith(text):
+            raise DataError(
+                f"{file}: {key} is {other} in a row, and {text} in the path",
+                hint="--set hive=off leaves what stands in paths",
+            )
+    return column if value is None else pc.fill_null(column, value)

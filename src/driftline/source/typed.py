@@ -186,16 +186,21 @@ def with_texts(frames: Sequence[tuple[str, DataFrame]], texts: PathTexts) -> lis
 def _with_text(file: str, texts: Mapping[str, str | None], frame: DataFrame, field: Field) -> DataFrame:
     from pyspark.sql import functions as F
 
-    text = F.lit(texts.get(field.name))
+    said = texts.get(field.name)
+    text = F.lit(said)
     if field.name not in frame.columns:
         return frame.select("*", text.cast(str(field.type)).alias(field.name))
-    types = dict(zip(frame.columns, frame.schema.fields, strict=True))
-    value = text.try_cast(types[field.name].dataType)
-    own = frame[f"`{field.name.replace('`', '``')}`"]
-    message = F.format_string(f"{field.name} is %s in a row, and {texts.get(field.name)} in the path", own)
-    differs = F.lit(texts.get(field.name) is not None) & own.isNotNull() & ~own.eqNullSafe(value)
-    agreed = F.when(differs, F.raise_error(message)).otherwise(F.coalesce(own, value)).alias(field.name)
-    return frame.select(*(agreed if name == field.name else frame[f"`{name}`"] for name in frame.columns))
+    if said is None:
+        return frame
+    own = F.col(f"`{field.name.replace('`', '``')}`")
+    value = text.try_cast(frame.schema[field.name].dataType)
+    agrees = own.isNull() | own.eqNullSafe(value) | own.cast("string").startswith(said)
+    message = F.concat(
+        F.lit(f"{file}: {field.name} is "), own.cast("string"), F.lit(f" in a row, and {said} in the path")
+    )
+    return frame.withColumn(
+        field.name, F.when(agrees, F.coalesce(own, value)).otherwise(F.raise_error(message))
+    )
 
 
 def _with_file(frame: DataFrame, label: str) -> DataFrame:
