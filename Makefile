@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick test test-all lint check fuzz house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: bench bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-growth bench-startup bench-upkeep
+.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ cluster: ## a Spark cluster on this machine: a master and two workers
 
 bench: $(INSTALLED) $(BENCH) $(DUCKDB) ## speed, memory and what is lost, next to others (ARGS=--quick for a try; BENCH_WEBHOOKS=FILE)
 	@bench/.venv/bin/python bench/run.py $(ARGS)
+
+bench-verify: $(INSTALLED) ## what verify takes next to the ingest that it proves (ARGS="--records 200000")
+	@$(PY) bench/verify.py $(ARGS)
 
 bench-stream: $(INSTALLED) ## what a micro-batch of a capture costs, next to plain Spark (ARGS="--batches 10" for a try)
 	@$(PY) bench/stream.py $(ARGS)

@@ -43,3 +43,37 @@ def test_a_cell_whose_quotes_end_before_it_does(lake: Lake, tmp_path: Path, tabl
 
     verdict = table.verify([str(file)], "csv", exactly=True)
     assert verdict.ok, verdict.to_dict()
+
+
+def test_records_that_all_wait_are_in_quarantine(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    table, file = lake.table(table_name), tmp_path / "a.jsonl"
+    file.write_text("broken\n{\n")
+    table.ingest([str(file)])
+
+    verdict = table.verify([str(file)], exactly=True)
+    assert (verdict.quarantined, verdict.missing, verdict.extra) == (2, 0, 0)
+    file.write_text("broken\nworse\n")
+    assert table.verify([str(file)]).missing == 1
+
+
+def test_drift_and_losses_among_equal_columns(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    table, file = lake.table(table_name), tmp_path / "a.jsonl"
+    lines = [
+        '{"id": 1, "q": 1, "at": "2026-01-01T00:00:00Z", "s": {"x": [0.1, null], "y": true}}',
+        '{"id": 2, "q": "two", "l": [{"a": "x"}, null, {}], "m": {}}',
+        '{"id": 3, "q": {"n": 3}, "at": "noon", "l": []}',
+        '{"id": 4, "q": 12345678901234567890.5, "s": {"x": [1e-400]}}',
+        '{"id": 4, "q": 1, "id": 5}',
+        "broken",
+    ]
+    file.write_text("\n".join(lines) + "\n")
+    table.ingest([str(file)])
+
+    assert table.verify([str(file)], exactly=True).to_dict() == {
+        "ok": True, "records": 6, "found": 5, "quarantined": 1, "missing": 0, "mismatches": [], "extra": 0
+    }  # fmt: skip
+    file.write_text("\n".join([*lines, lines[0], lines[1].replace("two", "three")]) + "\n")
+    verdict = table.verify([str(file)])
+    assert (verdict.records, verdict.found, verdict.quarantined, verdict.missing) == (8, 5, 1, 2)
+    file.write_text("\n".join(lines[1:]) + "\n")
+    assert (table.verify([str(file)]).ok, table.verify([str(file)], exactly=True).extra) == (True, 1)

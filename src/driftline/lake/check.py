@@ -16,7 +16,7 @@ from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
-from driftline.errors import DataError
+from driftline.errors import DataError, no_table
 from driftline.operations.replay import waiting
 from driftline.runtime.failure import explained
 from driftline.settings import from_properties
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 
 def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verdict:
     """Whether every record of the data is in the table or its quarantine: see `Table.verify`."""
-    state = table.state()
+    state, kept = table.format.load(), waiting(table.format)
+    if not state.exists and kept is None:
+        raise no_table(table.name)
     contract = from_properties(state.properties).contract
-    columns = table.format.readable(state.schema).struct.fields
+    columns = table.format.readable(state.schema).struct.fields if state.exists else ()
     rest = rest_column(Struct(columns))
     beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
     struct = Struct(tuple(f for f in columns if f.name not in beside))
@@ -44,14 +46,17 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
         told_where(table.lake.spark, room),
         _files(data, fmt, room, table.lake.warehouse) as (sources, kind, names),
     ):
+        # Where all records wait, there is a quarantine, and no table yet.
         stored = Stored(
-            table.format.read_readable().drop(*beside),
+            table.format.read_readable().drop(*beside)
+            if state.exists
+            else table.lake.spark.range(0).select(),
             replace(state.schema, struct=struct),
-            waiting(table.format),
+            kept,
             state.properties,
             [_keys(path) for path in excluded_paths(contract)],
             {_keys(path): unit for path, unit in epoch_units(contract)},
-            table.format.defaults(),
+            table.format.defaults() if state.exists else {},
         )
         try:
             verdict = verify(table.lake.spark, stored, sources, kind, exactly=exactly, names=names)

@@ -308,7 +308,7 @@ class Table(Shown):
 
         ``data``: as `ingest` takes them, but for DataFrames of Spark. ``exactly``: and whether nothing else
         is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default what
-        files' endings tell. Raises UsageError where there is no such table.
+        files' endings tell. Raises UsageError where there is neither such a table nor its quarantine.
         """
         return checked(self, data, format, exactly=exactly)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import IO, Any
 
 from driftline.runtime.stores import buffered, is_stored
 from driftline.verify.cells import CsvDialect, Row, decoded, marks_of, names_of, rows, said_first
-from driftline.verify.json_texts import Malformed, lines, of_file, of_lines, parse
+from driftline.verify.json_texts import Malformed, Text, of_file, of_lines, parse
+from driftline.verify.json_texts import lines as lines_of
 from driftline.verify.packed import is_packed, unpacked
 
 _BLANK = b" \t\r\n"
@@ -102,16 +103,26 @@ def grouped(pieces: Sequence[Part], cores: int) -> list[list[Part]]:
     return out
 
 
-def read(part: Part) -> Iterator[Read]:
-    """The part's records, and what is none, in order."""
+def read(part: Part, lines: Collection[int] | None = None) -> Iterator[Read]:
+    """The part's records, and what is none, in order; of JSON only those that begin in ``lines``, where
+    these are given.
+    """
     if part.fmt == "csv":
         yield from _csv(part.file, part.dialect)
-    elif part.end is not None:
+        return
+    for start, text in texts(part):
+        if lines is None or text.line in lines:
+            yield _read(part, Place(part.file, start, text.line), text.raw)
+
+
+def texts(part: Part) -> Iterator[tuple[int, Text]]:
+    """The texts of a part of JSON, each with the byte of the file that its lines are counted from."""
+    if part.end is not None:
         yield from _cut(part)
     else:
         with opened(part.file) as packed:
-            for line, raw in of_file(unpacked(packed, part.file), part.longest):
-                yield _read(part, Place(part.file, 0, line), raw)
+            for text in of_file(unpacked(packed, part.file), part.longest):
+                yield 0, text
 
 
 def _packed(file: str) -> bool:
@@ -142,32 +153,32 @@ def _read(part: Part, place: Place, raw: bytes) -> Read:
         return Read(place, None, raw, str(error))
 
 
-def _cut(part: Part) -> Iterator[Read]:
+def _cut(part: Part) -> Iterator[tuple[int, Text]]:
     """The lines that begin within the part: the first byte of a line decides whose it is."""
     assert part.end is not None
     with opened(part.file) as f:
         begin = part.start
         if part.start:
             f.seek(part.start - 1)
-            begin = part.start - 1 + next((size for _, size in lines(f, part.longest)), 0)
+            begin = part.start - 1 + next((size for _, size in lines_of(f, part.longest)), 0)
         f.seek(begin)
 
         def own_lines() -> Iterator[bytes]:
             at = begin
-            for line, size in lines(f, part.longest):
+            for line, size in lines_of(f, part.longest):
                 if at >= part.end:  # type: ignore[operator]
                     return
                 yield line if at else line.removeprefix(BOM_UTF8)
                 at += size
 
-        for n, raw in of_lines(own_lines(), part.longest):
-            yield _read(part, Place(part.file, begin, n), raw)
+        for text in of_lines(own_lines(), part.longest):
+            yield begin, text
 
 
 def _begins_with_a_record(file: str, longest: int) -> bool:
     """Whether the first line that is not blank is a JSON object by itself."""
     with opened(file) as f:
-        for line, _ in lines(f, longest):
+        for line, _ in lines_of(f, longest):
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)
             if raw:
                 return _read(Part(file, "json", longest=longest), Place(file), raw).record is not None

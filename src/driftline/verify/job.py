@@ -40,6 +40,7 @@ from driftline.verify.left import listed, nearest, not_quarantined, order, quara
 from driftline.verify.source_values import Reading
 from driftline.verify.typed_files import floats_in, read_columns, readable
 from driftline.verify.verdict import LISTED, Verdict
+from driftline.verify.whole_columns import ColumnMatching
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -91,21 +92,36 @@ def verify(
         properties.get("driftline.decimal") == ",",
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
+        cores = spark.sparkContext.defaultParallelism
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
         dialect = CsvDialect(*(properties.get(f"driftline.{name}", "") for name in CsvDialect._fields))
-        reads, floats = _reads(spark, sources, fmt, longest, dialect)
-        if fmt != PICKLED and properties.get("driftline.hive") != "off":
-            paths = {source: (names or {}).get(source, source) for source in sources}
-            values = path_values(paths, fmt)
-            reads = reads.map(partial(with_values, values)) if any(values.values()) else reads
+        tasks = grouped(parts(sources, fmt, longest, dialect), cores) if fmt in TEXTS else []
+        reads, floats = _reads(spark, sources, fmt, tasks)
+        in_paths = _values_in_paths(sources, names or {}, fmt, properties)
+        if in_paths:
+            reads = reads.map(partial(with_values, in_paths))
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
         terms = Terms(schema, mark, floats, how, fmt, tuple(table.ignore), table.defaults, exactly)
-        stored = rows(spark.table(table.rows) if isinstance(table.rows, str) else table.rows)
-        return _verdict(Comparison.by(terms), reads, stored, _quarantined(spark, table.quarantine))
+        stored = spark.table(table.rows) if isinstance(table.rows, str) else table.rows
+        check = _Finding(Comparison.by(terms), reads, _quarantined(spark, table.quarantine))
+        held = None
+        if fmt == "json" and tasks and stored.columns and not in_paths:
+            held = check.by_columns(ColumnMatching(terms, tasks, stored))
+        return held or check.verdict(reads, rows(stored))
+
+
+def _values_in_paths(
+    sources: Sequence[str], names: Mapping[str, str], fmt: str, properties: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Return what the paths of the sources say of their records (Hive's partitions); empty if nothing."""
+    if fmt == PICKLED or properties.get("driftline.hive") == "off":
+        return {}
+    values = path_values({source: names.get(source, source) for source in sources}, fmt)
+    return values if any(values.values()) else {}
 
 
 def _reads(
-    spark: SparkSession, sources: Sequence[str], fmt: str, longest: int, dialect: CsvDialect
+    spark: SparkSession, sources: Sequence[str], fmt: str, tasks: Sequence[Sequence[Part]]
 ) -> tuple[RDD[Read], int]:
     context = spark.sparkContext
     if fmt == PICKLED:
@@ -117,7 +133,6 @@ def _reads(
         ), floats
     if fmt not in TEXTS:
         return typed(spark, sources, fmt)
-    tasks = grouped(parts(sources, fmt, longest, dialect), context.defaultParallelism)
     return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
 
 
@@ -137,51 +152,75 @@ def _quarantined(spark: SparkSession, quarantine: str | DataFrame | None) -> RDD
     return raw.rdd.map(lambda row: bytes(row[0] or b""))
 
 
-def _verdict(
-    comparison: Comparison,
-    reads: RDD[Read],
-    stored: RDD[dict[str, Any]],
-    quarantined: RDD[bytes] | None,
-) -> Verdict:
-    """What the comparison finds: ``reads`` of the sources, the rows ``stored``, and what is quarantined."""
-    from pyspark import StorageLevel
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """Finds what the table and its quarantine lack of the records that ``reads`` are of."""
 
-    tasks = max(reads.getNumPartitions(), stored.getNumPartitions())
-    both = reads.mapPartitions(comparison.keyed_records).union(stored.mapPartitions(comparison.keyed_rows))
-    sorted_ = both.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_identity)
-    compared = sorted_.mapPartitions(comparison.compared).persist(StorageLevel.DISK_ONLY)
-    try:
-        by_kind: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
-        records, unheld, extra, listless = map(sum, zip(*by_kind[TOTALS].collect(), strict=True))
-        left = by_kind[LEFT].reduceByKey(add, tasks)
-        held = None
-        if quarantined is not None:
-            held = quarantined.mapPartitions(comparison.keyed_raw).reduceByKey(add, tasks)
-        missing, sample = 0, []
-        if unheld:
-            lost = left.values() if held is None else left.leftOuterJoin(held, tasks).flatMap(not_quarantined)
-            missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
-        waiting = unheld - missing
-        # What waited in the rest may have become a column later, and left its empty lists behind.
-        if listless and comparison.meeting.record.rest is None:
-            emptied = lost_lists(
-                by_kind[LISTLESS], reads, comparison.without, typed=comparison.terms.fmt not in TEXTS
-            )
-            missing += emptied.map(lambda x: x.n).sum()
-            sample = sorted([*sample, *emptied.takeOrdered(LISTED, order)], key=order)[:LISTED]
-        mismatches = listed(nearest(comparison.meeting, sample, reads, stored))
-        verdict = Verdict(records, records - waiting - missing, waiting, missing, tuple(mismatches))
-        if not comparison.terms.exactly:
-            return verdict
-        beyond = by_kind[EXTRA]
-        if held is not None:
-            again = held.leftOuterJoin(left, tasks).flatMap(quarantined_again)
-            extra += again.map(lambda x: x.n).sum()
-            beyond = beyond.union(again)
-        mismatches += [x.listed() for x in beyond.take(LISTED)] if extra else []
-        return replace(verdict, mismatches=tuple(mismatches[:LISTED]), extra=extra)
-    finally:
-        compared.unpersist()
+    comparison: Comparison
+    reads: RDD[Read]
+    quarantined: RDD[bytes] | None
+
+    def by_columns(self, matching: ColumnMatching) -> Verdict | None:
+        """The verdict where all is well; None where only comparing all records with all rows tells it."""
+        left, exactly = matching.unmatched(), self.comparison.terms.exactly
+        if left is None or (exactly and (left.surplus or (left.has_rows and not left.at))):
+            return None
+        held = left.records - left.missing
+        if not left.at and not (exactly and self.quarantined is not None):
+            return Verdict(held, held, 0, 0, (), 0 if exactly else None)
+        stored = matching.rows(left)
+        verdict = self.verdict(matching.records(left), stored) if stored is not None else None
+        if verdict is None or not verdict.ok:
+            return None
+        return replace(verdict, records=left.records, found=verdict.found + held)
+
+    def verdict(self, reads: RDD[Read], stored: RDD[dict[str, Any]]) -> Verdict:
+        """What comparing each of these records with these rows finds."""
+        from pyspark import StorageLevel
+
+        comparison = self.comparison
+        tasks = max(1, reads.getNumPartitions(), stored.getNumPartitions())
+        both = reads.mapPartitions(comparison.keyed_records).union(
+            stored.mapPartitions(comparison.keyed_rows)
+        )
+        sorted_ = both.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_identity)
+        compared = sorted_.mapPartitions(comparison.compared).persist(StorageLevel.DISK_ONLY)
+        try:
+            by_kind: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
+            records, unheld, extra, listless = map(sum, zip(*by_kind[TOTALS].collect(), strict=True))
+            left = by_kind[LEFT].reduceByKey(add, tasks)
+            held = None
+            if self.quarantined is not None:
+                held = self.quarantined.mapPartitions(comparison.keyed_raw).reduceByKey(add, tasks)
+            missing, sample = 0, []
+            if unheld:
+                lost = (
+                    left.values()
+                    if held is None
+                    else left.leftOuterJoin(held, tasks).flatMap(not_quarantined)
+                )
+                missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
+            waiting = unheld - missing
+            # What waited in the rest may have become a column later, and left its empty lists behind.
+            if listless and comparison.meeting.record.rest is None:
+                emptied = lost_lists(
+                    by_kind[LISTLESS], self.reads, comparison.without, typed=comparison.terms.fmt not in TEXTS
+                )
+                missing += emptied.map(lambda x: x.n).sum()
+                sample = sorted([*sample, *emptied.takeOrdered(LISTED, order)], key=order)[:LISTED]
+            mismatches = listed(nearest(comparison.meeting, sample, reads, stored))
+            verdict = Verdict(records, records - waiting - missing, waiting, missing, tuple(mismatches))
+            if not comparison.terms.exactly:
+                return verdict
+            beyond = by_kind[EXTRA]
+            if held is not None:
+                again = held.leftOuterJoin(left, tasks).flatMap(quarantined_again)
+                extra += again.map(lambda x: x.n).sum()
+                beyond = beyond.union(again)
+            mismatches += [x.listed() for x in beyond.take(LISTED)] if extra else []
+            return replace(verdict, mismatches=tuple(mismatches[:LISTED]), extra=extra)
+        finally:
+            compared.unpersist()
 
 
 def _is(kind: int, x: tuple[int, Any]) -> bool:

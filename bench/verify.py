@@ -1,0 +1,115 @@
+"""The check next to the ingest that it proves, in one session, in turns.
+
+    python bench/verify.py [--records 1000000] [--drift 0.01] [--rounds 3]
+
+Each round takes the events of `events` into a fresh table, and has `verify` compare files and table; then the same with
+three records. What counts is the ratio of the two in a round: machines are noisy.
+Memory: that of this process, its Python workers and Java together (PSS), at most, while it verifies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Self
+
+import psutil
+from events import write
+from measure import EVERY, memory
+
+from driftline import Lake
+
+FEW = 3
+
+
+def timed(job: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    job()
+    return time.perf_counter() - start
+
+
+def one_round(lake: Lake, files: Path, records: int, table: str) -> tuple[float, float]:
+    """The seconds of an ingest, and of the check of it."""
+
+    def verify() -> None:
+        verdict = lake.table(table).verify(files)
+        assert verdict.ok, verdict.to_dict()
+        assert verdict.records == records, verdict.to_dict()
+
+    return timed(lambda: lake.table(table).ingest(files)), timed(verify)
+
+
+class Peak:
+    """The most memory that this process and its children have had, in bytes."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._over = Event()
+        self._watch = Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._watch.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(EVERY):
+            self.bytes = max(self.bytes, memory(psutil.Process()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--drift", type=float, default=0.01)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as tmp:
+        lake = Lake.open(Path(tmp, "lake"))
+        out = []
+        sizes = {records: Path(tmp, str(records)) for records in (FEW, args.records // 10, args.records)}
+        warm = Path(tmp, "warm")
+        write(warm, 20_000, args.drift)
+        one_round(lake, warm, 20_000, "bench.warm")
+        for records, files in sizes.items():
+            size = write(files, records, args.drift if records > FEW else 0, files=min(records, 8))
+            if records == FEW:
+                one_round(lake, files, records, "bench.warm_few")
+            with Peak() as peak:
+                rounds = [
+                    one_round(lake, files, records, f"bench.of_{records}_{i}") for i in range(args.rounds)
+                ]
+            out.append(figures(records, size, rounds, peak.bytes))
+    print(json.dumps(out) if args.json else "\n".join(map(text, out)))
+
+
+def figures(records: int, size: int, rounds: list[tuple[float, float]], peak: int) -> dict[str, Any]:
+    return {
+        "records": records,
+        "bytes": size,
+        "ingest": [round(ingest, 2) for ingest, _ in rounds],
+        "verify": [round(verify, 2) for _, verify in rounds],
+        "ratio_of_pairs_median": round(statistics.median(verify / ingest for ingest, verify in rounds), 2),
+        "peak_mb": round(peak / 1e6),
+    }
+
+
+def text(line: dict[str, Any]) -> str:
+    return (
+        f"{line['records']:>10,} records, {line['bytes'] / 1e6:6.1f} MB: ingest {min(line['ingest']):6.2f} s, verify "
+        f"{min(line['verify']):6.2f} s (best); verify / ingest {line['ratio_of_pairs_median']} (median of pairs); "
+        f"memory {line['peak_mb']:,} MB; all: {line['ingest']}, {line['verify']}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""The rows that records of JSON are expected to be: each value as it is written, in the column of its type.
+
+A decoder takes only records of which that is certain; whether a row holds another one, `match` says.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate, chain
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple, TypeAlias, Union
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.verify.fingerprints import PRESENCE, TYPES, ColumnShape, fingerprints
+from driftline.verify.moments import moment
+from driftline.verify.source_values import number, reads_back
+from driftline.verify.table_shape import Column, Record
+
+Paths: TypeAlias = "Collection[tuple[str, ...]]"  # of keys, without steps into lists
+
+_WHOLE = {"int": 31, "long": 63}  # bits beside the sign
+_DAY, _TIME = r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+_MOMENTS = {"timestamp": f"^{_DAY}{_TIME}Z$", "timestamp_ntz": f"^{_DAY}{_TIME}$", "date": f"^{_DAY}$"}
+_SCALARS = {"boolean", "double", "string", *_WHOLE, *_MOMENTS}
+_NO_NAME = re.compile(r'[\x00-\x1f"\\]')  # the decoder has no keys with these
+
+# Of up to 15 digits, a number is what its double reads back as, unless that is next to nothing.
+_LONG = re.compile(rb"[0-9.]{16,}(?:[eE][+-]?[0-9]+)?")
+_DIGITS, _RUN = bytes(48 if byte in b"0123456789." else 32 for byte in range(256)), b"0" * 16
+_EXACT, _TINY, _NEGATIVE = 2**53, 1e-290, re.compile(rb"[0-9][eE]-")
+
+
+class Fingerprinted(NamedTuple):
+    """``places``: of the lines that have fingerprints, one behind the other; ``others``: of those without."""
+
+    fingerprints: bytes
+    places: list[int]
+    others: list[int]
+
+
+class ExpectedRows:
+    """Makes fingerprints of lines, for a table's columns and their ``shapes``. ``left_out``: paths of keys
+    whose values are not compared.
+    """
+
+    def __init__(
+        self, record: Record, shapes: Sequence[ColumnShape], left_out: Iterable[Sequence[str]] = ()
+    ) -> None:
+        self._shapes = shapes
+        self._record = _RecordFields(record, shapes, {tuple(path) for path in left_out})
+        self._decode = msgspec.json.Decoder(self._record.type).decode
+
+    def of_lines(self, lines: Sequence[bytes]) -> Fingerprinted:
+        """The fingerprints of the rows that are expected of these lines, one record each."""
+        doubts = _DoubtfulLines(lines)
+        places, records = [], []
+        for place, line in enumerate(lines):
+            try:
+                record = self._decode(line)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                doubts.places.add(place)
+                continue
+            places.append(place)
+            records.append(record)
+        columns = self._record.columns(records, np.array(places, np.int64), doubts)
+        if doubts.places:
+            certain = [i for i, place in enumerate(places) if place not in doubts.places]
+            columns = [column.take(pa.array(certain, pa.int64())) for column in columns]
+            places = [places[i] for i in certain]
+        return Fingerprinted(fingerprints(self._shapes, columns, len(places)), places, sorted(doubts.places))
+
+
+class _DoubtfulLines:
+    """The ``places`` of lines whose records may be another row than is expected."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+        self.places: set[int] = set()
+        self._add_unread()
+
+    def add(self, owners: np.ndarray[Any, Any]) -> None:
+        """Doubts the lines at these places."""
+        self.places.update(owners.tolist())
+
+    def add_tiny(self, owners: np.ndarray[Any, Any]) -> None:
+        """Doubts those of the lines that have a number next to nothing."""
+        self.places.update(i for i in set(owners.tolist()) if _NEGATIVE.search(self._lines[i]))
+
+    def _add_unread(self) -> None:
+        """Doubts lines with a number that its double does not read back as."""
+        text = b" ".join(self._lines)
+        digits = text.translate(_DIGITS)
+        ends = list(accumulate(len(line) + 1 for line in self._lines)) if _RUN in digits else []
+        start = digits.find(_RUN)
+        while start >= 0 and (long := _LONG.match(text, start)):
+            if not _reads_back(long[0]):
+                self.places.add(bisect_right(ends, start))
+            start = digits.find(_RUN, long.end())
+
+
+def _reads_back(text: bytes) -> bool:
+    if text.isdigit():
+        return True
+    value = number(text.decode())
+    return value is not None and (isinstance(value, int) or reads_back(float(value), value))
+
+
+class _RecordFields:
+    """The fields of a record: ``type`` for the decoder, and what columns its objects are."""
+
+    def __init__(self, record: Record, shapes: Sequence[ColumnShape], left_out: Paths) -> None:
+        self._types = [shape.type for shape in shapes]
+        by_key: dict[str, list[tuple[int, Column, ColumnShape]]] = {}
+        for place, ((key, column), shape) in enumerate(zip(record.columns.values(), shapes, strict=False)):
+            by_key.setdefault(key, []).append((place, column, shape))
+        fields = {
+            key: _KeyColumns(columns, {path[1:] for path in left_out if path[0] == key})
+            for key, columns in by_key.items()
+            if (key,) not in left_out and _is_plain(key, columns)
+        }
+        types = {key: f.type for key, f in fields.items()}
+        types |= {path[0]: Any for path in left_out if len(path) == 1 and not _NO_NAME.search(path[0])}
+        names = {key: f"f{i}" for i, key in enumerate(types)}
+        self._fields = [(attrgetter(names[key]), f) for key, f in fields.items()]
+        self.type: Any = msgspec.defstruct(
+            "Record",
+            [(names[key], type_, None) for key, type_ in types.items()],
+            rename={name: key for key, name in names.items()},
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+
+    def columns(
+        self, records: Sequence[Any], owners: np.ndarray[Any, Any], doubts: _DoubtfulLines
+    ) -> list[pa.Array]:
+        """The columns that these objects are. ``owners``: the places of their lines."""
+        out: list[Any] = [None] * len(self._types)
+        for value, f in self._fields:
+            for place, column in f.columns([*map(value, records)], owners, doubts):
+                out[place] = column
+        return [
+            pa.nulls(len(records), type_) if column is None else column
+            for column, type_ in zip(out, self._types, strict=True)
+        ]
+
+
+def _is_plain(key: str, columns: Sequence[tuple[int, Column, ColumnShape]]) -> bool:
+    """Tell whether the type of a value says which of its key's columns it stands in."""
+    if not key or _NO_NAME.search(key):
+        return False
+    kinds = [_kind(column) for _, column, _ in columns]
+    names = set(kinds)
+    numbers = names & {"double", *_WHOLE}
+    return bool(
+        len(names) == len(kinds)
+        and names <= {"list", "record", *_SCALARS}
+        and not names >= {*_WHOLE}
+        and not (numbers and names & {*_MOMENTS})
+        and all(_shaped(column, shape) for _, column, shape in columns)
+    )
+
+
+def _kind(column: Column) -> str:
+    if column.dim:
+        return "list"
+    if column.record is not None:
+        return "record"
+    return column.type.name if column.type is not None else ""
+
+
+def _shaped(column: Column, shape: ColumnShape) -> bool:
+    """Tell whether a column's elements have a type that is compared."""
+    for _ in range(column.dim):
+        if not shape.children:
+            return False
+        shape = shape.children[0]
+    return bool(shape.type != PRESENCE)
+
+
+class _KeyColumns:
+    """The columns of one key, each for values of one type."""
+
+    def __init__(self, columns: Sequence[tuple[int, Column, ColumnShape]], left_out: Paths) -> None:
+        self._places = {_kind(column): place for place, column, _ in columns}
+        self._whole = next((name for name in _WHOLE if name in self._places), None)
+        self._records: _RecordFields | None = None
+        self._elements: _ListElements | None = None
+        types: list[Any] = []
+        for _, column, shape in columns:
+            match _kind(column):
+                case "list":
+                    self._elements = _ListElements(column, shape, left_out)
+                    types.append(self._elements.type)
+                case "record":
+                    assert column.record is not None
+                    self._records = _RecordFields(column.record, shape.children, left_out)
+                    types.append(self._records.type)
+                case name:
+                    types += _python_types(name, has_whole=self._whole is not None)
+        self._is_single = len(self._places) == 1
+        self.type: Any = Union[(*types, None)]
+
+    def columns(
+        self, values: list[Any], owners: np.ndarray[Any, Any], doubts: _DoubtfulLines
+    ) -> Iterator[tuple[int, pa.Array]]:
+        """The columns of these values, each with its place."""
+        texts: list[Any] | None = None
+        for kind, place in self._places.items():
+            if kind in _MOMENTS or kind == "string":
+                texts = self._only(values, str) if texts is None else texts
+            elif kind == "list":
+                assert self._elements is not None
+                yield place, self._elements.column(self._only(values, list), owners, doubts)
+            elif kind == "record":
+                assert self._records is not None
+                objects = self._only(values, self._records.type)
+                yield place, _structs(self._records, objects, owners, doubts)
+            elif kind == "boolean":
+                yield place, pa.array(self._only(values, bool), pa.bool_())
+            elif kind == "double":
+                accepted = (float,) if self._whole else (float, int)
+                yield place, _doubles(self._only(values, *accepted), owners, doubts)
+            else:
+                yield place, pa.array(self._only(values, int), TYPES[kind])
+        if texts is not None:
+            yield from self._texts(pa.array(texts, pa.string()), owners, doubts)
+
+    def _only(self, values: list[Any], *types: type) -> list[Any]:
+        return values if self._is_single else [x if type(x) in types else None for x in values]
+
+    def _texts(
+        self, texts: pa.Array, owners: np.ndarray[Any, Any], doubts: _DoubtfulLines
+    ) -> Iterator[tuple[int, pa.Array]]:
+        """A text is the instant, zoneless timestamp or date that it spells, where there is such a column."""
+        for kind, pattern in _MOMENTS.items():
+            if kind in self._places:
+                spelled = pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
+                moments = _moments(spelled, TYPES[kind])
+                texts = pc.if_else(moments.is_valid(), None, texts)
+                yield self._places[kind], moments
+        if "string" in self._places:
+            yield self._places["string"], texts
+        elif texts.null_count < len(texts):
+            doubts.add(owners[texts.is_valid().to_numpy(zero_copy_only=False)])
+
+
+def _python_types(name: str, *, has_whole: bool) -> list[Any]:
+    match name:
+        case "boolean":
+            return [bool]
+        case "double":
+            return [float] if has_whole else [float, int]
+        case "int" | "long":
+            bits = _WHOLE[name]
+            return [Annotated[int, msgspec.Meta(ge=-(2**bits), le=2**bits - 1)]]
+        case _:
+            return [str]
+
+
+class _ListElements:
+    """The elements of lists of one column."""
+
+    def __init__(self, column: Column, shape: ColumnShape, left_out: Paths) -> None:
+        inner = Column(column.name, column.dim - 1, column.type, column.record, column.value)
+        self._field = _KeyColumns([(0, inner, shape.children[0])], left_out)
+        self.type: Any = list[self._field.type]  # type: ignore[name-defined]
+
+    def column(self, lists: list[Any], owners: np.ndarray[Any, Any], doubts: _DoubtfulLines) -> pa.Array:
+        """A column of lists."""
+        lengths = [0 if v is None else len(v) for v in lists]
+        elements = [*chain.from_iterable(v for v in lists if v)]
+        ((_, inner),) = self._field.columns(elements, np.repeat(owners, lengths), doubts)
+        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, inner, mask=pa.array([v is None for v in lists], pa.bool_()))
+
+
+def _structs(
+    fields: _RecordFields, objects: list[Any], owners: np.ndarray[Any, Any], doubts: _DoubtfulLines
+) -> pa.Array:
+    empty = fields.type()
+    columns = fields.columns([empty if x is None else x for x in objects], owners, doubts)
+    names = [str(i) for i in range(len(columns))]
+    return pa.StructArray.from_arrays(columns, names, mask=pa.array([x is None for x in objects], pa.bool_()))
+
+
+def _doubles(values: list[Any], owners: np.ndarray[Any, Any], doubts: _DoubtfulLines) -> pa.Array:
+    try:
+        column = pa.array(values, pa.float64())
+    except (pa.ArrowInvalid, OverflowError):
+        inexact = [type(x) is int and abs(x) > _EXACT for x in values]
+        doubts.add(owners[inexact])
+        column = pa.array([None if no else x for x, no in zip(values, inexact, strict=True)], pa.float64())
+    tiny = np.abs(column.to_numpy(zero_copy_only=False)) < _TINY
+    if tiny.any():
+        doubts.add_tiny(owners[tiny])
+    return column
+
+
+def _moments(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The moments that texts are which look like some; null where there is no such day or time."""
+    try:
+        return texts.cast(type_)
+    except pa.ArrowInvalid:
+        return pa.array([None if text is None else moment(text) for text in texts.to_pylist()], type_)

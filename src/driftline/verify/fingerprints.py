@@ -1,0 +1,138 @@
+"""Rows of a table as fingerprints: two rows have the same one only if all their columns hold the same.
+
+A column of a type that is not compared here counts as null or not null. As records are expected to hold null
+there, a row with a value in it has the fingerprint of no record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.verify.table_shape import Column, Record
+
+WIDTH = 16  # bytes of a fingerprint
+_SLICE = 2**26  # bytes of rows that are joined at once: offsets have 31 bits
+
+PRESENCE = pa.null()  # the type of a column that counts as null or not null
+TYPES = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_PRESENT = {"float", "decimal", "binary", "fixed"}  # types that Spark hands over in Arrow all the same
+
+Blocks: TypeAlias = "list[np.ndarray[Any, Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnShape:
+    """The type that a column is compared by: a list by its element, a struct by its fields."""
+
+    type: pa.DataType
+    children: tuple[ColumnShape, ...] = ()
+
+    @classmethod
+    def of_all(cls, record: Record) -> tuple[ColumnShape | None, ...]:
+        """Those of a record's columns; None for one with a type that Spark may not hand over in Arrow."""
+        return tuple(cls.of(column, column.dim) for _, column in record.columns.values())
+
+    @classmethod
+    def of(cls, column: Column, dim: int) -> ColumnShape | None:
+        if dim:
+            element = cls.of(column, dim - 1)
+            return None if element is None else cls(pa.list_(element.type), (element,))
+        if column.record is not None:
+            if column.record.rest is not None:
+                return None
+            children = cls.of_all(column.record)
+            names = [str(i) for i in range(len(children))]
+            if any(child is None for child in children):
+                return None
+            known = tuple(child for child in children if child is not None)
+            return cls(pa.struct([(n, c.type) for n, c in zip(names, known, strict=True)]), known)
+        if column.value is not None:
+            return None if cls.of(column.value, column.value.dim) is None else cls(PRESENCE)
+        name = column.type.name if column.type is not None else ""
+        return cls(TYPES.get(name, PRESENCE)) if name in TYPES or name in _PRESENT else None
+
+
+def fingerprints(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int) -> bytes:
+    """The fingerprints of the rows, one behind the other."""
+    size = sum(column.nbytes for column in columns)
+    step = max(1, rows * _SLICE // max(size, 1))
+    out = []
+    for start in range(0, rows, step):
+        some = [column.slice(start, step) for column in columns]
+        whole = _whole(shapes, some, min(step, rows - start))
+        out += [blake2b(row, digest_size=WIDTH).digest() for row in whole.to_pylist()]
+    return b"".join(out)
+
+
+def _whole(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    """Each row as bytes that no other row has: a block of one size, which says how long the texts are that
+    follow it.
+    """
+    blocks: Blocks = [np.zeros((rows, 1), np.uint8)]
+    texts: list[pa.Array] = []
+    for shape, column in zip(shapes, columns, strict=True):
+        _add(shape, column, blocks, texts)
+    block = np.concatenate(blocks, axis=1)
+    fixed = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(block.shape[1]), rows, [None, pa.py_buffer(block)]
+    ).cast(pa.binary())
+    return pc.binary_join_element_wise(fixed, *texts, b"") if texts else fixed
+
+
+def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Array]) -> None:
+    type_ = shape.type
+    if pa.types.is_list(type_):
+        lengths = _lengths(pc.list_value_length(column), blocks)
+        elements = column.flatten()
+        whole = _whole(shape.children, [elements], len(elements))
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        texts.append(pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), whole), b""))
+    elif pa.types.is_string(type_):
+        binary = column.cast(pa.binary())
+        _lengths(pc.binary_length(binary), blocks)
+        texts.append(binary.fill_null(b""))
+    else:
+        blocks.append(_bytes(pc.is_valid(column).cast(pa.uint8())))
+        if pa.types.is_struct(type_):
+            for child, inner in zip(shape.children, column.flatten(), strict=True):
+                _add(child, inner, blocks, texts)
+        elif pa.types.is_boolean(type_):
+            blocks.append(_bytes(column.fill_null(False).cast(pa.uint8())))
+        elif type_ != PRESENCE:
+            blocks.append(_bytes(pc.fill_null(_number(column.cast(type_)), 0)))
+
+
+def _number(column: pa.Array) -> pa.Array:
+    """The column's values as numbers of their size: instants count their units."""
+    if pa.types.is_date(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+
+
+def _lengths(lengths: pa.Array, blocks: Blocks) -> np.ndarray[Any, Any]:
+    """Adds the lengths to the block, -1 for null; returns them, 0 for null."""
+    known = pc.fill_null(lengths, -1).to_numpy(zero_copy_only=False).astype(np.int32)
+    blocks.append(known.reshape(-1, 1).view(np.uint8))
+    lengths_of_values: np.ndarray[Any, Any] = np.maximum(known, 0)
+    return lengths_of_values
+
+
+def _bytes(numbers: pa.Array) -> np.ndarray[Any, Any]:
+    values = np.ascontiguousarray(numbers.to_numpy(zero_copy_only=False))
+    return values.reshape(-1, 1).view(np.uint8)

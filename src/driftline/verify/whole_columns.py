@@ -1,0 +1,237 @@
+"""Whole columns first: what of a source of JSON is in the table as it is written is found by fingerprints.
+
+Records and rows that have no counterpart, few as a rule, are left to be compared value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from driftline.verify.comparison import Comparison, Terms, allow_depth
+from driftline.verify.expected import ExpectedRows
+from driftline.verify.files import Part, Read, read, texts
+from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, fingerprints
+from driftline.verify.frames import rows
+from driftline.verify.unmatched import (
+    OTHER,
+    RECORD,
+    ROW,
+    Piece,
+    Unmatched,
+    by_part,
+    scattered,
+    standing,
+    unmatched,
+)
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+_BATCH = 4 * 2**20  # bytes of lines that are decoded at once
+_BUCKET = 64 * 2**20  # bytes of the source whose fingerprints meet in one task
+_FEW = 2**20  # bytes of a source that is read at once, without a job
+_ROWS = 10_000  # of a table whose rows are read at once, too
+_MOST = 2**20  # records, or rows, that are compared again
+
+Task = Sequence[tuple[int, Part]]
+
+
+@dataclass(frozen=True)
+class Fingerprinter:
+    """Makes fingerprints of parts and of rows, in tasks. ``names``: the table's columns as they come."""
+
+    terms: Terms
+    names: tuple[str, ...]
+    buckets: int
+
+    def __reduce__(self) -> Any:
+        # Without what is made of them: that may be too deep for pickle.
+        return Fingerprinter, (self.terms, self.names, self.buckets)
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        allow_depth()
+        return Comparison.by(self.terms)
+
+    @cached_property
+    def shapes(self) -> list[ColumnShape | None]:
+        """Those of the record's columns, then of the table's others; None for one that may have no Arrow."""
+        record = self._comparison.meeting.record
+        others = [None for name in self.names if name not in record.columns]
+        return [*ColumnShape.of_all(record), *others]
+
+    @cached_property
+    def compared(self) -> list[ColumnShape]:
+        """The same, all of them: what may have no Arrow is there or not."""
+        return [ColumnShape(PRESENCE) if shape is None else shape for shape in self.shapes]
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Positions of the columns in the table's rows."""
+        record = self._comparison.meeting.record
+        others = [name for name in self.names if name not in record.columns]
+        return [self.names.index(name) for name in [*record.columns, *others]]
+
+    def of_parts(self, task: Task) -> Iterator[tuple[int, Piece]]:
+        """The pieces of the parts' records, by bucket."""
+        expected = ExpectedRows(self._comparison.meeting.record, self.compared, self._comparison.left_out)
+        for number, part in task:
+            keys: list[bytes] = []
+            places: list[int] = []
+            others: list[int] = []
+            for lines, raws in _batches(part):
+                found = expected.of_lines(raws)
+                keys.append(found.fingerprints)
+                places += [lines[i] for i in found.places]
+                others += [lines[i] for i in found.others]
+            yield from scattered(RECORD, b"".join(keys), standing(number, places), self.buckets)
+            yield from scattered(OTHER, b"", standing(number, others), self.buckets)
+
+    def of_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The pieces of rows, by bucket, as rows."""
+        allow_depth()
+        for batch in batches:
+            for bucket, (_, keys, _) in scattered(ROW, self._keys(batch), b"", self.buckets):
+                yield _piece(bucket, keys)
+
+    def equal_rows(self, wanted: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The fingerprints of rows that are ``wanted``, and how many others there are."""
+        allow_depth()
+        for batch in batches:
+            keys = np.frombuffer(self._keys(batch), _KEY)
+            equal = keys[np.isin(keys, np.frombuffer(wanted, _KEY))]
+            yield _piece(0, equal.tobytes(), len(keys) - len(equal))
+
+    def chosen(
+        self, keys: bytes, others: bool, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that have one of these fingerprints, or the ``others``."""
+        allow_depth()
+        for batch in batches:
+            found = np.isin(np.frombuffer(self._keys(batch), _KEY), np.frombuffer(keys, _KEY), invert=others)
+            yield batch.filter(pa.array(found))
+
+    def _keys(self, batch: pa.RecordBatch) -> bytes:
+        columns = [batch.column(place) for place in self.places]
+        return fingerprints(self.compared, columns, batch.num_rows)
+
+
+_KEY = np.dtype(f"V{WIDTH}")
+_PIECE = pa.schema([("bucket", pa.int32()), ("keys", pa.binary()), ("others", pa.int64())])
+
+
+def _piece(bucket: int, keys: bytes, others: int = 0) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"bucket": bucket, "keys": keys, "others": others}], _PIECE)
+
+
+def _batches(part: Part) -> Iterator[tuple[list[int], list[bytes]]]:
+    lines: list[int] = []
+    raws: list[bytes] = []
+    size = 0
+    for _, text in texts(part):
+        lines.append(text.line)
+        raws.append(text.raw if len(text.raw) <= part.longest else b"")
+        size += len(text.raw)
+        if size >= _BATCH:
+            yield lines, raws
+            lines, raws, size = [], [], 0
+    if lines:
+        yield lines, raws
+
+
+class ColumnMatching:
+    """The parts of a source of JSON next to a table's rows."""
+
+    def __init__(self, terms: Terms, tasks: Sequence[Sequence[Part]], stored: DataFrame) -> None:
+        self._parts = [part for task in tasks for part in task]
+        numbers = iter(range(len(self._parts)))
+        self._tasks = [[(next(numbers), part) for part in task] for task in tasks]
+        self._size = sum(part.size for part in self._parts)
+        self._columns = Fingerprinter(terms, tuple(stored.columns), -(-self._size // _BUCKET) or 1)
+        self._stored, self._context = stored, stored.sparkSession.sparkContext
+        self._own: bytes | None = None  # the fingerprints of all records
+
+    def unmatched(self) -> Unmatched | None:
+        """Records without a row, and rows without a record; None where these are too many."""
+        if self._size <= _FEW:
+            return self._unmatched_here()
+        records = self._context.parallelize(self._tasks, max(1, len(self._tasks)))
+        rows = self._in_arrow(self._columns.of_rows).rdd.map(_piece_of_rows)
+        met = records.flatMap(self._columns.of_parts).union(rows).partitionBy(self._columns.buckets)
+        found = [x for x in met.values().mapPartitions(_met).collect() if x is not None]
+        return reduce(add, found) if len(found) == self._columns.buckets else None
+
+    def _unmatched_here(self) -> Unmatched:
+        """The same of few records: a job for them takes longer than they do."""
+        pieces = [piece for task in self._tasks for _, piece in self._columns.of_parts(task)]
+        self._own = b"".join(keys for _, keys, _ in pieces)
+        equal_rows = partial(self._columns.equal_rows, self._own)
+        first = self._plain().limit(_ROWS + 1).toArrow()
+        if len(first) <= _ROWS:
+            keys, others = _sums(equal_rows(first.combine_chunks().to_batches()))
+        else:
+            keys, others = _sums(self._in_arrow(equal_rows).toArrow().to_batches())
+        return replace(unmatched([*pieces, (ROW, keys, b"")]), others=others)
+
+    def records(self, left: Unmatched) -> RDD[Read]:
+        """The records that are left, read again."""
+        tasks = [(self._parts[number], lines) for number, lines in by_part(left.at).items()]
+        return self._context.parallelize(tasks, max(1, len(tasks))).flatMap(_read_again)
+
+    def rows(self, left: Unmatched) -> RDD[dict[str, Any]] | None:
+        """The rows that no record equals, read again; None where they cannot be told apart in Arrow."""
+        if not left.has_rows:
+            return self._context.emptyRDD()
+        if None in self._columns.shapes:
+            return None
+        df = self._stored.toDF(*_numbered(self._stored))
+        chosen = (left.alone, False) if self._own is None else (self._own, True)
+        return rows(df.mapInArrow(partial(self._columns.chosen, *chosen), df.schema), self._stored.columns)
+
+    def _in_arrow(self, pieces: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
+        """The pieces of the rows, made by tasks."""
+        return self._plain().mapInArrow(pieces, "bucket int, keys binary, others bigint")
+
+    def _plain(self) -> DataFrame:
+        """The rows; of a column that counts as null or not Arrow gets no more than that."""
+        from pyspark.sql import functions as F
+
+        df = self._stored.toDF(*_numbered(self._stored))
+        shapes = dict(zip(self._columns.places, self._columns.compared, strict=True))
+        return df.select(
+            *(F.when(F.col(name).isNotNull(), True).alias(name) if shapes[i].type == PRESENCE else name
+              for i, name in enumerate(df.columns))
+        )  # fmt: skip
+
+
+def _numbered(df: DataFrame) -> list[str]:
+    """Names of their own for the columns: what the table has may be any text."""
+    return [f"c{i}" for i in range(len(df.columns))]
+
+
+def _sums(pieces: Iterable[pa.RecordBatch]) -> tuple[bytes, int]:
+    """All fingerprints of these pieces, and all other rows."""
+    whole = pa.Table.from_batches([*pieces], _PIECE)
+    return b"".join(whole["keys"].to_pylist()), sum(whole["others"].to_pylist())
+
+
+def _piece_of_rows(row: Any) -> tuple[int, Piece]:
+    return row[0], (ROW, bytes(row[1]), b"")
+
+
+def _met(pieces: Iterable[Piece]) -> Iterator[Unmatched | None]:
+    found = unmatched(pieces)
+    yield found if max(found.missing, len(found.alone) // WIDTH) <= _MOST else None
+
+
+def _read_again(task: tuple[Part, set[int]]) -> Iterator[Read]:
+    allow_depth()
+    return read(*task)
