@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
-from operator import itemgetter
+from functools import reduce
+from operator import add, itemgetter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -23,13 +26,14 @@ from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Struct
 from driftline.verify.comparison import TOTALS, Comparison, Terms
 from driftline.verify.expected import ExpectedRows
-from driftline.verify.files import Place, Read
-from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, fingerprints
+from driftline.verify.files import Part, Place, Read, read
+from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, copies_in, fingerprints
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
 from driftline.verify.source_values import Reading
 from driftline.verify.table_shape import Record
 from driftline.verify.unmatched import OTHER, RECORD, ROW, by_part, scattered, standing, unmatched
+from driftline.verify.whole_columns import Fingerprinter
 
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
 DRIFTED = "a: long, a_string@a: string, a_double@a: double, a_record@a: {b: long}, a_array_long@a: long[1]"
@@ -54,6 +58,12 @@ HELD: list[tuple[str, dict[str, Any], str]] = [
     ("a: timestamp_ntz, a_date@a: date", {"a_date": date(2024, 1, 2)}, '{"a": "2024-01-02"}'),
     (DRIFTED, {"a": 5}, '{"a": 5}'),
     (DRIFTED, {"a_double": 5.0}, '{"a": 5.0}'),
+    (DRIFTED, {"a": 5, "a_double": 5.0, "a_string": "5"}, '{"a": 5}'),
+    (DRIFTED, {"a_double": 5.5, "a_string": "5.50"}, '{"a": 5.50}'),
+    (DRIFTED, {"a": -(2**63), "a_string": str(-(2**63))}, f'{{"a": {-(2**63)}}}'),
+    ("a: boolean, a_long@a: long, a_string@a: string", {"a": True, "a_long": 1, "a_string": "true"}, '{"a": true}'),
+    ("s: {a: double, a_string@a: string}", {"s": {"a": 5.0, "a_string": "5"}}, '{"s": {"a": 5}}'),
+    ("a: date, a_string@a: string", {"a": date(2024, 1, 2), "a_string": "2024-01-02"}, '{"a": "2024-01-02"}'),
     (DRIFTED, {"a_string": "5"}, '{"a": "5"}'),
     (DRIFTED, {"a_record": {"b": 5}}, '{"a": {"b": 5}}'),
     (DRIFTED, {"a_array_long": [5, None]}, '{"a": [5, null]}'),
@@ -95,6 +105,14 @@ NOT_CERTAIN: list[tuple[str, dict[str, Any], str]] = [
     (NESTED, {"m": [[1], [2]]}, '{"m": [[1, 2]]}'),
     (NESTED, {"m": [[1, 2], []]}, '{"m": [[1], [2]]}'),
     (NESTED, {"s": {"l": [{"y": "ab"}, {"y": "c"}]}}, '{"s": {"l": [{"y": "a"}, {"y": "bc"}]}}'),
+    (DRIFTED, {"a": 5, "a_string": "5"}, '{"a": "5"}'),
+    (DRIFTED, {"a": 5, "a_string": "6"}, '{"a": 5}'),
+    (DRIFTED, {"a_double": 5.5, "a_string": "5.6"}, '{"a": 5.5}'),
+    (DRIFTED, {"a_double": -0.0, "a_string": "0.0"}, '{"a": -0.0}'),
+    (DRIFTED, {"a_double": 0.1, "a_string": "0.1"}, '{"a": 0.10000000000000001}'),
+    (DRIFTED, {"a_double": 0.1, "a_string": "0.10000000000000001"}, '{"a": 0.1}'),
+    (DRIFTED, {"a": 2**53 + 1, "a_double": 2.0**53}, f'{{"a": {2**53 + 1}}}'),
+    ("a: boolean, a_string@a: string", {"a": True, "a_string": "1"}, '{"a": true}'),
     # No record
     ("a: long", {"a": 1}, '{"a": 1} x'),
     ("a: long", {"a": 1}, "[1]"),
@@ -107,7 +125,8 @@ def keys(struct: Struct, batches: Sequence[pa.RecordBatch]) -> list[bytes]:
     """The fingerprints of rows."""
     record, shapes = shaped(struct)
     names = [*record.columns, *(f.name for f in struct.fields if f.name not in record.columns)]
-    found = [fingerprints(shapes, [b.column(name) for name in names], b.num_rows) for b in batches]
+    copies = copies_in(record)
+    found = [fingerprints(shapes, [b.column(name) for name in names], b.num_rows, copies) for b in batches]
     return cut(b"".join(found))
 
 
@@ -277,3 +296,41 @@ def test_each_record_is_matched_once(buckets: int) -> None:
 
 def only(counts: Counter[bytes], keys: Iterable[bytes]) -> Counter[bytes]:
     return Counter({key: n for key, n in counts.items() if key in keys})
+
+
+def test_tasks_tell_what_is_left_of_files_and_rows(tmp_path: Path) -> None:
+    table, file = TableInMemory(), tmp_path / "a.jsonl"
+    records = [
+        {"id": i, "q": "two" if i % 7 == 0 else i, "m": {"at": "2024-01-02T12:00:00Z"}} for i in range(40)
+    ]
+    table.take(Json(records[:30] + records[:1]))
+    file.write_bytes(b"\n\n".join([*Json(records).lines, b"broken"]))
+    size = file.stat().st_size
+    parts = [Part(str(file), "json", at, min(at + 500, size), 500) for at in range(0, size, 500)]
+    (batch,) = table.rows
+    names = tuple(batch.schema.names)[::-1]
+    terms = Terms(json.dumps(to_json(table.schema)), MARK, 0, Reading(), "json", (), {}, False)
+    of_tasks = pickle.loads(pickle.dumps(Fingerprinter(terms, (*names, "more"), 2)))
+    more = pa.array([1 if i == 5 else None for i in range(batch.num_rows)])
+    rows = pa.RecordBatch.from_arrays(
+        [*(batch.column(name) for name in names), more], [f"c{i}" for i in range(len(names) + 1)]
+    )
+
+    pieces = [*of_tasks.of_parts(list(enumerate(parts)))]
+    for made in of_tasks.of_rows([rows.slice(0, 10), rows.slice(10)]):
+        pieces += [(x["bucket"], (ROW, x["keys"], b"")) for x in made.to_pylist()]
+    found = reduce(add, (unmatched(piece for bucket, piece in pieces if bucket == i) for i in range(2)))
+    texts_left = [
+        text.record["id"] if text.record else text.raw
+        for number, lines in by_part(found.at).items()
+        for text in read(parts[number], lines)
+    ]
+    assert (found.records, found.surplus) == (41, 1)
+    assert texts_left == [5, *range(30, 40), b"broken"]
+
+    alone = pa.Table.from_batches(of_tasks.chosen(found.alone, False, [rows]))
+    assert [ids for column in alone.columns for ids in column.to_pylist() if ids == 5] == [5, 5]
+    own = b"".join(keys for _, (kind, keys, _) in pieces if kind == RECORD)
+    assert pa.Table.from_batches(of_tasks.chosen(own, True, [rows])) == alone
+    (equal,) = of_tasks.equal_rows(own, [rows])
+    assert (equal["others"].to_pylist(), len(equal["keys"][0].as_py())) == ([1], 30 * WIDTH)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.verify.fingerprints import PRESENCE, TYPES, ColumnShape, fingerprints
+from driftline.verify.fingerprints import PRESENCE, TYPES, ColumnShape, copies_in, fingerprints
 from driftline.verify.moments import moment
 from driftline.verify.source_values import number, reads_back
 from driftline.verify.table_shape import Column, Record
@@ -53,12 +53,13 @@ class ExpectedRows:
         self, record: Record, shapes: Sequence[ColumnShape], left_out: Iterable[Sequence[str]] = ()
     ) -> None:
         self._shapes = shapes
+        self._has_copies = bool(copies_in(record)) or any(map(_has_copies, shapes))
         self._record = _RecordFields(record, shapes, {tuple(path) for path in left_out})
         self._decode = msgspec.json.Decoder(self._record.type).decode
 
     def of_lines(self, lines: Sequence[bytes]) -> Fingerprinted:
         """The fingerprints of the rows that are expected of these lines, one record each."""
-        doubts = _DoubtfulLines(lines)
+        doubts = _DoubtfulLines(lines, strictly=self._has_copies)
         places, records = [], []
         for place, line in enumerate(lines):
             try:
@@ -76,11 +77,18 @@ class ExpectedRows:
         return Fingerprinted(fingerprints(self._shapes, columns, len(places)), places, sorted(doubts.places))
 
 
-class _DoubtfulLines:
-    """The ``places`` of lines whose records may be another row than is expected."""
+def _has_copies(shape: ColumnShape) -> bool:
+    return bool(shape.copies) or any(map(_has_copies, shape.children))
 
-    def __init__(self, lines: Sequence[bytes]) -> None:
-        self._lines = lines
+
+class _DoubtfulLines:
+    """The ``places`` of lines whose records may be another row than is expected.
+
+    ``strictly``: a long number may stand as text, too, of which its double tells nothing.
+    """
+
+    def __init__(self, lines: Sequence[bytes], *, strictly: bool) -> None:
+        self._lines, self._strictly = lines, strictly
         self.places: set[int] = set()
         self._add_unread()
 
@@ -99,7 +107,7 @@ class _DoubtfulLines:
         ends = list(accumulate(len(line) + 1 for line in self._lines)) if _RUN in digits else []
         start = digits.find(_RUN)
         while start >= 0 and (long := _LONG.match(text, start)):
-            if not _reads_back(long[0]):
+            if (self._strictly and not long[0].isdigit()) or not _reads_back(long[0]):
                 self.places.add(bisect_right(ends, start))
             start = digits.find(_RUN, long.end())
 
@@ -242,7 +250,8 @@ class _KeyColumns:
             if kind in self._places:
                 spelled = pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
                 moments = _moments(spelled, TYPES[kind])
-                texts = pc.if_else(moments.is_valid(), None, texts)
+                if "string" not in self._places:  # which keeps the text
+                    texts = pc.if_else(moments.is_valid(), None, texts)
                 yield self._places[kind], moments
         if "string" in self._places:
             yield self._places["string"], texts

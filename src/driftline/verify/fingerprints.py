@@ -33,6 +33,11 @@ TYPES = {
 }
 _PRESENT = {"float", "decimal", "binary", "fixed"}  # types that Spark hands over in Arrow all the same
 
+_COPIED = ("boolean", "long", "double", "string")  # a later one may hold a copy of an earlier one
+_SHORT = r"^-?(?:0|[1-9][0-9]{0,13})$|^-?(?:0|[1-9][0-9]{0,5})\.[0-9]{1,7}(?:e[+-]?[0-9]{1,2})?$|^-?(?:0|[1-9][0-9]{0,6})\.[0-9]{1,8}$|^-?[1-9]e[+-]?[0-9]{1,2}$"  # texts that no two numbers of one double have
+_EXACT = 2**53
+
+Copies: TypeAlias = "tuple[dict[str, int], ...]"
 Blocks: TypeAlias = "list[np.ndarray[Any, Any]]"
 
 
@@ -42,6 +47,7 @@ class ColumnShape:
 
     type: pa.DataType
     children: tuple[ColumnShape, ...] = ()
+    copies: Copies = ()
 
     @classmethod
     def of_all(cls, record: Record) -> tuple[ColumnShape | None, ...]:
@@ -61,15 +67,28 @@ class ColumnShape:
             if any(child is None for child in children):
                 return None
             known = tuple(child for child in children if child is not None)
-            return cls(pa.struct([(n, c.type) for n, c in zip(names, known, strict=True)]), known)
+            type_ = pa.struct([(n, c.type) for n, c in zip(names, known, strict=True)])
+            return cls(type_, known, copies_in(column.record))
         if column.value is not None:
             return None if cls.of(column.value, column.value.dim) is None else cls(PRESENCE)
         name = column.type.name if column.type is not None else ""
         return cls(TYPES.get(name, PRESENCE)) if name in TYPES or name in _PRESENT else None
 
 
-def fingerprints(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int) -> bytes:
-    """The fingerprints of the rows, one behind the other."""
+def copies_in(record: Record) -> Copies:
+    """The places of a key's columns, by their types, where one may hold a copy of what another one holds."""
+    by_key: dict[str, dict[str, int]] = {}
+    for place, (key, column) in enumerate(record.columns.values()):
+        if not column.dim and column.type is not None and column.type.name in _COPIED:
+            by_key.setdefault(key, {})[column.type.name] = place
+    return tuple(places for places in by_key.values() if len(places) > 1)
+
+
+def fingerprints(
+    shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int, copies: Copies = ()
+) -> bytes:
+    """The fingerprints of the rows, one behind the other. ``copies``: those in their columns."""
+    columns = _without(copies, columns)
     size = sum(column.nbytes for column in columns)
     step = max(1, rows * _SLICE // max(size, 1))
     out = []
@@ -110,12 +129,47 @@ def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Ar
     else:
         blocks.append(_bytes(pc.is_valid(column).cast(pa.uint8())))
         if pa.types.is_struct(type_):
-            for child, inner in zip(shape.children, column.flatten(), strict=True):
+            fields = _without(shape.copies, column.flatten())
+            for child, inner in zip(shape.children, fields, strict=True):
                 _add(child, inner, blocks, texts)
         elif pa.types.is_boolean(type_):
             blocks.append(_bytes(column.fill_null(False).cast(pa.uint8())))
         elif type_ != PRESENCE:
             blocks.append(_bytes(pc.fill_null(_number(column.cast(type_)), 0)))
+
+
+def _without(copies: Copies, columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """The columns without lawful copies: of a boolean as 1 or 0, of a number or boolean as text, of a whole
+    number as a double.
+    """
+    out = list(columns)
+    for places in copies:
+        names = [name for name in _COPIED if name in places]
+        for i, name in enumerate(names):
+            for other in names[i + 1 :]:
+                copied = _is_copy(columns[places[name]], name, out[places[other]], other)
+                out[places[other]] = pc.if_else(copied, None, out[places[other]])
+    return out
+
+
+def _is_copy(values: pa.Array, name: str, column: pa.Array, other: str) -> pa.Array:
+    """For each value, of a column of the type ``name``, whether the ``other`` type's column holds it, too."""
+    if name == "double":
+        text = pc.if_else(pc.match_substring_regex(column, _SHORT), column, None)
+        read, doubles = text.cast(pa.float64()), pc.fill_null(values, 0.0)
+        same = pc.fill_null(read, np.nan).to_numpy().view(np.int64) == doubles.to_numpy().view(np.int64)
+        return pc.and_(pc.and_(pa.array(same), values.is_valid()), read.is_valid())
+    if other == "double":
+        whole = pc.if_else(pc.less_equal(pc.abs_checked(_far(values)), _EXACT), _far(values), None)
+        return pc.fill_null(pc.equal(whole.cast(pa.float64()), column), False)
+    same_type = values.cast(column.type)
+    return pc.fill_null(pc.equal(same_type, column), False)
+
+
+def _far(values: pa.Array) -> pa.Array:
+    """Whole numbers of 64 bits; the least of them has no positive one."""
+    wide = values.cast(pa.int64())
+    return pc.if_else(pc.equal(wide, -(2**63)), None, wide)
 
 
 def _number(column: pa.Array) -> pa.Array:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from driftline.verify.comparison import Comparison, Terms, allow_depth
 from driftline.verify.expected import ExpectedRows
 from driftline.verify.files import Part, Read, read, texts
-from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, fingerprints
+from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, copies_in, fingerprints
 from driftline.verify.frames import rows
 from driftline.verify.unmatched import (
     OTHER,
@@ -121,7 +121,9 @@ class Fingerprinter:
 
     def _keys(self, batch: pa.RecordBatch) -> bytes:
         columns = [batch.column(place) for place in self.places]
-        return fingerprints(self.compared, columns, batch.num_rows)
+        return fingerprints(
+            self.compared, columns, batch.num_rows, copies_in(self._comparison.meeting.record)
+        )
 
 
 _KEY = np.dtype(f"V{WIDTH}")
