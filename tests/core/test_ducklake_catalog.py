@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import resource
+import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -169,3 +171,25 @@ def test_a_catalog_that_is_away_after_the_commit(lake: Catalog, monkeypatch: pyt
 
     with pytest.raises(UnknownError, match="not known"):
         lake.write(latest, away)
+
+
+@pytest.fixture
+def half_committed(tmp_path: Path) -> Catalog:
+    """A catalog in SQLite whose writer died in its COMMIT: the journal beside it has the pages as they were."""
+    source, died = Catalog.of("sqlite", tmp_path / "source"), Catalog.of("sqlite", tmp_path / "died")
+    source.make()
+    Path(died.target).parent.mkdir()
+    with closing(sqlite3.connect(source.target)) as writer:
+        writer.execute("PRAGMA cache_size = 1")  # so pages reach the file before the COMMIT
+        writer.execute("DELETE FROM ducklake_metadata")
+        writer.execute("CREATE TABLE more (a TEXT)")
+        writer.executemany("INSERT INTO more VALUES (?)", [("x" * 1000,) for _ in range(100)])
+        for ending in ("", "-journal"):
+            shutil.copy(f"{source.target}{ending}", f"{died.target}{ending}")
+    return died
+
+
+def test_a_transaction_that_died_half_way_is_rolled_back(half_committed: Catalog) -> None:
+    assert half_committed.read(latest) == 0
+    assert not Path(f"{half_committed.target}-journal").exists()
+    assert half_committed.read(lambda connection: "more" in connection.tables()) is False

@@ -178,7 +178,8 @@ class Catalog:
 
     @contextmanager
     def _open(self, *, writes: bool) -> Iterator[Connection]:
-        options = f"TYPE {_TYPES[self.kind]}" + ("" if writes else ", READ_ONLY")
+        read_only = not writes and not self._has_journal()
+        options = f"TYPE {_TYPES[self.kind]}" + (", READ_ONLY" if read_only else "")
         with instance(*_EXTENSIONS[self.kind]) as duckdb:
             duckdb.execute(f"ATTACH {literal(self.target)} AS meta ({options})")
             try:
@@ -190,6 +191,12 @@ class Catalog:
                 with suppress(Exception):
                     duckdb.execute("ROLLBACK")
                 duckdb.execute("DETACH meta")
+
+    def _has_journal(self) -> bool:
+        """True where SQLite's journal lies beside the file: if its writer died in a COMMIT, only a connection
+        that may write can roll that back, and no other can read.
+        """
+        return self.kind == "sqlite" and Path(f"{self.target}-journal").exists()
 
     def _retried(self, once: Callable[[], T]) -> T:
         import duckdb
