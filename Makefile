@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help demo clean lock
-.PHONY: quick test test-all lint check fuzz house
+.PHONY: quick test test-all lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-growth bench-startup bench-upkeep
@@ -35,6 +35,9 @@ test-all: test ## these, and those on a real cluster, in a process of their own
 
 fuzz: $(INSTALLED) ## the core's properties over other random data each time
 	@DRIFTLINE_FUZZ=1 $(PY) -m pytest tests/core $(ARGS)
+
+faults: $(INSTALLED) ## each command that writes, struck at each of its file operations: hours (ARGS="--every 20" for some)
+	@PYTHONPATH=tests $(PY) -m faults $(ARGS)
 
 lint: $(INSTALLED) ## style and types
 	@.venv/bin/ruff check

@@ -1,0 +1,213 @@
+"""Strikes a command at its n-th file operation, lets another process go on, and compares what an independent reader sees.
+
+`python -m faults` does it for each n, until a run ends that was not struck; test_faults.py does it for some.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from driftline.runtime.java import QUICK
+from faults.cases import CASES, Case
+from faults.control import Control, Mode, Struck, shim
+from faults.readers import Seen, seen
+
+WAIT = 300  # seconds for one command
+
+
+class Worker:
+    """A process that runs commands on the lakes of a folder; ``env`` has what loads the shim."""
+
+    def __init__(self, home: Path, env: Mapping[str, str]) -> None:
+        tests = str(Path(__file__).parents[1])
+        path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._log = (home / "worker.log").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("worker.py")), str(home)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path, "SPARK_SUBMIT_OPTS": QUICK, **env},
+        )  # fmt: skip
+
+    def await_start(self) -> None:
+        assert self._answer() == {}, f"the worker did not start: {self._log.name}"
+
+    def ask(self, format_: str, *commands: str, mode: Mode = Mode.OFF, at: int = 0) -> dict[str, Any] | None:
+        """What became of the commands: nothing to say, or an error; None: the process has died."""
+        request = {"format": format_, "commands": commands, "mode": mode, "at": at}
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{json.dumps(request)}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any] | None:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(WAIT)
+        self._process.stdout.close()
+        self._log.close()
+
+
+class Processes:
+    """One that faults strike, and one that goes on; `killed` is a further one for each kill."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.control = self._open.enter_context(Control(self.home / "control"))
+        self._env = {"FAULTS_CONTROL": str(self.control.file), "LD_PRELOAD": str(shim(self.home))}
+        self.struck, self.other = Worker(self.home, self._env), Worker(self.home, {})
+        for worker in (self.struck, self.other):
+            self._open.callback(worker.stop)
+            worker.await_start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @contextmanager
+    def killed(self) -> Iterator[Worker]:
+        worker = Worker(self.home, self._env)
+        try:
+            worker.await_start()
+            yield worker
+        finally:
+            worker.stop()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One try: what was struck, and what was wrong afterwards."""
+
+    case: str
+    mode: Mode
+    at: int
+    struck: Struck
+    error: str
+    wrong: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.struck.operation} {'/'.join(Path(self.struck.path).parts[-3:])}"
+        return f"{self.case}, {self.mode.name} at {self.at}, {place} ({self.error}): {'; '.join(self.wrong) or 'right'}"
+
+
+class Bench:
+    """A lake of one format, made once; each try begins with a copy of it, at the same place."""
+
+    def __init__(self, processes: Processes, format_: str) -> None:
+        self.format = format_
+        self._processes = processes
+        self._home = processes.home / format_
+        self._lake, self._base = self._home / "lake", self._home / "base"
+        self._after: dict[str, Seen] = {}
+        self._operations: dict[str, int] = {}
+        shutil.rmtree(self._lake, ignore_errors=True)
+        self._lake.mkdir(parents=True)
+        answer = processes.other.ask(format_, "prepare")
+        assert answer == {}, answer
+        self._before = self._seen()
+        self._lake.rename(self._base)
+
+    def _seen(self) -> Seen:
+        return seen(self._lake, self.format)
+
+    def restore(self) -> None:
+        shutil.rmtree(self._lake, ignore_errors=True)
+        shutil.copytree(self._base, self._lake)
+
+    def operations(self, name: str) -> int:
+        """How many operations a command takes. It is run once without a fault, and must do what the case says."""
+        if name in self._operations:
+            return self._operations[name]
+        case = CASES[name]
+        self.restore()
+        answer = self._processes.struck.ask(self.format, name, mode=Mode.COUNT)
+        assert answer == {}, answer
+        self._operations[name] = self._processes.control.disarm().count
+        after = self._after[name] = self._seen()
+        before = self._before
+        assert after.ids(case.table) == sorted([*before.ids(case.table), *case.ids])
+        assert after.raws(case.table) == sorted([*before.raws(case.table), *case.raws])
+        return self._operations[name]
+
+    def strike(self, name: str, mode: Mode, at: int) -> Outcome:
+        """One try. What was not struck has nothing to be judged."""
+        self.restore()
+        with self._processes.killed() if mode == Mode.KILL else nullcontext(self._processes.struck) as worker:
+            answer = worker.ask(self.format, name, mode=mode, at=at)
+            struck = self._processes.control.disarm()
+        if mode == Mode.FREEZE:  # other files, so that no lock of the process that goes on is on them
+            shutil.copytree(self._lake, self._home / "copy")
+            shutil.rmtree(self._lake)
+            (self._home / "copy").rename(self._lake)
+        error = "died" if answer is None else answer.get("error", "")
+        if not struck.number:
+            return Outcome(name, mode, at, struck, error)
+        dead = mode in (Mode.KILL, Mode.FREEZE)
+        wrong = self._judged(name, None if dead else answer)
+        return Outcome(name, mode, at, struck, error.split("\n", 1)[0], wrong)
+
+    def _judged(self, name: str, answer: dict[str, Any] | None) -> list[str]:
+        """What is wrong with the lake now, and after another process went on. ``answer``: None of one that died."""
+        case = CASES[name]
+        try:
+            now = self._seen()
+        except Exception as error:
+            return [f"it cannot be read: {type(error).__name__} {error}"]
+        is_before, is_after = (
+            _state(now, case) == _state(s, case) for s in (self._before, self._after[name])
+        )
+        wrong = [f"missing: {path}" for path in now.missing]
+        if not (is_before or is_after or case.steps):
+            wrong.append(f"neither as before nor as after: {now.tables.get(case.table)}")
+        if answer is not None:
+            wrong += _said(answer, case, is_before=is_before)
+        again = [name] if case.always or is_before else []
+        if answer_of_other := self._processes.other.ask(self.format, *again, "clean 0"):
+            wrong.append(f"another process cannot go on: {answer_of_other['trace']}")
+        try:
+            last = self._seen()
+        except Exception as error:
+            return [*wrong, f"it cannot be read in the end: {type(error).__name__} {error}"]
+        return wrong + self._wrong_in_the_end(name, last, died=answer is None)
+
+    def _wrong_in_the_end(self, name: str, last: Seen, *, died: bool) -> list[str]:
+        case, after = CASES[name], self._after[name]
+        wrong = [f"missing in the end: {path}" for path in last.missing]
+        wrong += [f"left in the end: {path}" for path in last.unknown]
+        if _state(last, case) != _state(after, case):
+            wrong.append(f"in the end there is {last.tables.get(case.table)}")
+        raws, expected = Counter(last.raws(case.table)), Counter(after.raws(case.table))
+        if raws != expected and not (died and case.copies and raws - expected <= Counter(case.raws)):
+            wrong.append(f"quarantined in the end: {raws}")
+        return wrong
+
+
+def _said(answer: Mapping[str, Any], case: Case, *, is_before: bool) -> Iterator[str]:
+    """What is wrong with the answer of a command. After an error nothing must have changed, unless it says so."""
+    error = answer.get("error")
+    if not case.always and (error is not None) != is_before and "is not known" not in (error or ""):
+        yield f"it says {error or 'that it is done'}, and the table is {'as before' if is_before else 'changed'}"
+    if error is not None and not answer["known"]:
+        yield f"the error is raw: {answer['trace']}"
+
+
+def _state(found: Seen, case: Case) -> tuple[list[str], list[str]]:
+    return found.tables.get(case.table, ([], []))

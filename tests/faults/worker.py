@@ -1,0 +1,78 @@
+"""`worker.py HOME`: runs the commands that it is given, a line of JSON each, on the lake of a format in HOME.
+
+A command is run as if the process had just begun: with a catalog of its own, and without an open database.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from driftline import Lake
+from driftline.errors import DriftlineError
+from driftline.formats.ducklake import engine
+from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.lake import DuckLake
+from driftline.runtime.session import open_session
+from faults.cases import CASES, prepare
+from faults.control import Control, Mode
+
+SETTINGS = {"spark.master": "local[1]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "1"}
+
+
+def lake_of(session: SparkSession, home: Path, format_: str) -> Lake:
+    engine._shared.clear()
+    fresh = session.newSession()
+    if format_ == "iceberg":
+        return Lake.attach(fresh, "lake")
+    return Lake(fresh, "lake", DuckLake(fresh, Catalog.of(format_, home / "lake")))
+
+
+def run(lake: Lake, home: Path, command: str) -> None:
+    if command == "prepare":
+        prepare(lake, home)
+    elif command == "clean 0":
+        lake.clean(0)
+    else:
+        CASES[command].run(lake, home)
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """An error of driftline's is for people; any other is a fault that it does not know."""
+    known = isinstance(error, DriftlineError)
+    return {"error": str(error), "known": known, "trace": "".join(traceback.format_exception(error))}
+
+
+def main(home: Path) -> None:
+    session = open_session(home / "iceberg" / "lake", properties=SETTINGS)
+    control = Control(Path(os.environ["FAULTS_CONTROL"])) if "FAULTS_CONTROL" in os.environ else None
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed is no answer
+    answers.write("{}\n")
+    answers.flush()
+    for line in sys.stdin:
+        request = json.loads(line)
+        place = home / request["format"]
+        lake, answer = lake_of(session, place, request["format"]), {}
+        if control is not None and request["mode"]:
+            control.arm(place / "lake", Mode(request["mode"]), request["at"], os.getpgrp())
+        try:
+            for command in request["commands"]:
+                run(lake, place, command)
+        except Exception as error:
+            answer = failure(error)
+        finally:
+            if control is not None:
+                control.disarm()
+        answers.write(f"{json.dumps(answer)}\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
