@@ -1,13 +1,18 @@
-"""What is in a lake, by readers that are not driftline: pyiceberg, and DuckDB with its own extensions."""
+"""What is in a lake, by readers that are not driftline: pyiceberg, and DuckDB with its own extensions.
+
+They open a copy of the catalog, as opening one may put right what a fault has left there.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -45,8 +50,21 @@ def seen(lake: Path, format_: str) -> Seen:
     return by_pyiceberg(lake) if format_ == "iceberg" else by_duckdb(lake, format_)
 
 
+@contextmanager
+def copied(catalog: Path) -> Iterator[Path]:
+    """A copy of a database, with its journal or log."""
+    with TemporaryDirectory() as folder:
+        for file in catalog.parent.glob(f"{catalog.name}*"):
+            shutil.copy(file, folder)
+        yield Path(folder, catalog.name)
+
+
 def by_pyiceberg(lake: Path) -> Seen:
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{lake}/catalog.db", warehouse=str(lake))
+    with copied(lake / "catalog.db") as file:
+        return by_catalog(lake, SqlCatalog("lake", uri=f"sqlite:///{file}", warehouse=str(lake)))
+
+
+def by_catalog(lake: Path, catalog: SqlCatalog) -> Seen:
     found, known = Seen(), set()
     try:
         for name in catalog.list_tables("s"):
@@ -64,16 +82,19 @@ def by_pyiceberg(lake: Path) -> Seen:
 
 @contextmanager
 def attached(lake: Path, kind: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with the DuckLake as ``lk``, which it only reads."""
+    """DuckDB with the DuckLake as ``lk``."""
     prefix = "" if kind == "duckdb" else f"{kind}:"
     target = lake / f"catalog.{'ducklake' if kind == 'duckdb' else kind}"
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+    with (
+        copied(target) as file,
+        duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection,
+    ):
         for name in ("ducklake", *(("sqlite_scanner",) if kind == "sqlite" else ())):
             spec = find_spec(f"duckdb_extension_{name}")
             assert spec is not None and spec.submodule_search_locations
             folder = Path(spec.submodule_search_locations[0], "extensions", f"v{duckdb.__version__}")
             connection.execute(f"LOAD '{folder / f'{name}.duckdb_extension'}'")
-        connection.execute(f"ATTACH 'ducklake:{prefix}{target}' AS lk (READ_ONLY)")
+        connection.execute(f"ATTACH 'ducklake:{prefix}{file}' AS lk")
         yield connection
 
 

@@ -5,6 +5,7 @@ A command is run as if the process had just begun: with a catalog of its own, an
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -27,11 +28,15 @@ SETTINGS = {"spark.master": "local[1]", "spark.driver.memory": "1g", "spark.sql.
 
 
 def lake_of(session: SparkSession, home: Path, format_: str) -> Lake:
-    engine._shared.clear()
     fresh = session.newSession()
     if format_ == "iceberg":
         return Lake.attach(fresh, "lake")
     return Lake(fresh, "lake", DuckLake(fresh, Catalog.of(format_, home / "lake")))
+
+
+def close_databases() -> None:
+    engine._shared.clear()
+    gc.collect()
 
 
 def run(lake: Lake, home: Path, command: str) -> None:
@@ -68,6 +73,7 @@ def main(home: Path) -> None:
         except Exception as error:
             answer = failure(error)
         finally:
+            close_databases()  # as when a process ends, with its fault
             if control is not None:
                 control.disarm()
         answers.write(f"{json.dumps(answer)}\n")
