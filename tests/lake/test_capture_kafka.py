@@ -20,6 +20,10 @@ from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import PASSWORDS, Kafka
 
 
+class Died(Exception):
+    pass
+
+
 @pytest.fixture
 def table(lake: Lake, table_name: str) -> Table:
     return lake.table(table_name)
@@ -185,6 +189,73 @@ def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) 
         done.result(30)
     batches = captured(table, url(kafka, topic), skip_lost=True)
     assert [str(one) for batch in batches for one in batch.lost] == [f"{topic}/0: offsets 8 to 8"]
+
+
+@pytest.mark.parametrize("records", [1, 5])
+@pytest.mark.iceberg_only("of the source alone")
+def test_a_topic_that_was_made_again(table: Table, kafka: Kafka, topic: str, records: int) -> None:  # noqa: F811
+    """It is another topic, whether it has fewer records than the one before had, or more."""
+    other = f"{topic}-other"
+    both = f"{url(kafka, topic)},{other}"
+    kafka.send(topic, [b'{"id": 0}', b'{"id": 1}', b'{"id": 2}'], partition=0)
+    kafka.send(other, [b'{"id": 10}'], partition=0)
+    captured(table, both)
+    made_again(kafka, topic, partitions=1)
+    kafka.send(topic, [json.dumps({"id": i}).encode() for i in range(20, 20 + records)], partition=0)
+    kafka.send(other, [b'{"id": 11}'], partition=0)
+    with pytest.raises(DataError, match=f"topic {topic} was deleted and made again") as caught:
+        captured(table, both)
+    assert "--skip-lost" in str(caught.value.hint)
+    batches = captured(table, both, skip_lost=True)
+    assert [batch.lost for batch in batches] == [()]
+    assert ids(table) == [0, 1, 2, 10, 11, *range(20, 20 + records)]
+    assert captured(table, both) == []
+
+
+@pytest.mark.iceberg_only("of the source alone")
+@pytest.mark.parametrize("phase", ["writing", "committed"])
+def test_a_topic_that_was_made_again_in_the_middle_of_a_batch(
+    table: Table,
+    kafka: Kafka,  # noqa: F811
+    topic: str,
+    phase: str,
+) -> None:
+    """What the batch has of other topics comes once; nothing of the new topic is passed over."""
+    other = f"{topic}-other"
+    both = f"{url(kafka, topic)},{other}"
+    for number in range(2):
+        kafka.send(topic, [json.dumps({"id": number}).encode()], partition=0)
+        kafka.send(other, [json.dumps({"id": 10 + number}).encode()], partition=0)
+        if not number:
+            captured(table, both)
+
+    todo = [phase]
+
+    def again(now: str) -> None:
+        if now in todo:
+            todo.clear()
+            made_again(kafka, topic, partitions=2)
+            kafka.send(topic, [b'{"id": 20}', b'{"id": 21}', b'{"id": 22}'], partition=0)
+            if phase == "committed":
+                raise Died
+
+    with pytest.raises(Died if phase == "committed" else DataError):
+        captured(table, both, progress=again)
+    old = [0, 1] if phase == "committed" else [0]
+    captured(table, both, skip_lost=True)
+    captured(table, both)
+    assert ids(table) == [*old, 10, 11, 20, 21, 22]
+
+
+def made_again(kafka: Kafka, topic: str, partitions: int) -> None:  # noqa: F811
+    """Deletes the topic, and makes another of its name."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    for done in admin.delete_topics([topic]).values():
+        done.result(30)
+    for done in admin.create_topics([NewTopic(topic, partitions)]).values():
+        done.result(30)
 
 
 @pytest.mark.iceberg_only("of the source alone")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,15 @@ class Checkpoint:
         """The table's uuid, once there is one."""
         return self._known.get("uuid")
 
+    @property
+    def topics(self) -> Mapping[str, str]:
+        """The ids of Kafka's topics, as far as they are known."""
+        return dict(self._known.get("topics", {}))
+
+    def remember_topics(self, ids: Mapping[str, str]) -> None:
+        """Keeps ids of topics, by which topics of the same names are known from them."""
+        self._write({"topics": {**self.topics, **ids}})
+
     def claim(self, table: str, source: str) -> None:
         """Makes the folder this capture's, or finds that it is. Raises UsageError where it is another's."""
         self._known = self._read()
@@ -121,6 +130,24 @@ class Checkpoint:
             return json.loads(self.read_spark(name).decode().strip().splitlines()[-1])
         except (OSError, ValueError, IndexError) as error:
             raise SetupError(f"{self.place}/spark/{name}: cannot be read: {error}") from error
+
+    def offsets_in_use(self) -> list[str]:
+        """Spark's files that say where its next micro-batch begins and ends; on this machine."""
+        last = self.last("offsets")
+        names = [f"offsets/{last}", f"offsets/{last - 1}", "sources/0/0"]
+        return [name for name in names if Path(self.spark, name).is_file()]
+
+    def replace_offsets(self, name: str, offsets: Any) -> None:
+        """Has a file of Spark's say something else of its only source. Raises SetupError."""
+        path = Path(self.spark, name)
+        try:
+            *before, _ = path.read_text().rstrip().split("\n")
+            path.with_name(f".{name.rpartition('/')[2]}.crc").unlink(missing_ok=True)  # of what was there
+            draft = path.with_name(f"{path.name}.new")
+            draft.write_text("\n".join([*before, json.dumps(offsets)]))
+            draft.replace(path)
+        except OSError as error:
+            raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
 
     def last(self, kind: str) -> int:
         """The highest number among Spark's files of a kind, on this machine; -1 where there is none."""
@@ -165,8 +192,8 @@ class Checkpoint:
             unread = SetupError(f"{self.place}/{_FILE}: cannot be read: {error}")
             raise answer(self.place, error) or unread from error
 
-    def _write(self, more: dict[str, str]) -> None:
-        self._known |= more
+    def _write(self, more: Mapping[str, Any]) -> None:
+        self._known = {**self._known, **more}
         data = json.dumps(self._known).encode()
         if is_stored(self.place):
             put(f"{self.place}/{_FILE}", data)

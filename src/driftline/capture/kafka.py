@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+
+from driftline.capture.kafka_admin import Admin
 from driftline.capture.kafka_client import check_names, client_settings, with_open_key
-from driftline.capture.lost import Lost, Offsets, lost
+from driftline.capture.lost import Lost
+from driftline.capture.topics import Topics
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.runtime.failure import of_text
@@ -26,7 +31,8 @@ if TYPE_CHECKING:
     from driftline.source.base import Source
 
 SCHEME = "kafka://"
-PATIENCE = 20_000  # milliseconds for an answer of the broker's; Spark asks four times
+PATIENCE = 20_000  # milliseconds for an answer of the broker's
+_PATIENCE, _TRIES = "default.api.timeout.ms", 3  # Spark asks four times, and we as long
 _COLUMNS = {"key", "value", "topic", "partition", "offset", "timestamp"}
 _AWAY = re.compile(
     r"TimeoutException|Timed out waiting|Timeout of \d+ms|DisconnectException|Failed to create new Kafka"
@@ -114,15 +120,14 @@ def starting(start: str | datetime) -> dict[str, str]:
 @dataclass(slots=True)
 class Kafka:
     """A stream with the columns of Spark's Kafka source. ``name`` tells the topics; ``values``: what makes a
-    source of a micro-batch; ``client``: settings of the connection; ``offsets``: those of micro-batches, to
-    tell lost ones by.
+    source of a micro-batch; ``client``: settings of the connection; ``topics``: None if not known.
     """
 
     frame: DataFrame
     name: str
     values: Callable[[DataFrame], KafkaJson | KafkaTyped]
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
-    offsets: Offsets | None = None
+    topics: Topics | None = None
     _batch: KafkaJson | KafkaTyped | None = None
     _lost: tuple[Lost, ...] | None = None
 
@@ -133,10 +138,12 @@ class Kafka:
         return (epoch,)
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
+        self._check_topics()  # a batch with nothing in it has no commit
         self._batch, self._lost = self.values(frame), None
         return self._batch
 
     def check(self, epoch: int) -> None:
+        self._check_topics()
         self._lost = self._gone(epoch)  # before the commit: of a batch that is in, nobody asks again
 
     def close(self, epoch: int) -> tuple[int, int | None]:
@@ -147,21 +154,42 @@ class Kafka:
         return self._gone(epoch) if self._lost is None else self._lost  # no commit, as where all is gone
 
     def _gone(self, epoch: int) -> tuple[Lost, ...]:
-        return () if self.offsets is None else lost(self.frame.sparkSession, self.client, self.offsets, epoch)
+        return () if self.topics is None else self.topics.lost(epoch)
+
+    def _check_topics(self) -> None:
+        if self.topics is not None:
+            self.topics.check()
 
     def release(self) -> None:
         pass
 
     def begin(self) -> None:
-        pass
+        if self.topics is None:
+            return
+        try:
+            self.topics.begin()
+        except Py4JJavaError as error:
+            raise self.explain(str(error)) or SetupError(f"{self.name}: {_sentence(str(error))}") from error
 
     def look(self) -> None:
         pass
 
     def end(self) -> None:
-        pass
+        if self.topics is not None:
+            self.topics.admin.close()
 
     def left(self) -> DriftlineError | None:
+        return None
+
+    def _made_again(self) -> DataError | None:
+        """Why records are gone, where it is not that Kafka deleted them."""
+        try:
+            with suppress(Py4JJavaError):
+                self._check_topics()
+        except DataError as error:
+            return error
+        finally:
+            self.end()  # the stream may have ended before
         return None
 
     def explain(self, error: str) -> DriftlineError | None:
@@ -170,7 +198,7 @@ class Kafka:
         if _OURS.search(error):  # raised in a task, and said well there
             return SetupError(*of_text(error))
         if _LOST.search(error):
-            return DataError(
+            return self._made_again() or DataError(
                 f"{self.name}: records that were not taken yet are gone: {text}",
                 hint="the topic's retention deleted them; with skip_lost (--skip-lost) the capture goes on without",
             )
@@ -196,12 +224,13 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     brokers, topics = place(url)
     values = reading.values()
     jvm: Any = spark._jvm if reading.client else None
+    given = with_open_key(client_settings(reading.client), jvm)
     client = {
         # Kafka's own default gives out what aborted transactions have written, too.
         "isolation.level": "read_committed",
         "request.timeout.ms": str(PATIENCE),
-        "default.api.timeout.ms": str(PATIENCE),
-        **with_open_key(client_settings(reading.client), jvm),
+        _PATIENCE: str(PATIENCE),
+        **given,
         "bootstrap.servers": brokers,
     }
     options: dict[str, Any] = {
@@ -216,8 +245,9 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     frame = spark.readStream.format("kafka").options(**options).load()
     if reading.client:
         check_names(client, set(jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()))
-    offsets = Offsets(checkpoint) if reading.skip_lost else None
-    return Kafka(frame, f"topic {topics}", values, client, offsets)
+    admin = Admin(spark, {**client, _PATIENCE: given.get(_PATIENCE, str(_TRIES * PATIENCE))})
+    known = Topics(tuple(topics.split(",")), admin, checkpoint, reading.skip_lost)
+    return Kafka(frame, f"topic {topics}", values, client, known)
 
 
 def is_kafka(frame: DataFrame) -> bool:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from driftline.capture.checkpoint import Checkpoint
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-ByPartition: TypeAlias = Mapping[tuple[str, int], int]
+from driftline.capture.kafka_admin import Admin, ByPartition
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,43 +44,21 @@ class Offsets:
         return self._read(before), self._read(f"offsets/{epoch}")
 
     def _read(self, name: str) -> ByPartition:
-        # The last line is the only source's; where a stream begins, a NUL stands before the first.
-        last = self.checkpoint.read_spark(name).decode().strip().splitlines()[-1]
         return {
             (topic, int(number)): offset
-            for topic, partitions in json.loads(last).items()
+            for topic, partitions in self.checkpoint.spark_offsets(name).items()
             for number, offset in partitions.items()
         }
 
 
-def lost(spark: SparkSession, client: Mapping[str, str], offsets: Offsets, epoch: int) -> tuple[Lost, ...]:
+def lost(admin: Admin, offsets: Offsets, epoch: int) -> tuple[Lost, ...]:
     """What of a micro-batch was gone when it was read.
 
     It is asked for behind the reading: what went meanwhile counts as lost, whether it was read before or not.
     """
     begin, end = offsets.of(epoch)
-    first = _first_offsets(spark, client, list(begin))
+    first = admin.first_offsets(begin)
     gone = [
         Lost(*place, start, min(first[place], end.get(place, start)) - 1) for place, start in begin.items()
     ]
     return tuple(sorted(one for one in gone if one.count > 0))
-
-
-def _first_offsets(
-    spark: SparkSession, client: Mapping[str, str], places: list[tuple[str, int]]
-) -> ByPartition:
-    """The first offset that each partition still has."""
-    jvm: Any = spark._jvm
-    kafka, settings, asked = jvm.org.apache.kafka, jvm.java.util.HashMap(), jvm.java.util.HashMap()
-    for key, value in client.items():
-        settings.put(key, value)
-    earliest = kafka.clients.admin.OffsetSpec.earliest()
-    partitions = {place: kafka.common.TopicPartition(*place) for place in places}
-    for partition in partitions.values():
-        asked.put(partition, earliest)
-    admin = kafka.clients.admin.Admin.create(settings)
-    try:
-        answer = admin.listOffsets(asked).all().get()
-        return {place: answer.get(partition).offset() for place, partition in partitions.items()}
-    finally:
-        admin.close()

@@ -144,7 +144,8 @@ class Table(Shown):
         ``avro``, ``protobuf`` or ``json-schema``, these with ids of schemas of a ``registry``: its URL, or
         settings, as confluent-kafka's client takes them. ``metadata``: key, topic,
         partition, offset, timestamp and headers go along, in a column of their own. ``skip_lost``: goes on
-        without records that Kafka has deleted before they were taken.
+        without records that Kafka has deleted before they were taken, and with all of a topic that was
+        made again.
 
         ``on_batch`` is told of each micro-batch, in another thread. ``on_change``: as with `ingest`. Raises
         UsageError, DataError, SetupError; so does the query's `awaitTermination`.

@@ -1,0 +1,82 @@
+"""Kafka's admin client: what a broker knows of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from py4j.protocol import Py4JJavaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ByPartition: TypeAlias = Mapping[tuple[str, int], int]
+_MISSING = "UnknownTopicOrPartitionException"
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker before Kafka 2.8
+
+
+class Topic(NamedTuple):
+    """A topic. ``id``: None where the broker gives none; ``partitions``: their numbers."""
+
+    id: str | None
+    partitions: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Admin:
+    """A connection for questions about topics, opened by the first. ``client``: its settings.
+
+    Questions raise Py4JJavaError where the broker does not answer.
+    """
+
+    spark: SparkSession
+    client: Mapping[str, str] = field(repr=False)
+    _java: Any = None
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics of these names that there are."""
+        asked = self._jvm.java.util.ArrayList()
+        for name in names:
+            asked.add(name)
+        answers = self._open().describeTopics(asked).topicNameValues()
+        topics = {}
+        for name in names:
+            try:
+                answer = answers.get(name).get()
+            except Py4JJavaError as error:
+                if _MISSING not in str(error):
+                    raise
+                continue
+            number = answer.topicId().toString()
+            partitions = tuple(partition.partition() for partition in answer.partitions())
+            topics[name] = Topic(None if number == _NO_ID else number, partitions)
+        return topics
+
+    def first_offsets(self, places: Iterable[tuple[str, int]]) -> ByPartition:
+        """The first offset that each partition still has."""
+        kafka, asked = self._jvm.org.apache.kafka, self._jvm.java.util.HashMap()
+        earliest = kafka.clients.admin.OffsetSpec.earliest()
+        partitions = {place: kafka.common.TopicPartition(*place) for place in places}
+        for partition in partitions.values():
+            asked.put(partition, earliest)
+        answer = self._open().listOffsets(asked).all().get()
+        return {place: answer.get(partition).offset() for place, partition in partitions.items()}
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._java is not None:
+            self._java.close()
+            self._java = None
+
+    @property
+    def _jvm(self) -> Any:
+        return self.spark._jvm
+
+    def _open(self) -> Any:
+        if self._java is None:
+            settings = self._jvm.java.util.HashMap()
+            for key, value in self.client.items():
+                settings.put(key, value)
+            self._java = self._jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+        return self._java
