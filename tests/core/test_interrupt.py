@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import typer
 
 from driftline import cli
 from driftline.cli.interrupt import Interrupt
@@ -68,6 +69,20 @@ def test_a_command_behind_its_commit(
         cli.main([])
     assert ended.value.code == 128 + number
     assert capsys.readouterr().out == "s.t  1 record read, 1 written\n"
+
+
+def test_a_command_that_typer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = typer.Typer()
+
+    @command.command()
+    def ends(context: typer.Context) -> None:
+        context.obj.interrupt.told(lambda _: None)("writing")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(cli, "app", command)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 128 + signal.SIGTERM
 
 
 def test_what_goes_wrong_behind_it_is_told(

@@ -12,6 +12,7 @@ import typer
 
 from driftline.cli import log
 from driftline.cli.commands import app
+from driftline.cli.interrupt import EXIT_CODE
 from driftline.cli.scope import Scope
 from driftline.errors import DriftlineError
 from driftline.runtime.failure import explained, java_ended
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:
         code = scope.interrupt.code if scope.interrupt.cancels else _fail(scope, java_ended(error) or error)
     _flush()
-    if code == 0 and scope.interrupt.asked:  # behind the commit, which had its report
+    # Ended behind its commit with a report, or by typer, which knows Ctrl-C alone.
+    if scope.interrupt.asked and code in (0, EXIT_CODE):
         code = scope.interrupt.code
     if code == 0 and scope.interrupt.spark is not None:
         from driftline.runtime.class_data import make_soon  # late: few commands come so far
