@@ -39,5 +39,6 @@ class SetupError(DriftlineError):
 def no_table(name: str) -> UsageError:
     """A table is asked for that nobody has made."""
     return UsageError(
-        f"there is no table {name}", "it is made by its first ingest; `driftline tables` lists what there is"
+        f"there is no table {name}",
+        "the first record that it takes makes it; `driftline tables` lists what there is, and what waits",
     )

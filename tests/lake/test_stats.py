@@ -369,6 +369,16 @@ def test_quarantine_by_reason(lake, table_name, tmp_path):
     assert stats.waiting[0].seen_in.startswith(str(tmp_path))
 
 
+def test_a_feed_all_of_whose_records_wait_is_listed(lake, table_name, tmp_path, monkeypatch):
+    ingest(lake, tmp_path, table_name, ["{"])
+    names = [name for name in lake.format.tables() if name.startswith(table_name)]
+    assert names == [f"{table_name}__quarantine"]
+    monkeypatch.setattr(type(lake.format), "tables", lambda _: names)
+    (stats,) = lake.stats().tables
+    assert (stats.table, stats.records, stats.quarantined) == (table_name, 0, 1)
+    assert lake.stats().waiting == (stats,)
+
+
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_a_table_that_was_just_made_has_no_numbers(lake, table_name):
     lake.sql("create namespace if not exists t")

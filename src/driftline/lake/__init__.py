@@ -111,10 +111,14 @@ class Lake(Shown):
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
         """What is in all tables, what drifted lately, and what waits: from metadata, or ``exact`` by scans.
+        Where all records of a table wait, there is none yet, but its numbers are among them.
 
         ``progress`` is told what comes next.
         """
-        stats = (table.stats(exact=exact, progress=_about(table.name, progress)) for table in self.tables())
+        names = {name.removesuffix(QUARANTINE) for name in self.format.tables()}
+        stats = (
+            self.table(name).stats(exact=exact, progress=_about(name, progress)) for name in sorted(names)
+        )
         return LakeStats(self.warehouse or self.catalog, tuple(stats))
 
     def table(self, name: str) -> Table:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.changelog.rest_since import since
 from driftline.core.planning.rest import rest_column
+from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, no_table
@@ -32,14 +33,20 @@ __all__ = ["Column", "Drifted", "Stats", "stats"]
 def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
     """A table's statistics. ``exact``: with a scan of its rows.
 
-    Raises UsageError where there is no such table.
+    A table whose records all wait in quarantine, so that there is none yet, has no more than these. Raises
+    UsageError where there is neither.
     """
     # Whoever reads metadata files alone needs none of these, and starts without Spark.
+    from driftline.quarantine import table as quarantine
     from driftline.stats.quarantined import waiting
 
     state = table.load()
     if not state.exists:
-        raise no_table(table.name)
+        if not quarantine.of(table).load().exists:
+            raise no_table(table.name)
+        known = Known()
+        known.quarantined, known.waiting = waiting(table)
+        return replace(build(table.name, state.schema, MARK, [], known), records=0)
     mark = from_properties(state.properties).mark
     fields = list(drifted(state.schema, mark))
     progress("reading metadata")
