@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -77,14 +78,16 @@ def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -
 
 
 def test_statistics_do_not_guess_at_what_was_folded(lake: Lake, table_name: str, tmp_path: Path) -> None:
-    """A folded value is no longer in the wider column beside it: what that has of its own is not its rest."""
+    """A folded value is no longer in the wider column beside it: what that has of its own is not its rest. Rows
+    of other fields stand in new files with columns that came after them.
+    """
     drifted = Drifted(lake.table(table_name), tmp_path)
-    drifted.put('{"id": 1, "n": 1}', '{"id": 2, "n": 2}')
-    drifted.put('{"id": 3, "n": "x"}', '{"id": 4, "n": 4}')
+    drifted.put('{"id": 1, "n": 1, "other": 1}', '{"id": 2, "n": 2, "other": 2}')
+    drifted.put('{"id": 3, "n": "x", "other": "x"}', '{"id": 4, "n": 4}')
     drifted.table.resolve("n", "long")
     for exact, strings in ((False, None), (True, 1)):
-        (field,) = drifted.table.stats(exact=exact).drifted
-        assert {part.name: part.records for part in field.parts} == {"long": 3, "string": strings}
+        for field, longs in zip(drifted.table.stats(exact=exact).drifted, (3, 2), strict=True):
+            assert {part.name: part.records for part in field.parts} == {"long": longs, "string": strings}
 
 
 def test_nested_fields(drifted: Drifted) -> None:
@@ -178,6 +181,36 @@ def test_numbers_and_instants(drifted: Drifted) -> None:
         ("2026-01-01 00:00:00", "1.5", "2", "2026-01-01"), ("2023-11-14 22:13:20", "3.0", "None", "None"),
         ("None", "0.1", "None", "2026-01-03"),
     ]  # fmt: skip
+    drifted.proven()
+
+
+INSTANT = "2026-01-02T03:04:05.123456Z"
+INSTANTS = (
+    {"id": 1, "t": [INSTANT], "at": "2026-01-02T03:04:05Z", "deep": INSTANT, "m": {"1": INSTANT, "2": INSTANT}},
+    {"id": 2, "t": [INSTANT, 1767225600000, -1], "at": 5.5, "deep": [[5]], "m": {"1": 5, "2": INSTANT}},
+    {"id": 3, "t": [5], "at": 5, "deep": 5, "m": {"1": -1}},
+)  # fmt: skip
+
+
+def test_numbers_are_no_instants_in_lists_and_maps_either(drifted: Drifted) -> None:
+    """Routing makes an instant of each number (seed rule 10), which stands for it nowhere."""
+    for record in INSTANTS:
+        drifted.put(json.dumps(record))
+    texts = [
+        ([INSTANT], "2026-01-02T03:04:05Z", [[INSTANT]], {"1": INSTANT, "2": INSTANT}),
+        ([INSTANT, "1767225600000", "-1"], "5.5", [["5"]], {"1": "5", "2": INSTANT}),
+        (["5"], "5", [["5"]], {"1": "-1"}),
+    ]
+    types = {
+        "t": "list<string>", "at": "string", "deep": "list<list<string>>", "m": "map<string, string>",
+    }  # fmt: skip
+    view = drifted.table.view(types=types, make=False)
+    rows = drifted.table.lake.sql(f"select t, at, deep, m from ({view.select}) order by id").collect()
+    assert [tuple(row) for row in rows] == texts
+    dry = drifted.table.resolve("t", "list<timestamp>", dry_run=True)
+    assert (dry.values, dry.rest) == (3, 2)
+    assert drifted.table.resolve("t", types["t"]).rest == 0
+    assert drifted.rows("t") == [(t,) for t, *_ in texts]
     drifted.proven()
 
 

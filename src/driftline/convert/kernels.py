@@ -207,12 +207,16 @@ def decimal_text(number: Decimal) -> str:
 
 
 def _float_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    """The shortest text that reads back as the number; a whole one ends in ``.0``."""
-    text = values.cast(pa.string())
-    whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
-    text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
-    text = pc.replace_substring_regex(text, r"^-?nan$", "NaN")
-    return pc.replace_substring_regex(text, r"inf$", "Infinity")
+    """The shortest text that reads back as the number. A whole one within ±2^53 prints as the integer that
+    JSON may have sent; -0.0 does not, for -0 would read as 0.
+    """
+    text = pc.replace_substring_regex(values.cast(pa.string()), r"^-?nan$", "NaN")
+    text = pc.replace_substring_regex(text, r"inf$", "Infinity")
+    text = pc.if_else(pc.equal(text, "-0"), "-0.0", text)
+    numbers = values.cast(pa.float64())
+    whole = pc.and_(pc.equal(pc.trunc(numbers), numbers), _within(numbers, -EXACT, EXACT))
+    integers = _where(numbers, pc.and_(whole, pc.not_equal(text, "-0.0"))).cast(pa.int64())
+    return pc.coalesce(integers.cast(pa.string()), text)
 
 
 def _uuid_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:

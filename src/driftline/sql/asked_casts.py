@@ -38,9 +38,9 @@ CONVERTS: dict[str, tuple[str, ...]] = {
     ),
     "int": ("float", "decimal", "timestamp", "timestamp_ntz"),
     "long": ("int", "float", "double", "decimal", "timestamp", "timestamp_ntz"),
-    "float": ("int", "long", "decimal"),
-    "double": ("int", "long", "float", "decimal"),
-    "decimal": ("int", "long", "float", "double", "decimal"),
+    "float": ("int", "long", "decimal", "timestamp", "timestamp_ntz"),
+    "double": ("int", "long", "float", "decimal", "timestamp", "timestamp_ntz"),
+    "decimal": ("int", "long", "float", "double", "decimal", "timestamp", "timestamp_ntz"),
     "timestamp": ("date",),
     "timestamp_ntz": ("date",),
     "binary": ("string",),
@@ -83,8 +83,11 @@ def nearly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 def _reads_back(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
     """Converted there and back again, it must be the same."""
     if t.name in ("timestamp", "timestamp_ntz"):
-        converted = convert(x if s == LONG else f"cast({x} as bigint)", LONG, t, unit)
-        return bind(converted, lambda m: f"if({convert(m, t, LONG, unit)} = {x}, {m}, null)")
+        whole = x if s == LONG else f"try_cast({x} as bigint)"
+        return bind(
+            convert(whole, LONG, t, unit),
+            lambda m: f"if({convert(m, t, LONG, unit)} = {whole} and {whole} = {x}, {m}, null)",
+        )
     if t == DATE:
         # Not a cast: that would go by the session's time zone.
         day = f"date_from_unix_date(cast(floor({convert(x, s, LONG, 'us')} / 86400000000BD) as int))"

@@ -10,8 +10,9 @@ from functools import reduce
 
 from driftline.core.columns.siblings import One, Settling, families, most_exact
 from driftline.core.columns.union import kind
+from driftline.core.planning.conversions import NUMBERS, ROUTES_TOO
 from driftline.core.schema.naming import MARK
-from driftline.core.schema.types import STRING, Field, Map, Primitive, Struct, Type, peel
+from driftline.core.schema.types import STRING, Field, List, Map, Primitive, Struct, Type, peel
 from driftline.sql.asked_casts import exactly, nearly
 from driftline.sql.quoting import bind, each, first_of, literal, name, null, variable
 
@@ -45,12 +46,12 @@ class Fold:
 
     def field(self, columns: Sequence[tuple[Field, str]], to: One) -> str:
         """A field's columns, each with its SQL, as one."""
-        expressions = {id(column): x for column, x in columns}
+        expressions = {id(column): _as_sent(column, x, columns) for column, x in columns}
         order = most_exact([column for column, _ in columns], to.type)
         parts = [self.value(column.type, expressions[id(column)], to) for column in order]
         parts = [part for part in parts if part != null(to.type)]
-        if to.asked and to.dim and to.base is not None and len(parts) > 1:
-            return reduce(lambda a, b: _merged(a, b, to.dim), parts)
+        if to.dim and to.base is not None and len(parts) > 1:
+            return _all_merged(parts, to.dim)
         if to.value is not None and not to.dim:
             return reduce(_joined, parts) if parts else null(to.type)
         return first_of(parts, to.type)
@@ -106,6 +107,46 @@ class Fold:
         return f"to_json({self.value(type_, x, settled)})"
 
 
+def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str:
+    """A column's value without the instants that routing made of numbers: another column of the field has
+    these as they were sent (seed rule 10).
+    """
+    for other, y in columns:
+        if _routed(other.type, column.type):
+            x = _without(column.type, x, other.type, y)
+    return x
+
+
+def _routed(number: Type, instant: Type) -> bool:
+    """Whether numbers of the one column may stand in the other one as instants."""
+    match peel(number)[1], peel(instant)[1]:
+        case Map(key, value), Map(other_key, other_value):
+            return key == other_key and _routed(value, other_value)
+        case Primitive(base), Primitive(other):
+            return base in NUMBERS and other in ROUTES_TOO["long"]
+    return False
+
+
+def _without(instant: Type, x: str, number: Type, y: str) -> str:
+    """The instants ``x``, null where ``y`` has a number. What has fewer lists around it is wrapped whole."""
+    deeper = peel(number)[0] - peel(instant)[0]
+    match instant, number:
+        case _, List(element) if deeper > 0:
+            return _without(instant, x, element, f"get({y}, 0)")
+        case List(element), _ if deeper < 0:
+            kept = _without(element, f"get({x}, 0)", number, y)
+            return f"if({x} is null or {y} is null, {x}, array({kept}))"
+        case List(element), List(other):
+            e, n = variable("e"), variable("n")
+            kept = f"zip_with({x}, {y}, ({e}, {n}) -> {_without(element, e, other, n)})"
+            return f"if({y} is null or size({x}) != size({y}), {x}, {kept})"
+        case Map(_, value), Map(_, other):
+            k, v = variable("k"), variable("v")
+            kept = f"transform_values({x}, ({k}, {v}) -> {_without(value, v, other, f'{y}[{k}]')})"
+            return f"if({y} is null, {x}, {kept})"
+    return f"if({y} is null, {x}, null)"
+
+
 def _same_kind(inner: Type, to: One) -> bool:
     match inner:
         case Struct():
@@ -131,6 +172,14 @@ def _joined(a: str, b: str) -> str:
         return f"if({x} is null, {y}, if({y} is null, {x}, map_zip_with({x}, {y}, ({k}, {v}, {w}) -> coalesce({v}, {w}))))"
 
     return bind(a, lambda x: bind(b, lambda y: zipped(x, y)))
+
+
+def _all_merged(parts: Sequence[str], dim: int) -> str:
+    """In pairs, and pairs of these: Spark resolves so many functions inside each other and no more."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return _merged(_all_merged(parts[:half], dim), _all_merged(parts[half:], dim), dim)
 
 
 def _merged(a: str, b: str, dim: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from driftline.core.columns.folding import TEMPORARY, Resolution, Site
 from driftline.core.columns.siblings import One, families, spelled
-from driftline.core.schema.types import LONG, STRING, Field, List, Map, Path, Primitive, Struct, Type, peel
+from driftline.core.schema.types import STRING, List, Map, Path, Primitive, Struct, Type, peel
 from driftline.sql.casts import convert
 from driftline.sql.fold import Fold
 from driftline.sql.quoting import bind, literal, name, variable
@@ -68,14 +68,7 @@ class Folding:
 
     def _one(self, site: Site, prefix: str) -> str:
         columns = [(c, prefix + name(c.name)) for c in site.folded]
-        return self.fold.field([(c, self._sent(c, x, columns)) for c, x in columns], self.resolution.one)
-
-    def _sent(self, column: Field, x: str, columns: list[tuple[Field, str]]) -> str:
-        """An instant that routing made of a number counts for nothing beside that number (seed rule 10)."""
-        longs = [y for c, y in columns if c.type == LONG]
-        if isinstance(column.type, Primitive) and column.type.name.startswith("timestamp") and longs:
-            return f"if({longs[0]} is null, {x}, null)"
-        return x
+        return self.fold.field(columns, self.resolution.one)
 
     # What is lost
     # ----------------------------------------------------------------------------------------------
