@@ -133,7 +133,7 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
     if _is_array(head, is_whole=is_whole):
         return iter(_Elements(whole, longest))
     if _is_of_values(head):
-        return iter(_Values(whole, longest))
+        return iter(_Following(whole, longest))
     every_line = (line for line, _ in lines(whole, longest))
     if _is_of_objects(head, longest, is_whole=is_whole):
         return _objects(every_line, longest)
@@ -275,7 +275,7 @@ class _Elements:
         return bool(data)
 
 
-class _Values(_Elements):
+class _Following(_Elements):
     """Values that follow one another."""
 
     def __iter__(self) -> Iterator[Text]:
