@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from driftline.core.planning.dialect import Dialect
-from driftline.core.schema.types import DOUBLE, INT, LONG, Primitive, decimal
+from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
 from driftline.errors import DataError
 from driftline.observe import ranges
 from driftline.observe.expect import Expect
@@ -146,6 +146,20 @@ def test_number_types_that_a_table_declares_are_those_of_its_cells(tmp_path: Pat
     assert types(INT, "amount,b\n2147483648,\n") == ["long", "void"]
     assert types(LONG, "amount,b\n007,\n") == ["string", "void"]
     assert types(DOUBLE, "amount,b\n1.50,\n") == ["double", "void"]
+
+
+def test_a_text_stays_as_it_is_written_where_the_table_has_a_string_column_alone(tmp_path: Path) -> None:
+    text = "version,paid,at,id\n1.10,TRUE,2026-03-01 12:00:00,7\n"
+    readers = csv_readers(SPARK, [str(csv(tmp_path, text, "in.csv"))], strings=False)
+    fitted = Fitted(SPARK, readers)
+
+    def types(*known: Primitive) -> list[str]:
+        names = ("version", "paid", "at", "id")
+        (reader,) = fitted(Expect(fields={name: Expect(frozenset(known)) for name in names}))
+        return [str(f.type) for f in reader.struct.fields]
+
+    assert types() == types(DOUBLE, STRING) == ["double", "boolean", "timestamp_ntz", "long"]
+    assert types(STRING) == ["string", "string", "string", "long"]
 
 
 def test_a_record_that_is_too_long_is_told_with_its_line(

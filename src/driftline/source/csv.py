@@ -20,7 +20,16 @@ from driftline.convert import arrow_type
 from driftline.convert.leaf_readings import VOID
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Struct
+from driftline.core.schema.types import (
+    BOOLEAN,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Field,
+    Struct,
+)
 from driftline.errors import DataError
 from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
 from driftline.observe.expect import UNKNOWN, Expect
@@ -35,6 +44,7 @@ from driftline.source.rejects import Origin, Reject
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_RESPELLED = (BOOLEAN, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ)  # 19.90, TRUE, a blank for the T
 _MADE = 4  # columns whose names are told of
 _STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
 
@@ -135,29 +145,46 @@ def _made_names(reader: CsvReader) -> Iterator[str]:
 @dataclass(slots=True)
 class Fitted:
     """The readers with the number types that a table declares: a text that is a number goes into such a
-    column as it would come from JSON, if the column holds all texts of its field exactly.
+    column as it would come from JSON, if the column holds all texts of its field exactly. Where the table has
+    a string column alone, a text stays as it is written.
     """
 
     spark: SparkSession
     readers: Sequence[CsvReader]
-    declared: Sequence[Sequence[Types]] = ()
+    asked: Sequence[tuple[Struct, Sequence[Types]]] = ()
     fitted: Sequence[CsvReader] = ()
 
     def __call__(self, known: Expect) -> Sequence[CsvReader]:
         """The readers for a table of which this is ``known``."""
-        wanted_types = [[_wanted(f, known) for f in reader.struct.fields] for reader in self.readers]
-        if wanted_types != self.declared:
-            self.declared, self.fitted = wanted_types, self._fitted(wanted_types)
+        readers = [_with_texts(reader, known) for reader in self.readers]
+        wanted_types = [[_wanted(f, known) for f in reader.struct.fields] for reader in readers]
+        asked = [(reader.struct, types) for reader, types in zip(readers, wanted_types, strict=True)]
+        if asked != self.asked:
+            self.asked, self.fitted = asked, self._fitted(readers, wanted_types)
         return self.fitted
 
-    def _fitted(self, wanted_types: Sequence[Sequence[Types]]) -> Sequence[CsvReader]:
-        pairs = list(zip(self.readers, wanted_types, strict=True))
+    def _fitted(
+        self, readers: Sequence[CsvReader], wanted_types: Sequence[Sequence[Types]]
+    ) -> Sequence[CsvReader]:
+        pairs = list(zip(readers, wanted_types, strict=True))
         work = [(part, types) for reader, types in pairs if any(types) for part in reader.stretches]
         looks = iter(looks_at(self.spark, work, numbers_of))
         return [
             _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(types) else reader
             for reader, types in pairs
         ]
+
+
+def _with_texts(reader: CsvReader, known: Expect) -> CsvReader:
+    """The reader for a table that has string columns alone for some fields: what prints otherwise than it is
+    written is text for them.
+    """
+
+    def fitting(f: Field) -> Field:
+        alone = known.fields.get(f.name, UNKNOWN).types == {STRING}
+        return replace(f, type=STRING) if alone and f.type in _RESPELLED else f
+
+    return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
 
 
 def _wanted(f: Field, known: Expect) -> Types:
