@@ -221,8 +221,9 @@ def _numbered(df: DataFrame) -> list[str]:
 
 def _sums(pieces: Iterable[pa.RecordBatch]) -> tuple[bytes, int]:
     """All fingerprints of these pieces, and all other rows."""
-    whole = pa.Table.from_batches([*pieces], _PIECE)
-    return b"".join(whole["keys"].to_pylist()), sum(whole["others"].to_pylist())
+    some = [*pieces]
+    keys = (key for piece in some for key in piece.column("keys").to_pylist())
+    return b"".join(keys), sum(n for piece in some for n in piece.column("others").to_pylist())
 
 
 def _piece_of_rows(row: Any) -> tuple[int, Piece]:
