@@ -19,12 +19,15 @@ _NAME = "driftline_files"
 
 def taken(connection: Connection, table: int, files: Collection[int]) -> set[int]:
     """Which of these files, by their fingerprints, the table with this id has taken."""
-    if not files or _NAME not in connection.tables():
-        return set()
+    import duckdb
+
     listed = ", ".join(map(str, files))
-    rows = connection.rows(
-        f"SELECT fingerprint FROM meta.{_NAME} WHERE table_id = {table} AND fingerprint IN ({listed})"
-    )
+    try:
+        rows = connection.rows(
+            f"SELECT fingerprint FROM meta.{_NAME} WHERE table_id = {table} AND fingerprint IN ({listed})"
+        )
+    except duckdb.CatalogException:  # no batch of this lake has taken files yet
+        return set()
     return {int(fingerprint) for (fingerprint,) in rows}
 
 
@@ -42,11 +45,5 @@ def remember(connection: Connection, table: int, snapshot: int, files: Sequence[
     forgotten = entries[-1][0] - REMEMBERED
     if forgotten > 0:
         connection.execute(f"DELETE FROM meta.{_NAME} WHERE table_id = {table} AND number <= {forgotten}")
-    connection.insert(
-        _NAME,
-        [
-            {"table_id": table, "number": number, "fingerprint": fingerprint, "snapshot_id": snapshot}
-            for number, fingerprint in entries
-            if number > forgotten
-        ],
-    )
+    rows = [f"({table}, {n}, {fingerprint}, {snapshot})" for n, fingerprint in entries if n > forgotten]
+    connection.execute(f"INSERT INTO meta.{_NAME} VALUES {', '.join(rows)}")
