@@ -111,9 +111,15 @@ def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str
     """A column's value without the instants that routing made of numbers: another column of the field has
     these as they were sent (seed rule 10).
     """
-    for other, y in columns:
-        if _routed(other.type, column.type):
-            x = _without(column.type, x, other.type, y)
+    numbers = [(other.type, y) for other, y in columns if _routed(other.type, column.type)]
+    if isinstance(column.type, Primitive):
+        # Single numbers at once: Spark resolves so many expressions inside each other and no more.
+        single = [y for number, y in numbers if isinstance(number, Primitive)]
+        if single:
+            x = f"if({' and '.join(f'{y} is null' for y in single)}, {x}, {null(column.type)})"
+        numbers = [(number, y) for number, y in numbers if not isinstance(number, Primitive)]
+    for number, y in numbers:
+        x = _without(column.type, x, number, y)
     return x
 
 
