@@ -56,7 +56,8 @@ class Case:
     """A command that writes. ``ids``: those that the table has after it, beside those that it had; ``raws``: what is in
     quarantine after it, beside what was. ``always``: given twice, it does once what it does; any other is only given
     again where the table is as before. ``steps``: it commits more than once, so what is in between may be seen.
-    ``copies``: killed between its two commits, it leaves a copy of its rejects in an Iceberg quarantine.
+    ``copies``: killed between its two commits, or where the disk is full then, it leaves a copy of its rejects in an
+    Iceberg quarantine.
     """
 
     run: Callable[[Lake, Path], object]

@@ -186,16 +186,16 @@ class Bench:
             last = self._seen()
         except Exception as error:
             return [*wrong, f"it cannot be read in the end: {type(error).__name__} {error}"]
-        return wrong + self._wrong_in_the_end(name, last, died=answer is None)
+        return wrong + self._wrong_in_the_end(name, last, stuck=bool(answer is None or "error" in answer))
 
-    def _wrong_in_the_end(self, name: str, last: Seen, *, died: bool) -> list[str]:
+    def _wrong_in_the_end(self, name: str, last: Seen, *, stuck: bool) -> list[str]:
         case, after = CASES[name], self._after[name]
         wrong = [f"missing in the end: {path}" for path in last.missing]
         wrong += [f"left in the end: {path}" for path in last.unknown]
         if _state(last, case) != _state(after, case):
             wrong.append(f"in the end there is {last.tables.get(case.table)}")
         raws, expected = Counter(last.raws(case.table)), Counter(after.raws(case.table))
-        if raws != expected and not (died and case.copies and raws - expected <= Counter(case.raws)):
+        if raws != expected and not (stuck and case.copies and raws - expected <= Counter(case.raws)):
             wrong.append(f"quarantined in the end: {raws}")
         return wrong
 
