@@ -40,7 +40,7 @@ def test_nobody_else_sees_a_secret(tmp_path):
     (tmp_path / "events").mkdir()
     secrets = {f"S_{kind}": f"hush-{kind.lower()}-7319" for kind in KINDS}
     run = subprocess.run(
-        [sys.executable, Path(__file__).with_name("secrets.py")],
+        [sys.executable, Path(__file__).with_name("watched_settings.py")],
         cwd=tmp_path,
         env={**os.environ, **secrets, "FOLDER": str(tmp_path)},
         stdout=subprocess.PIPE,
