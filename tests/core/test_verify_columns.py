@@ -334,3 +334,13 @@ def test_tasks_tell_what_is_left_of_files_and_rows(tmp_path: Path) -> None:
     assert pa.Table.from_batches(of_tasks.chosen(own, True, [rows])) == alone
     (equal,) = of_tasks.equal_rows(own, [rows])
     assert (equal["others"].to_pylist(), len(equal["keys"][0].as_py())) == ([1], 30 * WIDTH)
+
+
+def test_empty_lists_may_come_without_offsets() -> None:
+    """Java leaves them out where an array has no elements, and Arrow's kernels read them all the same."""
+    inner_type = pa.list_(pa.string())
+    texts = pa.Array.from_buffers(pa.string(), 0, [None, None, pa.py_buffer(b"")])
+    inner = pa.Array.from_buffers(inner_type, 0, [None, None], children=[texts])
+    bare = pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), inner)
+    shape = ColumnShape(pa.list_(inner_type), (ColumnShape(inner_type, (ColumnShape(pa.string()),)),))
+    assert fingerprints([shape], [bare], 2) == fingerprints([shape], [pa.array([[], []], bare.type)], 2)

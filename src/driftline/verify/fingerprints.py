@@ -89,7 +89,7 @@ def fingerprints(
 ) -> bytes:
     """The fingerprints of the rows, one behind the other. ``copies``: those in their columns."""
     columns = _without(copies, columns)
-    size = sum(column.nbytes for column in columns)
+    size = sum(column.get_total_buffer_size() for column in columns)  # nbytes reads offsets: see _add
     step = max(1, rows * _SLICE // max(size, 1))
     out = []
     for start in range(0, rows, step):
@@ -116,6 +116,8 @@ def _whole(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int
 
 def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Array]) -> None:
     type_ = shape.type
+    if not len(column):  # Java gives empty lists no offsets, which Arrow's kernels read all the same
+        column = pa.array([], column.type)
     if pa.types.is_list(type_):
         lengths = _lengths(pc.list_value_length(column), blocks)
         elements = column.flatten()
