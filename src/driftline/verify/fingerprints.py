@@ -36,6 +36,7 @@ _PRESENT = {"float", "decimal", "binary", "fixed"}  # types that Spark hands ove
 _COPIED = ("boolean", "long", "double", "string")  # a later one may hold a copy of an earlier one
 _SHORT = r"^-?(?:0|[1-9][0-9]{0,13})$|^-?(?:0|[1-9][0-9]{0,5})\.[0-9]{1,7}(?:e[+-]?[0-9]{1,2})?$|^-?(?:0|[1-9][0-9]{0,6})\.[0-9]{1,8}$|^-?[1-9]e[+-]?[0-9]{1,2}$"  # texts that no two numbers of one double have
 _EXACT = 2**53
+_LEVELS = 60  # of lists, structs and maps, beyond which Arrow hands nothing over
 
 Copies: TypeAlias = "tuple[dict[str, int], ...]"
 Blocks: TypeAlias = "list[np.ndarray[Any, Any]]"
@@ -43,22 +44,28 @@ Blocks: TypeAlias = "list[np.ndarray[Any, Any]]"
 
 @dataclass(frozen=True, slots=True)
 class ColumnShape:
-    """The type that a column is compared by: a list by its element, a struct by its fields."""
+    """The type that a column is compared by: a list by its element, a struct by its fields. ``levels``: how
+    deep the column's own type is.
+    """
 
     type: pa.DataType
     children: tuple[ColumnShape, ...] = ()
     copies: Copies = ()
+    levels: int = 1
 
     @classmethod
     def of_all(cls, record: Record) -> tuple[ColumnShape | None, ...]:
         """Those of a record's columns; None for one with a type that Spark may not hand over in Arrow."""
-        return tuple(cls.of(column, column.dim) for _, column in record.columns.values())
+        shapes = (cls.of(column, column.dim) for _, column in record.columns.values())
+        return tuple(None if shape is None or shape.levels > _LEVELS else shape for shape in shapes)
 
     @classmethod
     def of(cls, column: Column, dim: int) -> ColumnShape | None:
         if dim:
             element = cls.of(column, dim - 1)
-            return None if element is None else cls(pa.list_(element.type), (element,))
+            if element is None:
+                return None
+            return cls(pa.list_(element.type), (element,), levels=element.levels + 1)
         if column.record is not None:
             if column.record.rest is not None:
                 return None
@@ -68,9 +75,11 @@ class ColumnShape:
                 return None
             known = tuple(child for child in children if child is not None)
             type_ = pa.struct([(n, c.type) for n, c in zip(names, known, strict=True)])
-            return cls(type_, known, copies_in(column.record))
+            levels = max((child.levels for child in known), default=0) + 1
+            return cls(type_, known, copies_in(column.record), levels)
         if column.value is not None:
-            return None if cls.of(column.value, column.value.dim) is None else cls(PRESENCE)
+            value = cls.of(column.value, column.value.dim)
+            return None if value is None else cls(PRESENCE, levels=value.levels + 2)
         name = column.type.name if column.type is not None else ""
         return cls(TYPES.get(name, PRESENCE)) if name in TYPES or name in _PRESENT else None
 
