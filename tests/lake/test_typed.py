@@ -196,5 +196,5 @@ def test_partitions_in_paths_are_columns(table: Table, spark: SparkSession, tmp_
     assert types(table) == {"id": "long", "day": "date", "k": "string"}
     assert sorted(map(tuple, table.read().collect())) == sorted(map(tuple, rows.collect()))
     proven(table, folder, fmt)
-    table.ingest(folder, settings={"hive": "off"})
+    table.ingest(folder, again=True, settings={"hive": "off"})
     assert table.read().where("day is null and k is null").count() == 2
