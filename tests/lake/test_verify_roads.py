@@ -30,7 +30,7 @@ def test_nothing_lawful_is_taken_for_a_loss(lake: Lake, tmp_path: Path, table_na
     verdict = table.verify(paths, "json", exactly=True)
     assert (verdict.mismatches, verdict.records, verdict.extra) == ((), 6, 0)
 
-    table.ingest(paths[:1])
+    table.ingest(paths[:1], again=True)
     doubled = table.verify(paths, "json", exactly=True)
     assert (doubled.missing, doubled.extra, len(doubled.mismatches)) == (0, 1, 1)
     assert table.verify(paths, "json").ok
