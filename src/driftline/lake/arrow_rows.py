@@ -34,11 +34,11 @@ def rows_in_arrow(frame: DataFrame, columns: Sequence[str] | None, where: str | 
             rows = rows.select([_column(frame, column) for column in columns])
         return rows.toArrow()
     except (AnalysisException, ParseException) as error:
-        text, hint = explained(error)
-        raise UsageError(text, hint) from error
+        message, hint = explained(error)
+        raise UsageError(message, hint) from error
     except PySparkException as error:
-        text, hint = explained(error)
-        raise DataError(text, hint) from error
+        message, hint = explained(error)
+        raise DataError(message, hint) from error
 
 
 def _column(frame: DataFrame, path: str) -> str:
