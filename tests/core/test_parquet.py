@@ -14,6 +14,7 @@ import pytest
 from driftline.errors import DataError, UsageError
 from driftline.source.int96 import OldTimestamps
 from driftline.source.parquet import ParquetReader, parquet_readers
+from driftline.verify.typed_files import read_columns
 
 SECOND = 10**9  # nanoseconds
 
@@ -89,3 +90,28 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     pq.write_table(twice, tmp_path / "twice.parquet")
     with pytest.raises(UsageError, match=r"twice\.parquet: two columns are named 'a'"):
         parquet_readers([str(tmp_path / "twice.parquet")])
+
+
+def test_a_row_group_with_fewer_rows_than_its_footer_says_is_an_error(tmp_path: Path) -> None:
+    """Arrow gives the rows that there are, and no error."""
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": range(37)}), file)
+    size = pq.read_metadata(file).row_group(0).total_byte_size
+    before, after = (b"\x16" + varint(size) + b"\x16" + varint(rows) for rows in (37, 40))
+    content = file.read_bytes()
+    assert content.count(before) == 1
+    file.write_bytes(content.replace(before, after))
+    (reader,) = parquet_readers([str(file)])
+    message = r"row group 0: it holds 37 rows, and the footer says 40"
+    with pytest.raises(DataError, match=rf"a\.parquet: {message}"):
+        read(reader)
+    with pytest.raises(DataError, match=message):
+        list(read_columns(str(file), "parquet"))
+
+
+def varint(number: int) -> bytes:
+    """A number as Parquet's footers have it."""
+    number, out = number << 1, b""
+    while number > 127:
+        number, out = number >> 7, out + bytes([number & 127 | 128])
+    return out + bytes([number])

@@ -17,6 +17,7 @@ from driftline.errors import DataError
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
+from driftline.runtime.spark_conf import configured
 
 from .proof import proven
 
@@ -160,3 +161,21 @@ def test_what_python_has_no_date_for_is_not_compared(table: Table, tmp_path: Pat
     assert table.ingest(file).rows_written == 2
     with pytest.raises(DataError, match=r"after 9999|out of range"):
         table.verify(file)
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "avro"])
+def test_days_of_the_julian_calendar_are_as_spark_reads_them(
+    table: Table, spark: SparkSession, tmp_path: Path, fmt: str
+) -> None:
+    days = spark.sql(
+        "select d, array(d, date'1500-02-28') as l, cast(d as timestamp) as t "
+        "from values (date'0001-01-01'), (date'1582-10-04'), (date'2024-01-01') as v(d)"
+    )
+    legacy = {f"spark.sql.{fmt}.{kind}RebaseModeInWrite": "LEGACY" for kind in ("datetime", "int96")}
+    folder = tmp_path / "days"
+    with configured(spark, {**legacy, "spark.sql.session.timeZone": "America/Los_Angeles"}):
+        days.write.format(fmt).option("compression", "uncompressed").save(str(folder))
+        expected = spark.read.format(fmt).load(str(folder)).orderBy("d").collect()
+    table.ingest(folder)
+    assert table.read().orderBy("d").collect() == expected
+    proven(table, folder, fmt)

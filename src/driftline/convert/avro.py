@@ -41,12 +41,14 @@ def node_of(schema: Any, named: Mapping[str, Any] | None = None) -> Node:
     """How the values of a schema become columns; ``schema``: as fastavro has parsed it, ``named``: types that
     it refers to. Raises UsageError for a recursive type, with its path.
     """
-    return _Schema(named or {}).node(schema, ())
+    return _Schema(named or {}, _LOGICAL).node(schema, ())
 
 
-def columns_of(schema: Mapping[str, Any]) -> RecordNode:
-    """The same of a file's records. Raises UsageError also where its values are no records."""
-    node = node_of(schema)
+def columns_of(schema: Mapping[str, Any], logical: Mapping[str, LeafNode] | None = None) -> RecordNode:
+    """The same of a file's records; ``logical``: further logical types. Raises UsageError also where its
+    values are no records.
+    """
+    node = _Schema({}, {**_LOGICAL, **(logical or {})}).node(schema, ())
     if not isinstance(node, RecordNode):
         raise UsageError("its values are no records", hint="an Avro file for a table holds records")
     return node
@@ -87,8 +89,9 @@ _DIGITS = 38  # of the largest decimal
 class _Schema:
     """Goes down a schema; names that it has met stand for their types."""
 
-    def __init__(self, named: Mapping[str, Any]) -> None:
+    def __init__(self, named: Mapping[str, Any], logical: Mapping[str, LeafNode]) -> None:
         self._named = dict(named)
+        self._logical = logical
         self._open: set[str] = set()
 
     def node(self, schema: Any, path: Path) -> Node:
@@ -107,8 +110,8 @@ class _Schema:
         logical = schema.get("logicalType")
         if logical == "decimal":
             return _decimal(schema)
-        if logical in _LOGICAL:
-            return _LOGICAL[logical]
+        if logical in self._logical:
+            return self._logical[logical]
         match kind:
             case "array":
                 return ListNode(self.node(schema["items"], (*path, "element")))

@@ -8,8 +8,9 @@ in one of the columns, all of which have the same lists.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +31,12 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import UsageError
 
+Leaves: TypeAlias = Callable[[pa.DataType, Path], Iterable[Reading]]
+
 
 class Declared:
-    """The columns of an Arrow schema. ``struct``: their types, by key.
+    """The columns of an Arrow schema. ``struct``: their types, by key; ``leaves``: how types with nothing
+    inside are read.
 
     Raises UsageError for a type that no table has, with its path, and for two columns of one name.
 
@@ -40,9 +44,11 @@ class Declared:
     Primitive(name='int', args=())
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, leaves: Leaves = leaf_readings) -> None:
         _all_different(schema, ())
-        self._readings = [(n, f.name, r) for n, f in enumerate(schema) for r in readings(f.type, (f.name,))]
+        self._readings = [
+            (n, f.name, r) for n, f in enumerate(schema) for r in readings(f.type, (f.name,), leaves)
+        ]
         self.struct = Struct(tuple(reading.field(name) for _, name, reading in self._readings))
 
     def read(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
@@ -88,7 +94,7 @@ def _nullable(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
+def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> Iterator[Reading]:
     """The types of a column of an Arrow type, and how each is read. Raises
     UsageError for a type that no table has.
     """
@@ -96,20 +102,20 @@ def readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
         if type_.extension_name == "arrow.uuid":
             yield Reading(UUID, lambda a: a.storage)
         else:
-            yield from _after(lambda a: a.storage, readings(type_.storage_type, path))
+            yield from _after(lambda a: a.storage, readings(type_.storage_type, path, leaves))
     elif pa.types.is_dictionary(type_):
-        yield from _after(_decoded, readings(_plain_text(type_.value_type), path))
+        yield from _after(_decoded, readings(_plain_text(type_.value_type), path, leaves))
     elif pa.types.is_run_end_encoded(type_):
-        yield from _after(pc.run_end_decode, readings(type_.value_type, path))
+        yield from _after(pc.run_end_decode, readings(type_.value_type, path, leaves))
     elif pa.types.is_struct(type_):
-        yield Reading(VARIANT, _variants) if _is_variant(type_) else _of_struct(type_, path)
+        yield Reading(VARIANT, _variants) if _is_variant(type_) else _of_struct(type_, path, leaves)
     elif pa.types.is_map(type_):
-        yield from _of_map(type_, path)
+        yield from _of_map(type_, path, leaves)
     elif _is_list(type_):
-        for type_of, read, beyond in readings(type_.value_type, (*path, "element")):
+        for type_of, read, beyond in readings(type_.value_type, (*path, "element"), leaves):
             yield Reading(List(type_of), partial(_relisted, read=read), beyond)
     else:
-        yield from leaf_readings(type_, path)
+        yield from leaves(type_, path)
 
 
 def _plain_text(type_: pa.DataType) -> pa.DataType:
@@ -167,9 +173,9 @@ def _relisted(lists: pa.Array, read: Read) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), items, mask=mask)
 
 
-def _of_struct(type_: pa.StructType, path: Path) -> Reading:
+def _of_struct(type_: pa.StructType, path: Path, leaves: Leaves) -> Reading:
     _all_different(type_, path)
-    fields = [(f.name, [*readings(f.type, (*path, f.name))]) for f in type_]
+    fields = [(f.name, [*readings(f.type, (*path, f.name), leaves)]) for f in type_]
     struct = Struct(tuple(reading.field(name) for name, some in fields for reading in some))
 
     def read(structs: pa.Array) -> pa.Array:
@@ -183,12 +189,12 @@ def _of_struct(type_: pa.StructType, path: Path) -> Reading:
     return Reading(struct, read)
 
 
-def _of_map(type_: pa.MapType, path: Path) -> Iterator[Reading]:
+def _of_map(type_: pa.MapType, path: Path, leaves: Leaves) -> Iterator[Reading]:
     """Maps whose keys are plain are maps; others are lists of records with a key and a value."""
-    keys = [*readings(type_.key_type, (*path, "key"))]
-    values = [*readings(type_.item_type, (*path, "value"))]
+    keys = [*readings(type_.key_type, (*path, "key"), leaves)]
+    values = [*readings(type_.item_type, (*path, "value"), leaves)]
     if len(keys) > 1 or not isinstance(keys[0].type, Primitive):
-        record = _of_struct(pa.struct({"key": type_.key_type, "value": type_.item_type}), path)
+        record = _of_struct(pa.struct({"key": type_.key_type, "value": type_.item_type}), path, leaves)
         yield Reading(List(record.type), lambda a: _relisted(entries_of(a), record.read))
         return
     (key,) = keys

@@ -50,7 +50,7 @@ _BROKEN = (OSError, EOFError, ValueError, KeyError, IndexError, TypeError, Overf
 
 def _rows(cut: Cut) -> Iterator[Rows]:
     records: Any = reader(container_of(cut), return_record_name=True)
-    node = columns_of(records.writer_schema)
+    node = columns_of(records.writer_schema, cut.calendar.avro_leaves() if cut.calendar else None)
     names = [f.name for f in node.struct.fields]
     while some := list(islice(records, _ROWS)):
         yield Rows(pa.RecordBatch.from_arrays(node.columns(some), names), cut.path)

@@ -11,6 +11,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from driftline.runtime.stores import opened
+from driftline.source.julian import JulianCalendar, calendar_of, unread
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16  # bytes behind the header, and behind each block
@@ -19,11 +20,14 @@ _OTHERS = ("snappy", "zstandard")  # codecs that are undone here
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Whole blocks of a file, behind the byte ``start``."""
+    """Whole blocks of a file, behind the byte ``start``. ``calendar``: the one that the file's dates are
+    counted by, if not today's.
+    """
 
     path: str
     start: int
     size: int
+    calendar: JulianCalendar | None = None
 
 
 def cuts_of(path: str, target: int) -> list[Cut]:
@@ -32,7 +36,8 @@ def cuts_of(path: str, target: int) -> list[Cut]:
     """
     cuts = []
     with opened(path) as (file, end):
-        _header(file)
+        metadata, _ = _header(file)
+        calendar = calendar_of({key.encode(): value for key, value in metadata.items()})
         start = file.tell()
         while file.tell() < end:
             _long(file)
@@ -41,18 +46,22 @@ def cuts_of(path: str, target: int) -> list[Cut]:
             if file.tell() > end:
                 raise EOFError("it ends within a block")
             if file.tell() - start >= target or file.tell() == end:
-                cuts.append(Cut(path, start, file.tell() - start))
+                cuts.append(Cut(path, start, file.tell() - start, calendar))
                 start = file.tell()
     return cuts
 
 
 def container_of(cut: Cut) -> IO[bytes]:
-    """An Avro file of the cut's blocks alone, of a codec that fastavro knows."""
+    """An Avro file of the cut's blocks alone, of a codec that fastavro knows. Its dates and timestamps are
+    integers, `unread`, if they are by an old calendar.
+    """
     with opened(cut.path) as (file, _):
         metadata, sync = _header(file)
         file.seek(cut.start)
         blocks = file.read(cut.size)
     codec = metadata.get("avro.codec", b"null").decode()
+    if cut.calendar is not None:
+        metadata["avro.schema"] = unread(metadata["avro.schema"]).encode()
     if codec in _OTHERS:
         metadata["avro.codec"] = b"null"
         blocks = b"".join(_undone(io.BytesIO(blocks), codec, sync))

@@ -4,63 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.convert.declared import Declared
+from driftline.convert.leaf_readings import leaf_readings
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import answer, is_stored, mapped, native
 from driftline.source.column_rows import Rows
 from driftline.source.int96 import OldTimestamps
+from driftline.source.julian import JulianCalendar, calendar_of
 
 _BATCH = 16 * 2**20  # bytes of one batch of rows, about
 _ROWS = 2**17  # of one batch, at most
 
 
+class RowGroup(NamedTuple):
+    """A row group of a file. ``calendar``: the one that its dates are counted by, if not today's."""
+
+    path: str
+    number: int
+    calendar: JulianCalendar | None
+
+    def __str__(self) -> str:
+        return f"{self.path}: row group {self.number}"
+
+
 @dataclass(frozen=True, slots=True)
 class ParquetReader:
-    """Parquet files of one schema. ``groups``: the file and the row group of each part."""
+    """Parquet files of one schema. ``groups``: the row group that each part is."""
 
     struct: Struct
     label: str
-    groups: Sequence[tuple[str, int]]
+    groups: Sequence[RowGroup]
     sizes: Sequence[int]
 
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a row group. Raises DataError where the file is broken."""
-        path, group = self.groups[part]
+        group = self.groups[part]
         try:
-            yield from _rows(path, group)
+            yield from _rows(group)
         except (OSError, ValueError) as error:  # pyarrow's are among these
-            raise answer(path, error) or DataError(f"{path}: cannot be read: {error}", WHOLE) from error
+            raise answer(group.path, error) or DataError(
+                f"{group.path}: cannot be read: {error}", WHOLE
+            ) from error
 
 
-def _rows(path: str, group: int) -> Iterator[Rows]:
-    with _opened(path) as file:
+def _rows(group: RowGroup) -> Iterator[Rows]:
+    with _opened(group.path) as file:
         old = OldTimestamps(file)
-        declared = Declared(old.schema)
-        metadata = file.metadata.row_group(group)
+        declared = _declared(old, group.calendar)
+        metadata = file.metadata.row_group(group.number)
         row = max(1, metadata.total_byte_size // max(1, metadata.num_rows))
         size = max(1, min(_ROWS, _BATCH // row))
-        batches = file.iter_batches(size, row_groups=[group], use_threads=False)
+        batches = file.iter_batches(size, row_groups=[group.number], use_threads=False)
         if old.columns:
-            batches = _with_old(batches, path, group, size, old)
+            batches = _with_old(batches, group, size, old)
+        count = 0
         for batch in batches:
-            yield Rows(declared.read(batch.columns), path)
+            count += batch.num_rows
+            yield Rows(declared.read(batch.columns), group.path)
+    if count != metadata.num_rows:
+        # Arrow passes over what its pages do not hold, without an error.
+        raise DataError(
+            f"{group}: it holds {count} rows, and the footer says {metadata.num_rows}",
+            hint="write the file anew: no reader can know what is missing",
+        )
+
+
+def _declared(old: OldTimestamps, calendar: JulianCalendar | None) -> Declared:
+    return Declared(old.schema, calendar.leaves if calendar else leaf_readings)
 
 
 def _with_old(
-    batches: Iterator[pa.RecordBatch], path: str, group: int, size: int, old: OldTimestamps
+    batches: Iterator[pa.RecordBatch], group: RowGroup, size: int, old: OldTimestamps
 ) -> Iterator[pa.RecordBatch]:
     """The batches with their old timestamps as they are exact, which takes reading them twice."""
     names = [old.schema.names[number] for number in old.columns]
     # Names with a dot would be taken for paths.
     chosen = None if any("." in name for name in names) else names
-    with _opened(path, "ns") as file:
-        nanos = file.iter_batches(size, row_groups=[group], columns=chosen, use_threads=False)
+    with _opened(group.path, "ns") as file:
+        nanos = file.iter_batches(size, row_groups=[group.number], columns=chosen, use_threads=False)
         for batch, fine in zip(batches, nanos, strict=True):
             columns = batch.columns
             for place, number in enumerate(old.columns):
@@ -73,29 +101,28 @@ def parquet_readers(files: Sequence[str]) -> list[ParquetReader]:
 
     Raises UsageError for a file that cannot be read, or has a column that no table can have.
     """
-    groups: dict[Struct, list[tuple[str, int, int]]] = {}
+    parts: dict[Struct, list[tuple[RowGroup, int]]] = {}
     labels: dict[Struct, str] = {}
-    for path, (struct, sizes) in zip(files, mapped(_footer, files), strict=True):
-        groups.setdefault(struct, []).extend((path, i, size) for i, size in enumerate(sizes))
+    for path, (struct, groups) in zip(files, mapped(_footer, files), strict=True):
+        parts.setdefault(struct, []).extend(groups)
         labels.setdefault(struct, path)
     return [
-        ParquetReader(
-            struct,
-            labels[struct],
-            [(path, i) for path, i, _ in groups_of_struct],
-            [size for _, _, size in groups_of_struct],
-        )
-        for struct, groups_of_struct in groups.items()
+        ParquetReader(struct, labels[struct], [group for group, _ in groups], [size for _, size in groups])
+        for struct, groups in parts.items()
     ]
 
 
-def _footer(path: str) -> tuple[Struct, list[int]]:
-    """The types of a file, and the sizes of its row groups."""
+def _footer(path: str) -> tuple[Struct, list[tuple[RowGroup, int]]]:
+    """The types of a file, and its row groups with their sizes."""
     try:
         with _opened(path) as file:
             metadata = file.metadata
-            sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
-            return Declared(OldTimestamps(file).schema).struct, sizes
+            calendar = calendar_of(metadata.metadata)
+            groups = [
+                (RowGroup(path, i, calendar), metadata.row_group(i).total_byte_size)
+                for i in range(metadata.num_row_groups)
+            ]
+            return _declared(OldTimestamps(file), calendar).struct, groups
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint) from error
     except (OSError, ValueError) as error:  # pyarrow's are among these

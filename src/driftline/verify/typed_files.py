@@ -7,10 +7,12 @@ microsecond, as text, a map whose keys are records as a list of entries.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
+from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -20,6 +22,7 @@ from pyarrow.parquet import ParquetFile
 
 from driftline.errors import DataError
 from driftline.verify.files import Place, Read, opened
+from driftline.verify.julian import OldDays, day, old_days
 from driftline.verify.source_values import Pairs, Single, Untyped
 
 _EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
@@ -68,13 +71,28 @@ def floats_in(path: str, fmt: str) -> int:
 # Parquet ------------------------------------------------------------------------------------------------
 
 
+class _Kind(NamedTuple):
+    """What the file says of a leaf. ``old``: by which calendar its days are counted, if not today's."""
+
+    int96: bool = False
+    old: OldDays | None = None
+
+    @classmethod
+    def of(cls, physical: str, old: OldDays | None) -> _Kind:
+        int96 = physical == "INT96"
+        return cls(int96, old if old is not None and (old.int96 if int96 else old.days) else None)
+
+
 def _parquet(file: Any) -> Iterator[dict[str, Any]]:
     whole = ParquetFile(file, coerce_int96_timestamp_unit="us")
-    kinds = [whole.schema.column(i).physical_type for i in range(len(whole.schema))]
-    old = "INT96" in kinds
-    fine = ParquetFile(file, coerce_int96_timestamp_unit="ns") if old else None
+    metadata = whole.metadata.metadata or {}
+    old = old_days({key.decode(): value.decode(errors="replace") for key, value in metadata.items()})
+    kinds = [_Kind.of(whole.schema.column(i).physical_type, old) for i in range(len(whole.schema))]
+    fine = ParquetFile(file, coerce_int96_timestamp_unit="ns") if any(k.int96 for k in kinds) else None
     for group in range(whole.num_row_groups):
         table = whole.read_row_group(group)
+        if len(table) != (rows := whole.metadata.row_group(group).num_rows):
+            raise DataError(f"row group {group}: it holds {len(table)} rows, and the footer says {rows}")
         other = fine.read_row_group(group) if fine is not None else table
         for start in range(0, len(table), _ROWS):
             flags = iter(kinds)
@@ -92,14 +110,14 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
 
 def values_of(array: pa.Array) -> list[Any]:
     """The values of an array."""
-    return _values(array, array, repeat(""))
+    return _values(array, array, repeat(_Kind()))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
+def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any]:
     """The values of a column; ``fine``: the same, its old timestamps in
     nanoseconds; ``kinds``: the file's, leaf by leaf.
     """
@@ -140,7 +158,7 @@ def _is_untyped(type_: pa.DataType) -> bool:
     )
 
 
-def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[str]) -> list[Any]:
+def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any]:
     entries, others = (
         a.cast(pa.list_(pa.struct([a.type.key_field, a.type.item_field]))) for a in (array, fine)
     )
@@ -165,16 +183,18 @@ def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
     return out
 
 
-def _leaves(array: pa.Array, fine: pa.Array, kind: str) -> list[Any]:
+def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
     type_ = array.type
     if pa.types.is_timestamp(type_):
-        zone = UTC if type_.tz is not None or kind == "INT96" else None
+        zone = UTC if type_.tz is not None or kind.int96 else None
         per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[type_.unit]
         units = array.cast(pa.int64()).to_pylist()
-        if kind == "INT96":  # in nanoseconds it wraps around
+        if kind.int96:  # in nanoseconds it wraps around
             nanos = fine.cast(pa.int64()).to_pylist()
             units = [u and (n if n // 1000 == u else u * 1000) for u, n in zip(units, nanos, strict=True)]
             per = 1
+        if kind.old is not None and zone is not None:
+            units = [None if n is None else _today(n, 10**9 // per, kind.old) for n in units]
         return [
             None if n is None else _far(n, type_) if abs(n * per) >= _FAR else _moment(n * per, zone)
             for n in units
@@ -188,6 +208,8 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: str) -> list[Any]:
     if pa.types.is_duration(type_):
         return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     try:
+        if kind.old is not None and pa.types.is_date32(type_):
+            return [None if n is None else day(n) for n in array.cast(pa.int32()).to_pylist()]
         return array.to_pylist()  # type: ignore[no-any-return]
     except OverflowError as error:
         raise _beyond_python() from error
@@ -198,6 +220,14 @@ def _beyond_python() -> DataError:
         "a date or moment is before the year 1 or after 9999: verify compares none of those",
         hint="compare its column by hand; what has been taken is in the table",
     )
+
+
+def _today(units: int, second: int, old: OldDays) -> int:
+    """A moment by today's calendar; ``second``: units of one."""
+    try:
+        return units + old.seconds(units // second) * second
+    except OverflowError as error:
+        raise _beyond_python() from error
 
 
 def _far(units: int, type_: pa.TimestampType) -> str:
@@ -226,19 +256,42 @@ def _time(nanos: int) -> str:
 # Avro ---------------------------------------------------------------------------------------------------
 
 
+_UNREAD = "counted-"  # before the name of a logical type, whose values stay integers then
+
+
 def _avro(file: Any) -> Iterator[dict[str, Any]]:
     from fastavro import reader
 
     records: Any = reader(file, return_record_name=True)
+    old = old_days(records.metadata)
+    if old is not None and old.days:
+        return _old_avro(file, records.metadata["avro.schema"], old)
     plain = _Schema().plain(records.writer_schema)
     return (plain(record) for record in records)
 
 
-class _Schema:
-    """Makes values plain by their schema."""
+def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
+    from fastavro import block_reader, parse_schema, schemaless_reader
 
-    def __init__(self) -> None:
+    def counted(node: dict[str, Any]) -> dict[str, Any]:
+        is_old = node.get("logicalType") in ("date", "timestamp-millis", "timestamp-micros")
+        return {**node, "logicalType": _UNREAD + node["logicalType"]} if is_old else node
+
+    schema: Any = parse_schema(json.loads(text, object_hook=counted))
+    plain = _Schema(old).plain(schema)
+    file.seek(0)
+    blocks: Iterator[Any] = block_reader(file)
+    for block in blocks:
+        for _ in range(block.num_records):
+            yield plain(schemaless_reader(block.bytes_, schema, None, return_record_name=True))
+
+
+class _Schema:
+    """Makes values plain by their schema. ``old``: by which calendar its days are counted, if not today's."""
+
+    def __init__(self, old: OldDays | None = None) -> None:
         self._named: dict[str, Any] = {}
+        self._old = old
 
     def plain(self, schema: Any) -> Plain:
         """What makes a value of the schema plain."""
@@ -246,6 +299,8 @@ class _Schema:
             return self._union([branch for branch in schema if branch != "null"])
         if isinstance(schema, str):
             return self._named.get(schema) or (Single if schema == "float" else _scalar)
+        if self._old is not None and schema.get("logicalType", "").startswith(_UNREAD):
+            return partial(_old_value, self._old, schema["logicalType"].removeprefix(_UNREAD))
         match schema["type"]:
             case "record":
                 self._named[schema["name"]] = plain = self._record(schema["fields"])
@@ -291,6 +346,14 @@ class _Schema:
         if isinstance(branch, str):
             return branch
         return str(branch.get("name") or branch["type"])
+
+
+def _old_value(old: OldDays, kind: str, count: int) -> Any:
+    second = 1_000 if kind == "timestamp-millis" else 1_000_000
+    try:
+        return day(count) if kind == "date" else _moment(_today(count, second, old) * 10**9 // second, UTC)
+    except OverflowError as error:
+        raise _beyond_python() from error
 
 
 def _scalar(value: Any) -> Any:
