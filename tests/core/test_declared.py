@@ -63,6 +63,17 @@ def column(array: pa.Array) -> tuple[str, list[Any]]:
         (pa.array(["a", "b", "a"]).dictionary_encode(), "string", ["a", "b", "a"]),
         (pa.array([3_600_000_000_001], pa.time64("ns")), "string", ["01:00:00.000000001"]),
         (pa.array([90], pa.time32("s")), "string", ["00:01:30"]),
+        # Times outside the day are counted on.
+        (
+            pa.array([-1_000, None, 5, 86_400_000], pa.time32("ms")),
+            "string",
+            ["-00:00:01", None, "00:00:00.005", "24:00:00"],
+        ),
+        (
+            pa.array([-1, 360_000_500_000_000], pa.time64("ns")),
+            "string",
+            ["-00:00:00.000000001", "100:00:00.5"],
+        ),
         (pa.array([7], pa.duration("ms")), "long", [7]),
         (pa.array([Decimal("1.25")], pa.decimal256(5, 2)), "decimal(5, 2)", [Decimal("1.25")]),
         (pa.array([[1], None], pa.large_list(pa.int64())), "list<long>", [[1], None]),

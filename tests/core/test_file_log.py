@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from driftline.capture.finding import Finder
 from driftline.capture.folder import FileLog
-from driftline.errors import UsageError
+from driftline.capture.listing import listed
+from driftline.errors import SetupError, UsageError
+from driftline.source.files import expand
 
 
 def log_of(folder: Path, fmt: str | None = None) -> FileLog:
@@ -57,3 +61,21 @@ def test_archives_that_are_gone_say_nothing_of_those_that_come(tmp_path):
         again.add(0)
 
     assert names(again) == [["a.zip"], ["b.zip"]]
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files would be missing, and nobody told."""
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "a.json").write_text("{}")
+    scandir = os.scandir
+
+    def refusing(folder: str) -> Any:
+        if Path(folder).name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(SetupError, match=r"closed: cannot be listed: Permission denied"):
+        expand([str(tmp_path)])
+    with pytest.raises(SetupError, match=r"closed: cannot be listed"):
+        list(listed(str(tmp_path), None))

@@ -16,6 +16,12 @@ from driftline.source.int96 import OldTimestamps
 from driftline.source.parquet import ParquetReader, parquet_readers
 from driftline.verify.typed_files import read_columns
 
+TIMES = [
+    (1, pa.time32("s")),
+    (10**3, pa.time32("ms")),
+    (10**6, pa.time64("us")),
+    (10**9, pa.time64("ns")),
+]
 SECOND = 10**9  # nanoseconds
 
 
@@ -107,6 +113,21 @@ def test_a_row_group_with_fewer_rows_than_its_footer_says_is_an_error(tmp_path: 
         read(reader)
     with pytest.raises(DataError, match=message):
         list(read_columns(str(file), "parquet"))
+
+
+def test_times_outside_the_day_are_counted_on(tmp_path: Path) -> None:
+    times = [pa.array([-1, None, 86_400 * second], type_) for second, type_ in TIMES]
+    pq.write_table(pa.table(times, names=["s", "ms", "us", "ns"]), tmp_path / "a.parquet")
+    (reader,) = parquet_readers([str(tmp_path / "a.parquet")])
+    records = [read.record for read in read_columns(str(tmp_path / "a.parquet"), "parquet")]
+    rows = [row for rows in reader.rows(0) for row in rows.batch.to_pylist()]
+    assert records == [{name: text for name, text in row.items() if text is not None} for row in rows]
+    assert rows[0] == {
+        "s": "-00:00:01",
+        "ms": "-00:00:00.001",
+        "us": "-00:00:00.000001",
+        "ns": "-00:00:00.000000001",
+    }
 
 
 def varint(number: int) -> bytes:

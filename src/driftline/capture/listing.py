@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
@@ -12,6 +11,7 @@ from driftline.errors import DataError, SetupError
 from driftline.observe.endings import format_by_name, is_archive
 from driftline.runtime.stores import is_stored
 from driftline.source.buckets import behind, listing, may_hold
+from driftline.source.files import below
 
 _AWAY = "once it is back, the capture goes on with what is new"
 
@@ -83,12 +83,8 @@ def _stored(source: str, fmt: str | None) -> Iterator[Entry]:
 
 
 def _below(folder: str, fmt: str | None) -> Iterator[Entry]:
-    for entry in os.scandir(folder):
-        if entry.name.startswith(("_", ".")):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _below(entry.path, fmt)
-        elif (fmt or _known(entry.name)) and entry.is_file():
+    for entry in below(folder):
+        if (fmt or _known(entry.name)) and entry.is_file():
             stat = entry.stat()
             yield Entry(entry.path, stat.st_size, stat.st_mtime_ns)
 

@@ -166,7 +166,27 @@ def _moment_string(values: pa.Array, source: Primitive, target: Primitive, unit:
 
 
 def _time_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    return without_zeros(values.cast(pa.string()))
+    return time_text(values)
+
+
+def time_text(times: pa.Array) -> pa.Array:
+    """Times of a day as text. What is before midnight, or past 24 hours, is counted on: `-00:00:01`,
+    `25:00:00`.
+    """
+    second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.type.unit]
+    counts = times.cast(pa.int32() if second < 10**6 else pa.int64()).fill_null(0)
+    outside = pc.invert(_within(counts, 0, 86_400 * second - 1))
+    text = without_zeros(_where(times, pc.invert(outside)).cast(pa.string()))
+    if not pc.any(outside).as_py():
+        return text
+    far = [_counted_on(count, second) for count in counts.filter(outside).to_pylist()]
+    return pc.replace_with_mask(text, pc.and_(outside, times.is_valid()), pa.array(far, pa.string()))
+
+
+def _counted_on(count: int, second: int) -> str:
+    seconds, parts = divmod(abs(count), second)
+    text = f"{'-' * (count < 0)}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{parts:0{len(str(second)) - 1}}".rstrip("0") if parts else text
 
 
 def without_zeros(text: pa.Array) -> pa.Array:

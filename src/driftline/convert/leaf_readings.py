@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from driftline.convert.kernels import decimal_text, nulls_of, without_zeros
+from driftline.convert.kernels import decimal_text, nulls_of, time_text
 from driftline.convert.types import arrow_type
 from driftline.convert.values import scattered
 from driftline.core.schema.types import (
@@ -68,7 +68,7 @@ def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
     elif pa.types.is_timestamp(type_):
         yield from _of_timestamp(type_)
     elif pa.types.is_time(type_):
-        yield Reading(STRING, lambda a: without_zeros(a.cast(pa.string())))
+        yield Reading(STRING, time_text)
     elif pa.types.is_decimal(type_):
         yield from _of_decimal(type_)
     elif pa.types.is_duration(type_):

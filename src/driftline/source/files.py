@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from driftline.errors import DataError, UsageError
-from driftline.observe.endings import FORMATS, format_by_name, is_archive, is_hidden
+from driftline.errors import DataError, SetupError, UsageError
+from driftline.observe.endings import FORMATS, format_by_name, is_archive
 from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.source.archives import format_in
 from driftline.source.buckets import listing
@@ -65,7 +66,7 @@ def _files(source: str, fmt: str | None) -> list[str]:
         return _stored(source, fmt)
     path = Path(source)
     if path.is_dir():
-        paths = sorted(p for p in path.rglob("*") if p.is_file() and not is_hidden(p.relative_to(path)))
+        paths = sorted(Path(entry.path) for entry in below(source) if entry.is_file())
         if fmt is None:
             paths = [p for p in paths if _known(str(p))]
         if not paths:
@@ -79,6 +80,26 @@ def _files(source: str, fmt: str | None) -> list[str]:
         if not paths:
             raise UsageError(f"{source}: no such file, folder or glob")
     return [str(p.absolute()) for p in paths]
+
+
+def below(folder: str) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder and its sub-folders, without what a name hides. Raises SetupError for a folder that
+    cannot be listed.
+    """
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise SetupError(
+            f"{folder}: cannot be listed: {error.strerror}",
+            hint="give access to it, or name the folders or a glob that are to be read",
+        ) from error
+    for entry in entries:
+        if entry.name.startswith(("_", ".")):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from below(entry.path)
+        else:
+            yield entry
 
 
 def _stored(source: str, fmt: str | None) -> list[str]:

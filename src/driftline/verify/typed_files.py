@@ -248,8 +248,9 @@ def _moment(nanos: int, zone: Any) -> Any:
 
 
 def _time(nanos: int) -> str:
-    seconds, fraction = divmod(nanos, 10**9)
-    text = time(seconds // 3600, seconds // 60 % 60, seconds % 60).isoformat()
+    seconds, fraction = divmod(abs(nanos), 10**9)
+    hours, minutes = divmod(seconds // 60, 60)
+    text = f"{'-' if nanos < 0 else ''}{hours:02}:{minutes:02}:{seconds % 60:02}"
     return f"{text}.{fraction:09d}".rstrip("0") if fraction else text
 
 
