@@ -11,12 +11,13 @@ import argparse
 import json
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from driftline import Lake
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.formats.ducklake.catalog import Catalog
-from driftline.formats.ducklake.commit import commit
+from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.files import ColumnStats, DataFile
 from driftline.formats.ducklake.rows import Intent, Message
 
@@ -28,7 +29,8 @@ def registration(catalog: Catalog, count: int, columns: int = 25) -> float:
     intent = Intent(f"bench.registered_{count}", None, schema, f"{catalog.data}bench/registered_{count}/")
     intent.files = [DataFile(f"batch/part-{i}.parquet", 1000, 10_000, 500, stats) for i in range(count)]
     start = time.perf_counter()
-    catalog.write(lambda connection: commit(connection, [intent], Message("bench", "", "{}")))
+    message = Message("bench", "", {})
+    catalog.write(lambda connection: commit(connection, [intent], message), partial(landed, message=message))
     return time.perf_counter() - start
 
 

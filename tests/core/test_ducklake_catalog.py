@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from driftline.errors import SetupError
 from driftline.formats.ducklake import catalog
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import Catalog, Connection, UnknownError
+from driftline.formats.ducklake.commit import _finish, _next, landed
+from driftline.formats.ducklake.rows import Message
 from driftline.formats.ducklake.snapshot import latest
 
 
@@ -20,6 +28,10 @@ def lake(tmp_path: Path) -> Catalog:
     made = Catalog.of("duckdb", tmp_path)
     made.make()
     return made
+
+
+def never(_: Connection) -> bool:
+    return False
 
 
 def test_duckdb_beside_us_is_waited_for(lake: Catalog) -> None:
@@ -39,7 +51,7 @@ def test_duckdb_beside_us_that_keeps_it(lake: Catalog, monkeypatch: pytest.Monke
         beside.execute(f"ATTACH '{lake.target}' AS __ducklake_metadata_mine")  # as DuckLake's own ATTACH does
         for work in (
             lambda: lake.read(latest),
-            lambda: lake.write(latest),
+            lambda: lake.write(latest, never),
             lambda: lake.by_duckdb("SELECT 1"),
         ):
             with pytest.raises(SetupError, match="attached in this process, as mine") as told:
@@ -68,7 +80,92 @@ def test_a_file_of_duckdb_2(lake: Catalog) -> None:
 
 
 def test_a_catalog_of_specification_1_1(lake: Catalog) -> None:
-    lake.write(lambda c: c.execute("UPDATE meta.ducklake_metadata SET value = '1.1' WHERE key = 'version'"))
+    lake.write(
+        lambda c: c.execute("UPDATE meta.ducklake_metadata SET value = '1.1' WHERE key = 'version'"), never
+    )
     with pytest.raises(SetupError, match=r"version 1\.1, not 1\.0") as told:
         lake.read(latest)
     assert told.value.hint == "a newer driftline may know it"
+
+
+@contextmanager
+def no_file_beyond(size: int) -> Iterator[None]:
+    """Inside, no file of this process gets larger, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_a_disk_that_is_full_at_the_commit(tmp_path: Path, kind: str) -> None:
+    """What the catalog has is what the writer is told: a checkpoint that fails behind the COMMIT is no failure
+    of that."""
+    lake = Catalog.of(kind, tmp_path)
+    lake.make()
+    told, size = [], Path(lake.target).stat().st_size
+    for room in (1_000, size // 2, size, size + 100_000, 10**9):
+        message = Message("me", "x" * 300_000, {})
+        with no_file_beyond(room):
+            try:
+                lake.write(partial(snapshot, message=message), partial(landed, message=message))
+                told.append(True)
+            except SetupError:
+                told.append(False)
+        assert lake.read(partial(landed, message=message)) == told[-1]
+    assert told[0] is False
+    assert told[-1] is True
+
+
+def snapshot(connection: Connection, message: Message) -> None:
+    _finish(connection, _next(connection), message)
+
+
+class Lost(Connection):
+    """A connection that ends in the COMMIT, before or behind it."""
+
+    behind = False
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        if sql != "COMMIT":
+            return super().execute(sql, parameters)
+        if self.behind:
+            super().execute(sql)
+        raise duckdb.IOException("TransactionContext Error: Failed to commit: server closed the connection")
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgres"])
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_connection_that_is_lost_in_the_commit(
+    lake: Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, behind: bool
+) -> None:
+    monkeypatch.setattr(catalog, "Connection", type("Lost", (Lost,), {"behind": behind}))
+    monkeypatch.setitem(catalog._TYPES, "postgres", "DUCKDB")
+    monkeypatch.setitem(catalog._EXTENSIONS, "postgres", ())
+    served, message = replace(lake, kind=kind), Message("me", "", {})
+    begun: list[Connection] = []
+
+    def work(connection: Connection) -> None:
+        begun.append(connection)
+        snapshot(connection, message)
+
+    if behind:
+        served.write(work, partial(landed, message=message))
+    else:
+        # A server may be at it still.
+        with pytest.raises(SetupError, match="not known" if kind == "postgres" else "did not commit"):
+            served.write(work, partial(landed, message=message))
+    assert len(begun) == 1
+    assert lake.read(partial(landed, message=message)) == behind
+
+
+def test_a_catalog_that_is_away_after_the_commit(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "Connection", Lost)
+
+    def away(_: Connection) -> bool:
+        raise SetupError("the catalog is away")
+
+    with pytest.raises(UnknownError, match="not known"):
+        lake.write(latest, away)

@@ -321,7 +321,8 @@ def test_a_catalog_of_another_version_or_of_none(spark: SparkSession, tmp_path: 
     lake = ducklake_at(spark, Catalog.of(named, tmp_path))
     database(lake).make()
     database(lake).write(
-        lambda c: c.execute("UPDATE meta.ducklake_metadata SET value = '1.1' WHERE key = 'version'")
+        lambda c: c.execute("UPDATE meta.ducklake_metadata SET value = '1.1' WHERE key = 'version'"),
+        lambda _: False,
     )
     with pytest.raises(SetupError, match=r"version 1\.1, not 1\.0"):
         lake.table("a.b").read()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from driftline.errors import SetupError
 from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
 from lake.formats import database, ducklake_at
@@ -42,7 +48,8 @@ def dies(connection, head, message):
 commit._finish = dies
 schema = Schema(Struct((Field("a", LONG, 1),)))
 intent = commit.Intent("s.t", None, schema, "/nowhere/")
-catalog.write(lambda connection: commit.commit(connection, [intent], commit.Message("me", "text", "{}")))
+message = commit.Message("me", "text", {})
+catalog.write(lambda connection: commit.commit(connection, [intent], message), lambda _: False)
 """
 
 
@@ -103,7 +110,11 @@ if phase == "files are written":
 elif phase == "rows are in the transaction":
     commit._finish = dies_after(commit._finish)
 else:
-    catalog._commit = dies_after(catalog._commit)
+    execute = catalog.Connection.execute
+    catalog.Connection.execute = lambda self, sql, *given: (
+        execute(self, sql, *given),
+        sql == "COMMIT" and dies(),
+    )
 lake.table("s.t").capture(files, name="c").awaitTermination()
 """
 
@@ -167,3 +178,42 @@ def test_a_catalog_that_another_process_holds(spark: SparkSession, tmp_path: Pat
     assert holder.wait() == 0
     holder.stdout.close()
     assert len(same(lake.table("s.t").format, tmp_path)) == 2
+
+
+@contextmanager
+def no_file_beyond(size: int) -> Iterator[None]:
+    """Inside, no file of this process gets larger, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_a_disk_that_is_full_at_the_commit(
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the catalog has can be read, and what it has not leaves no file behind."""
+    lake = ducklake_at(spark, Catalog.of(kind, tmp_path))
+    table, file = lake.table("s.t"), tmp_path / "in.jsonl"
+    commit, there = DuckLakeTransaction.commit, [-1]
+    file.write_text('{"id": -1}')
+    table.ingest(file)
+
+    for room in (1_000, Path(database(lake).target).stat().st_size):
+
+        def full(self: DuckLakeTransaction, room: int = room) -> None:
+            with no_file_beyond(room):
+                commit(self)
+
+        # So many long names that the catalog's file has to grow.
+        file.write_text(json.dumps({"id": room} | {f"{i}_{'long' * 50}_{room}": i for i in range(300)}))
+        with monkeypatch.context() as patch, suppress(SetupError):
+            patch.setattr(DuckLakeTransaction, "commit", full)
+            table.ingest(file)
+            there.append(room)
+        assert ids(table) == there
+        assert lake.clean(0) == []
+    assert len(there) == (2 if kind == "duckdb" else 1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from driftline.core.changes import NullCount
@@ -13,7 +13,7 @@ from driftline.core.schema.partitioning import SortExpression
 from driftline.core.schema.types import Field, Path, Schema, dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
-from driftline.formats.ducklake.commit import commit, rename
+from driftline.formats.ducklake.commit import commit, landed, rename
 from driftline.formats.ducklake.layout import Layout
 from driftline.formats.ducklake.nulls import nulls
 from driftline.formats.ducklake.rows import Intent, Message
@@ -98,8 +98,10 @@ class DuckLakeDraft:
         # What statistics have told holds for the rows that they knew.
         intent.pinned = any(f.required and f.id not in required for f in after.schema.struct.fields)
         intent.removed = tuple(state.properties.keys() - intent.properties.keys())
-        message = Message(AUTHOR, "; ".join(self._record.values())[:10_000], json.dumps(dict(self._record)))
-        self.table.catalog.write(lambda connection: commit(connection, [intent], message))
+        message = Message(AUTHOR, "; ".join(self._record.values())[:10_000], self._record)
+        self.table.catalog.write(
+            lambda connection: commit(connection, [intent], message), partial(landed, message=message)
+        )
         version = self.table.load().schema.id
         self.definition = replace(after, schema=replace(after.schema, id=version))
 
@@ -150,5 +152,7 @@ def rename_table(table: DuckLakeTable, name: str) -> None:
             f"table {table.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
             hint="keep the namespace, and change the table's own name",
         )
-    message = Message(AUTHOR, f"renames {table.name} to {name}", "{}")
-    table.catalog.write(lambda connection: rename(connection, table.name, name, message))
+    message = Message(AUTHOR, f"renames {table.name} to {name}", {})
+    table.catalog.write(
+        lambda connection: rename(connection, table.name, name, message), partial(landed, message=message)
+    )

@@ -33,7 +33,7 @@ _TYPES = {"duckdb": "DUCKDB", "sqlite": "SQLITE", "postgres": "POSTGRES"}
 _BUSY = re.compile(
     r"database is locked|[Cc]onflicting lock|[Cc]ould not set lock|deadlock detected|could not serialize|"
     r"[Cc]onflict on tuple|duplicate key|UNIQUE constraint failed|PRIMARY KEY or UNIQUE constraint|"
-    r"[Tt]ransactionContext Error|database schema has changed|database table is locked|cannot commit transaction",
+    r"write-write conflict|database schema has changed|database table is locked|cannot commit transaction",
 )
 _OPEN = re.compile(r'already attached by database "(?:__ducklake_metadata_)?([^"]*)"')
 _NEWER = re.compile(r"database file with version number \d+, but we can only read versions between")
@@ -135,19 +135,46 @@ class Catalog:
 
         return self._retried(once)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
-        """What ``work`` does, in one transaction, begun anew with fresh eyes where someone else was faster.
+    def write(self, work: Callable[[Connection], T], landed: Callable[[Connection], bool]) -> T:
+        """Do ``work`` in one transaction, begun anew with fresh eyes where someone else was faster.
 
-        Raises UnknownError where the catalog went away while it was to commit.
+        An error from the COMMIT on, or while the database is closed behind it, does not tell its
+        outcome: then ``landed`` looks into the catalog, whether it has the transaction. Raises
+        UnknownError where that cannot be known either.
         """
+        import duckdb
 
         def once() -> T:
-            with self._open(writes=True) as connection:
-                done = work(connection)
-                _commit(connection)
-                return done
+            done: list[T] = []
+            try:
+                with self._open(writes=True) as connection:
+                    done.append(work(connection))
+                    connection.execute("COMMIT")
+            except duckdb.Error as error:
+                if not done:
+                    raise
+                self._check_landed(landed, error)
+            return done[0]
 
         return self._retried(once)
+
+    def _check_landed(self, landed: Callable[[Connection], bool], error: Exception) -> None:
+        """Raises SetupError, or the ``error`` of a conflict, where the catalog does not have a
+        transaction whose COMMIT ended in it; UnknownError where it may.
+        """
+        try:
+            if self.read(landed):
+                return
+        except (SetupError, CommitConflict):
+            raise UnknownError(f"the DuckLake catalog {self.shown}: {_told(error)}") from error
+        if _BUSY.search(str(error)):
+            raise error
+        if self.kind == "postgres":  # a server may be at it still, after a connection is lost
+            raise UnknownError(f"the DuckLake catalog {self.shown}: {_told(error)}") from error
+        raise SetupError(
+            f"the DuckLake catalog {self.shown} did not commit: {_told(error)}",
+            hint="nothing is changed: try again once the cause is gone",
+        ) from error
 
     @contextmanager
     def _open(self, *, writes: bool) -> Iterator[Connection]:
@@ -267,23 +294,18 @@ def _checked(connection: Connection) -> None:
         )
 
 
-def _commit(connection: Connection) -> None:
-    import duckdb
-
-    try:
-        connection.execute("COMMIT")
-    except duckdb.Error as error:
-        if _BUSY.search(str(error)):
-            raise
-        raise UnknownError(_told(error)) from error
-
-
 def _told(error: Exception) -> str:
     return _PASSWORD.sub(r"\1***", str(error).split("\n", 1)[0])
 
 
-class UnknownError(Exception):
-    """Whether a commit is in the catalog is not known."""
+class UnknownError(SetupError):
+    """Whether a commit is in the catalog is not known: its files may be the table's."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            f"whether the commit took place is not known: {cause}",
+            hint="look at the table once its catalog answers; a capture finds out by itself: start it again",
+        )
 
 
 class NoLakeError(SetupError):

@@ -7,6 +7,7 @@ refuses; a snapshot that is written here has the field ids, the docs, the quaran
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Sequence
@@ -60,6 +61,14 @@ def commit(connection: Connection, intents: Sequence[Intent], message: Message) 
         _table(connection, head, w, now, schema_changes=schema_changes)
     _finish(connection, head, message)
     return head.snapshot
+
+
+def landed(connection: Connection, message: Message) -> bool:
+    """Whether the catalog has the snapshot of a commit with this message."""
+    found = connection.one(
+        "SELECT 1 FROM meta.ducklake_snapshot_changes WHERE commit_extra_info LIKE ?", [f"%{message.id}%"]
+    )
+    return found is not None
 
 
 def rename(connection: Connection, name: str, to: str, message: Message) -> None:
@@ -118,7 +127,9 @@ def _finish(connection: Connection, head: Head, message: Message) -> None:
                 "changes_made": ",".join(dict.fromkeys(head.changes_made)),
                 "author": message.author,
                 "commit_message": message.text,
-                "commit_extra_info": message.extra,
+                "commit_extra_info": json.dumps(
+                    {**message.extra, "driftline.commit": message.id}, ensure_ascii=False
+                ),
             }
         ],
     )

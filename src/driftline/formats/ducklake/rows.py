@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a snapshot says of itself. ``extra``: JSON."""
+    """What a snapshot says of itself. ``id``: by which a commit finds itself in the catalog."""
 
     author: str
     text: str
-    extra: str
+    extra: Mapping[str, object]
+    id: str = field(default_factory=lambda: uuid4().hex)
 
 
 @dataclass(slots=True)

@@ -4,11 +4,11 @@ one snapshot with all that belongs to them.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -19,10 +19,10 @@ from driftline.core.changes.apply import Draft
 from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
 from driftline.core.schema.types import Default, Expression, Schema, Struct
-from driftline.errors import DataError, SetupError
+from driftline.errors import DataError
 from driftline.formats.base import Added, Moved, State
 from driftline.formats.ducklake.catalog import UnknownError
-from driftline.formats.ducklake.commit import commit
+from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.evaluate import values_of, with_values
 from driftline.formats.ducklake.files import DataFile, removed
 from driftline.formats.ducklake.layout import Layout
@@ -60,6 +60,7 @@ class DuckLakeTransaction:
         self.base = base
         self.committed = False
         self.snapshot: int | None = None
+        self._ours = True  # the files belong to nobody else yet
         self._intent = Intent(table.name, base, schema, folder, pinned, keys)
         if base is None:
             self._intent.layout = Layout(), keys
@@ -179,37 +180,23 @@ class DuckLakeTransaction:
     def commit(self) -> None:
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
         parts = [self, *self._with]
-        intents = [part._intent for part in parts]
+        intents, message = [part._intent for part in parts], self._message()
+        self._set_ours(False)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
         try:
-            snapshot: int | None = self.table.catalog.write(
-                lambda connection: commit(connection, intents, self._message())
+            snapshot = self.table.catalog.write(
+                lambda connection: commit(connection, intents, message), partial(landed, message=message)
             )
-        except UnknownError as error:
-            snapshot = self._landed(error)
+        except UnknownError:
+            raise
+        except Exception:
+            self._set_ours(True)
+            raise
         for part in parts:
             part.committed, part.snapshot = True, snapshot
 
-    def _landed(self, error: UnknownError) -> int | None:
-        """The snapshot of a commit that ended in an error. Raises SetupError
-        where there is none, or that is unknown.
-        """
-        try:
-            now = self.table.load()
-            paths = tuple(file.path for file in self._intent.files)
-            has_properties = now.exists and self._intent.properties.items() <= now.properties.items()
-            if has_properties and self.table.holds(paths):
-                return now.snapshot
-        except SetupError:
-            # The files may be the table's: they stay.
-            for part in [self, *self._with]:
-                part._folders, part._intent.files = [], []
-            raise SetupError(
-                f"whether {self.table.name} has the batch is not known: {error}",
-                hint="look at the table once its catalog answers; a capture finds out by itself: start it again",
-            ) from error
-        raise SetupError(
-            f"{self.table.name}: the catalog did not commit: {error}", hint="try again"
-        ) from error
+    def _set_ours(self, ours: bool) -> None:
+        for part in [self, *self._with]:
+            part._ours = ours
 
     def again(self, now: State) -> None:
         """After a conflict: takes the same changes and files to the table as it is
@@ -234,8 +221,8 @@ class DuckLakeTransaction:
         intent.schema = fresh
 
     def abandon(self) -> None:
-        """Deletes the files that were written; the table was never touched. Nothing once it is committed."""
-        if not self.committed:
+        """Deletes the files that were written, unless they are the table's, or may be."""
+        if self._ours:
             for path in [*self._folders, *(self._intent.folder + file.path for file in self._intent.files)]:
                 removed(self.table.spark, path)
 
@@ -259,8 +246,10 @@ class DuckLakeTransaction:
         if not self.table.holds(paths):
             return False
         intent = Intent(self.table.name, now, now.schema, self._intent.folder, dropped=paths)
-        message = Message(AUTHOR, "takes a failed batch out again", json.dumps(dict(self._summary)))
-        self.table.catalog.write(lambda connection: commit(connection, [intent], message))
+        message = Message(AUTHOR, "takes a failed batch out again", self._summary)
+        self.table.catalog.write(
+            lambda connection: commit(connection, [intent], message), partial(landed, message=message)
+        )
         return True
 
     def _message(self) -> Message:
@@ -268,4 +257,4 @@ class DuckLakeTransaction:
         batch = self._summary.get("driftline.batch", "")
         text = "; ".join([f"batch {batch}: {rows} rows" if batch else f"{rows} rows", *self._said])
         extra = {**self._summary, "changes": self._said}
-        return Message(AUTHOR, text[:10_000], json.dumps(extra, ensure_ascii=False))
+        return Message(AUTHOR, text[:10_000], extra)
