@@ -18,11 +18,12 @@ from pyspark import cloudpickle
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
-from driftline.errors import SetupError
+from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg.catalog import IcebergCatalog
+from driftline.formats.iceberg.table import IcebergTable
 from driftline.write import SetAside
 from driftline.write import folder as batch_folder
-from lake.formats import written
+from lake.formats import database, written
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -145,3 +146,35 @@ def test_a_location_that_cannot_be_written(lake: Lake, table_name: str, tmp_path
     location.with_name("away").rename(location)
     assert table.format.load() == before
     assert table.ingest(file).rows_written == 1
+
+
+def test_clean_leaves_a_table_alone_that_lies_in_the_folder_of_another(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg puts nested.orders.data where nested.orders has its files; a DuckLake has no such names."""
+    file, names = tmp_path / "in.jsonl", ["nested.orders", "nested.orders.data"]
+    file.write_text('{"a": 1}')
+    if database(lake) is not None:
+        names = ["nested.orders", "nested.data"]
+    else:
+        monkeypatch.setattr(IcebergCatalog, "tables", lambda _: names)
+    for name in names:
+        # It may be there already, or others have made it.
+        with monkeypatch.context() as patch:
+            patch.setattr(IcebergTable, "_check_location", lambda *_: None)
+            lake.table(name).ingest(file)
+    assert lake.clean(0) == []
+    assert [lake.table(name).read().count() for name in names] == [1, 1]
+
+
+@pytest.mark.iceberg_only("a DuckLake's tables have names of two parts, and a folder each")
+@pytest.mark.parametrize("names", [("in_it.a", "in_it.a.b"), ("round_it.a.b", "round_it.a")])
+def test_no_table_is_made_in_the_folder_of_another(
+    lake: Lake, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"a": 1}')
+    lake.table(names[0]).ingest(file)
+    with pytest.raises(DataError, match=rf"{names[1]} cannot be made: its folder would lie .* {names[0]},"):
+        lake.table(names[1]).ingest(file)
+    assert lake.table(names[0]).ingest(file).rows_written == 1

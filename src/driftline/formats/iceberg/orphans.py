@@ -1,5 +1,5 @@
 """Files that driftline's tasks wrote for batches that died before their
-commit: no table of the catalog has them.
+commit: no table of the catalog has them, whosever folder they lie in.
 
 What Spark's own writer left is for Iceberg's `remove_orphan_files`, which
 knows no batches: any file may be another's.
@@ -8,7 +8,7 @@ knows no batches: any file may be another's.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -33,33 +33,34 @@ def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[
     Folders of tables that cannot be read are left as they are.
     """
     spark, before = catalog.spark, time.time() - older_than
-    owners: dict[str, dict[str, Any]] = {}  # Java's tables, by name
-    for name in catalog.tables():
-        table = catalog.table(name).java()
-        for folder in () if table is None else _folders(table):
-            owners.setdefault(folder, {})[name] = table
+    tables = {name: table for name in catalog.tables() if (table := catalog.table(name).java()) is not None}
+    owners: dict[str, list[str]] = {}
+    for name, table in tables.items():
+        for folder in _folders(table):
+            owners.setdefault(folder, []).append(name)
     by_path: dict[str, Orphan] = {}
     stores: dict[str, Any] = {}  # the FileIO of what lies in one
     if catalog.folder is not None and not is_stored(catalog.folder):
         # A table that was never made would be there, too.
         by_path |= {bare(f.path): f for f in listed(spark, catalog.folder, before) if STAGED.search(f.path)}
-    for folder, tables in owners.items():
-        table = next(iter(tables.values()))
+    for folder, names in owners.items():
+        table = tables[names[0]]
         remote = store.in_store(table, folder)
         files = store.listed(table, folder, before) if remote else listed(spark, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
-        written = [f for f in files if WRITTEN.search(f.path) or (remote and STAGED.search(f.path))]
-        try:
-            known = set(_known(catalog, list(tables))) if written else set()
-        except (PySparkException, Py4JError):  # a table that cannot be read may have any of them
-            continue
-        orphans = {bare(f.path): f for f in written if bare(f.path) not in known}
-        by_path |= orphans
-        stores |= dict.fromkeys(orphans, table.io()) if remote else {}
+        written = {
+            bare(f.path): f for f in files if WRITTEN.search(f.path) or (remote and STAGED.search(f.path))
+        }
+        _leave_out(catalog, {name: tables[name] for name in names}, written)
+        by_path |= written
+        stores |= dict.fromkeys(written, table.io()) if remote else {}
+    # A table may lie in another's folder, or have had its files where others have theirs.
+    _leave_out(catalog, tables, by_path)
     if not dry_run:
         delete(spark, [file for path, file in by_path.items() if path not in stores])
         for path, io in stores.items():
-            io.deleteFile(by_path[path].path)
+            if path in by_path:
+                io.deleteFile(by_path[path].path)
     return [by_path[path] for path in sorted(by_path)]
 
 
@@ -72,8 +73,17 @@ def _folders(table: Any) -> Iterator[str]:
             yield str(path)
 
 
-def _known(catalog: IcebergCatalog, tables: Sequence[str]) -> Iterator[str]:
-    """The data files that the tables have, in any snapshot."""
-    for name in tables:
-        for row in catalog.table(name).metadata_table("all_files").select("file_path").collect():
-            yield bare(row[0])
+def _leave_out(catalog: IcebergCatalog, tables: Mapping[str, Any], files: dict[str, Orphan]) -> None:
+    """Takes those out of the ``files``, by their bare paths, that one of the Java ``tables`` has in any
+    snapshot; of a table that cannot be read, all in its folders.
+    """
+    for name, table in tables.items():
+        if not files:
+            return
+        try:
+            for row in catalog.table(name).metadata_table("all_files").select("file_path").collect():
+                files.pop(bare(row[0]), None)
+        except (PySparkException, Py4JError):
+            theirs = tuple(f"{bare(folder).rstrip('/')}/" for folder in _folders(table))
+            for path in [path for path in files if path.startswith(theirs)]:
+                del files[path]

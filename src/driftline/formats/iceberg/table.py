@@ -16,12 +16,13 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Primitive, Schema
-from driftline.errors import SetupError, UsageError, no_table
+from driftline.errors import DataError, SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.alteration import Alteration, rename_table
 from driftline.formats.iceberg.definition import definition, order_json, spec_json
 from driftline.formats.iceberg.gateway import (
     failure,
+    items,
     java_class,
     java_type,
     schema_of,
@@ -181,6 +182,20 @@ class IcebergTable:
         between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
         return self.spark.read.options(**between).table(self.full_name)
 
+    def appended(self, before: int | None, now: int | None) -> DataFrame | None:
+        """The rows that others have appended between two snapshots; None where they did more,
+        or that cannot be told.
+        """
+        java, at = self.java(), now
+        while at != before:
+            snapshot = None if java is None or at is None else java.snapshot(at)
+            if snapshot is None or str(snapshot.operation()) != "append":
+                return None
+            at = snapshot.parentId()
+        if before is None or now is None:
+            return None
+        return self.read(now).limit(0) if before == now else self.read_appended(before, now)
+
     def defaults(self) -> dict[int, frozenset[Any]]:
         """The defaults that each column has had, by its id, as far as they are known."""
         metadata = self.java().operations().current()
@@ -286,7 +301,32 @@ class IcebergTable:
         builder = self.java_catalog.buildTable(self._identifier, java_schema)
         builder = builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(java_schema, spec))
         builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order))
-        return builder.withProperties(properties).createTransaction()
+        java = builder.withProperties(properties).createTransaction()
+        self._check_location(str(java.table().location()))
+        return java
+
+    def _check_location(self, location: str) -> None:
+        """Raises DataError where the table would lie in the folder of another, or that in its own:
+        what cleans up the one, Iceberg's own procedures too, may take the other's files for litter.
+        """
+        parts = self.name.split(".")
+        for outer in (self.sibling(".".join(parts[:n])) for n in range(2, len(parts))):
+            if (java := outer.java()) is not None and _inside(location, str(java.location())):
+                raise self._would_lie(f"in the folder of {outer.name}")
+        namespace = strings(self.spark, parts)
+        if not self.plugin.namespaceExists(namespace):
+            return
+        names = java_type(self._jvm, "org.apache.iceberg.catalog.Namespace").of(namespace)
+        for inner in items(self.java_catalog.listTables(names)):
+            java = self.java_catalog.loadTable(inner)
+            if _inside(str(java.location()), location):
+                raise self._would_lie(f"around the folder of {inner}")
+
+    def _would_lie(self, where: str) -> DataError:
+        return DataError(
+            f"{self.name} cannot be made: its folder would lie {where}, and what cleans up the one may delete the other",
+            hint="give it another name, or another namespace",
+        )
 
     def _must_be_seen(self) -> None:
         for key in _UNSEEN:
@@ -310,3 +350,7 @@ class IcebergTable:
                     raise
         except (Py4JJavaError, PySparkException) as error:
             raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
+
+
+def _inside(location: str, folder: str) -> bool:
+    return location.startswith(f"{folder.rstrip('/')}/")
