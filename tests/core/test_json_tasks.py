@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from driftline.core.planning.contract import Contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema
 from driftline.observe.expect import expect
 from driftline.observe.json_files import Part, Share, Split, observe_splits, splits_of, together
+from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.walk import MANY_KEYS
 from driftline.source import json as json_source
 from driftline.source import shares
-from driftline.source.json_rows import JsonRows, Run
+from driftline.source.json_rows import JsonRows, LineRows, Run
 from driftline.source.json_tasks import SplitRows, weight
 from driftline.source.shares import gathered
 
@@ -163,3 +167,19 @@ def made(
 def whole(splits: list[Split], settings: Settings) -> Observation:
     parts = observe_splits(expect(Schema(), settings), settings, None, list(enumerate(splits)))
     return merge_observations(part.seen for part in parts)
+
+
+def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> None:
+    """The map forgets its keys at once, and the words in all its records come together: more than an object
+    keeps apart, and looked at by nobody yet.
+    """
+    words = {f"k/{i}": {"d": {f"w{'abcdefghij'[i % 10]}{i}": 1}} for i in range(MANY_KEYS)}
+    line = json.dumps({"id": 1, "m": words}).encode()
+    settings = Settings(contract=Contract(maps="auto"))
+    known = expect(Schema(), settings)
+    observer = JsonObserver(known, settings)
+    observer.feed([line], "a", 1)
+    planned = plan(Schema(), observer.result().shape, settings)
+    make = JsonRows.of(planned, planned.schema.struct, known, observer.result(), settings, None)
+    rows = LineRows(make).rows([run_of(line)], lambda _: pytest.fail("nothing is refused"))
+    assert sum(len(places) for _, places in rows) == 1

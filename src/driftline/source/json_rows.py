@@ -26,6 +26,7 @@ from driftline.observe.decoder import Fields
 from driftline.observe.expect import Expect, foreseen
 from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
+from driftline.observe.walk import MANY_KEYS
 from driftline.source.arrow_json import Unparsed, parsed
 from driftline.source.drifted import UsualRecords, taken_apart
 from driftline.source.rejects import Reject, reject_batch
@@ -88,7 +89,9 @@ class JsonRows:
 
     def observer(self) -> JsonObserver:
         """A new observer, which tells the lines that are not of the usual types."""
-        return JsonObserver(self.known, self.settings, self.judge, self._usual, before=self.before)
+        # What the plan was made for had its keys apart, so that a part of it must not forget them sooner.
+        many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.expected.most_keys + 1)
+        return JsonObserver(self.known, self.settings, self.judge, self._usual, many, self.before)
 
     def of_lines(self, lines: Sequence[bytes], looked: Sequence[Looked], fields: Fields) -> Iterator[Rows]:
         """The rows of those of the lines that are records. ``looked``, ``fields``: the observer's."""

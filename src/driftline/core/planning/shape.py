@@ -166,6 +166,13 @@ class FieldShape:
             for seen in self.facets.values()
         )
 
+    @property
+    def most_keys(self) -> int:
+        """The keys of the record that has most of them, at any depth."""
+        records = (seen.record.most_keys for seen in self.facets.values() if seen.record is not None)
+        values = (seen.value.most_keys for seen in self.facets.values() if seen.value is not None)
+        return max((*records, *values), default=0)
+
     def merge(self, other: FieldShape) -> FieldShape:
         out = FieldShape(
             min(self.place, other.place),
@@ -192,6 +199,11 @@ class RecordShape:
     def has_maps(self) -> bool:
         """Whether a field is a map, at any depth."""
         return any(shape.has_maps for shape in self.fields.values())
+
+    @property
+    def most_keys(self) -> int:
+        """The keys of the record that has most of them, at any depth."""
+        return max((len(self.fields), *(shape.most_keys for shape in self.fields.values())))
 
     def named(self) -> dict[str, FieldShape]:
         """The fields that may have columns: the empty key of JSON is a key of maps only (2.5)."""
