@@ -2,6 +2,7 @@
 
 import pytest
 
+from driftline.core.changelog.record import EXPIRED
 from driftline.core.columns.statistics import RECORDS, Batch, Count, Counts, Numbers, Seen, Snapshot
 from driftline.core.schema.naming import mark
 from driftline.core.schema.schema_json import outline
@@ -18,10 +19,11 @@ from driftline.core.schema.types import (
     Struct,
     decimal,
 )
+from driftline.formats.iceberg.table_statistics import forgotten
 from driftline.stats.exact import _inside
 from driftline.stats.model import Column, origin
 from driftline.stats.samples import own_sample
-from driftline.stats.shares import Siblings, drifted, own_values
+from driftline.stats.shares import Siblings, drifted, own_values, rewritten_values
 from stats_models import made
 
 RECORD = Struct((Field("x", LONG, 9),))
@@ -67,6 +69,29 @@ def test_a_value_counts_for_the_narrowest_column_that_has_it(types, values, expe
 def test_columns_that_files_do_not_have_yet_take_nothing():
     of = siblings(LONG, STRING)
     assert [(o.columns[0].id, o.values) for o in own_values(of, {1: 3})] == [(1, 3)]
+
+
+def test_files_that_were_written_anew_do_not_tell_what_a_wider_column_has_alone():
+    """Five longs from before the column of texts stand in one file with two texts."""
+    assert [o.values for o in rewritten_values(siblings(LONG, STRING), {1: 5, 2: 2})] == [5, None]
+    assert [o.values for o in rewritten_values(siblings(LONG, STRING), {1: 0, 2: 2})] == [0, 2]
+    assert [o.values for o in rewritten_values(siblings(LONG, TIMESTAMP), {1: 2, 2: 2})] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "expired", "appended"), [(3, 1, True), (4, 1, False), (2, 0, True), (0, 9, False)]
+)
+def test_commits_that_upkeep_let_go_of_were_appends(sequence, expired, appended):
+    """Two of the commits are known; each has a sequence number, as far as the format has them."""
+    chain = [
+        {"snapshot-id": 1, "timestamp-ms": 0},
+        {"snapshot-id": 2, "parent-snapshot-id": 1, "timestamp-ms": 0},
+    ]
+    metadata = {
+        "snapshots": chain, "current-snapshot-id": 2, "last-sequence-number": sequence,
+        "current-schema-id": 0, "properties": {EXPIRED: str(expired)},
+    }  # fmt: skip
+    assert forgotten(metadata).appended is appended
 
 
 def test_what_a_double_cannot_hold_makes_its_count_an_estimate():

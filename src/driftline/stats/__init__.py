@@ -5,13 +5,11 @@ Read from the table's metadata at once, or counted exactly by a scan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driftline.core.changelog.rest_since import since
-from driftline.core.changelog.restoring import RESOLVED
-from driftline.core.planning.contract import parse_path
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema
@@ -46,7 +44,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     fields = list(drifted(state.schema, mark))
     progress("reading metadata")
     statistics = table.statistics(state.schema)
-    known = Known(statistics, resolved=resolved(state.properties))
+    known = Known(statistics)
     known.samples = samples(table, state.schema, fields, statistics)
     progress("reading the log")
     known.history = history(table)
@@ -74,8 +72,3 @@ def _countable(table: str, readable: Schema, fields: Sequence[Siblings]) -> None
                 f"{table}: {column.name} is one of its field's columns, and Spark cannot read a {type_name(column.type)}",
                 "stats without --exact go by metadata",
             )
-
-
-def resolved(properties: Mapping[str, str]) -> set[str]:
-    """The keys of fields that were resolved; of nested ones, the last step."""
-    return {parse_path(key.removeprefix(RESOLVED))[-1] for key in properties if key.startswith(RESOLVED)}

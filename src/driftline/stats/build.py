@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from driftline.core.schema.types import Field, Primitive, Schema, Struct, childr
 from driftline.sql.rest import Waiting as Rest
 from driftline.stats.events import added, events
 from driftline.stats.model import Column, Drifted, Part, Stats, Waiting
-from driftline.stats.shares import Own, Siblings, own_values
+from driftline.stats.shares import Own, Siblings, own_values, rewritten_values
 
 if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Known:
     """What there is to put together; None: it was not asked for, or the format does
-    not have it. ``resolved``: keys of fields that somebody has folded: their values
-    are no longer in each column that they fit.
+    not have it.
     """
 
     metadata: TableStatistics | None = None
     history: History | None = None
     exact: Exact | None = None
     samples: Mapping[int, str] = field(default_factory=dict)
-    resolved: Collection[str] = ()
     quarantined: int = 0
     waiting: tuple[Waiting, ...] = ()
     rest: tuple[Rest, ...] = ()
@@ -142,8 +140,7 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
     if known.exact is not None:
         owns = known.exact.own[siblings.path]
     else:
-        folded = siblings.path[-1] in known.resolved
-        owns = [(own, None) for own in from_metadata(siblings, known.metadata, folded=folded)]
+        owns = [(own, None) for own in from_metadata(siblings, known.metadata)]
     parts = []
     for own, sample in owns:
         column = own.columns[0]
@@ -169,23 +166,18 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
     return sorted(parts, key=lambda p: -(p.records or 0))
 
 
-def from_metadata(siblings: Siblings, metadata: TableStatistics | None, *, folded: bool = False) -> list[Own]:
+def from_metadata(siblings: Siblings, metadata: TableStatistics | None) -> list[Own]:
     """Own values, added up over the files of each schema."""
     if metadata is None:
         return [Own((c,), None) for c in siblings.columns]
-    if folded:
-        below = [bool(siblings.below(c)) for c in siblings.columns]
-        return [
-            Own((c,), None if wide else metadata.counts.numbers(c.id).values)
-            for c, wide in zip(siblings.columns, below, strict=True)
-        ]
     by_columns: dict[tuple[int, ...], Own] = {(c.id,): Own((c,), 0) for c in siblings.columns}
-    for schema in metadata.counts.files:
+    for schema, files in metadata.counts.files.items():
         ids = metadata.counts.ids.get(schema) if schema is not None else None
         values_of = {
             c.id: metadata.counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
         }
-        for own in own_values(siblings, values_of):
+        divided = rewritten_values if files.rewritten else own_values
+        for own in divided(siblings, values_of):
             key = tuple(c.id for c in own.columns)
             before = by_columns.get(key, Own(own.columns, 0))
             values = None if own.values is None or before.values is None else own.values + before.values

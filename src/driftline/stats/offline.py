@@ -7,7 +7,6 @@ from driftline.core.schema.table_name import QUARANTINE
 from driftline.formats.lakes import OfflineTable
 from driftline.operations.history import history
 from driftline.settings import from_properties
-from driftline.stats import resolved
 from driftline.stats.build import Known, build
 from driftline.stats.model import Stats
 from driftline.stats.samples import by_bounds
@@ -27,5 +26,5 @@ def stats(table: OfflineTable) -> Stats | None:
     samples, missing = by_bounds(fields, statistics)
     if missing:
         return None
-    known = Known(statistics, history(table), samples=samples, resolved=resolved(state.properties))
+    known = Known(statistics, history(table), samples=samples)
     return build(table.name, schema, mark, fields, known)

@@ -112,6 +112,17 @@ def own_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own
     return out
 
 
+def rewritten_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own]:
+    """The same in files that were written anew. Their rows may be older than a column, or folded into one
+    since: a column's values are its own for sure only where no column beside it has values that go there.
+    """
+    present = [c for c in siblings.columns if c.id in values]
+    return [
+        Own((c,), None if any(values.get(b.id, 0) != 0 for b in siblings.below(c)) else values[c.id])
+        for c in present
+    ]
+
+
 def _less(column: Field, values: int | None, lower: Sequence[Own]) -> Own:
     if values is None or any(o.values is None for o in lower):
         return Own((column,), None)

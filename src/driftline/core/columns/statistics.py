@@ -88,7 +88,7 @@ class Snapshot:
 class Count:
     """Of one column in the files of one schema. ``first``, ``last``: places of commits whose
     files have values; ``last_born``: of those that only added; ``foreign``: values in files that
-    others wrote anew, or of expired commits.
+    others wrote anew, or of expired commits; ``rewritten``: in those that may hold older rows.
     """
 
     values: int = 0
@@ -97,6 +97,7 @@ class Count:
     last: int | None = None
     last_born: int | None = None
     foreign: int = 0
+    rewritten: int = 0
     slots: dict[int, int] = field(default_factory=dict)
 
 

@@ -55,7 +55,7 @@ def _read(connection: Connection, name: str, schema: Schema) -> TableStatistics:
     counts_of = _counts(connection, table, at, snapshots)
     inlined = sum(rows.rows.num_rows for rows in inlined_rows(connection, table, at))
     if inlined:
-        counts_of[RECORDS][None] = Count(values=inlined, files=1, foreign=inlined)
+        counts_of[RECORDS][None] = Count(values=inlined, files=1, foreign=inlined, rewritten=inlined)
     files, size = connection.rows(f"SELECT count(*), sum(file_size_bytes) FROM {_FILES}", [table, at, at])[0]
     plain = {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
     defaulted = frozenset(f.id for _, f in schema.walk() if f.initial_default is not None)
@@ -139,6 +139,7 @@ def _add(count: Count, values: int, files: int, place: int | None, snapshots: tu
     count.values += values
     count.files += files
     count.foreign += 0 if born else values
+    count.rewritten += 0 if born else values
     if place is None:
         return
     if values:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from driftline.core.columns.statistics import RECORDS, Snapshot
 from driftline.core.schema.types import Primitive
 from driftline.formats.iceberg.bounds import kind, sorting
-from driftline.formats.iceberg.table_statistics import Summed
+from driftline.formats.iceberg.table_statistics import Forgotten, Summed
 
 Bound = bytes | None
 
@@ -34,6 +34,7 @@ class _Sum:
     seen: list[int] = field(default_factory=list)
     born: list[int] = field(default_factory=list)
     foreign: int = 0
+    rewritten: int = 0
     lows: list[bytes] = field(default_factory=list)
     highs: list[bytes] = field(default_factory=list)
     missing: bool = False
@@ -56,7 +57,8 @@ class _Sum:
         order = partial(sorting, kind)
         return {
             "id": key[0], "schema": key[1], "slot": key[2],
-            "v": self.v, "files": self.files, "foreign": self.foreign, "missing": self.missing,
+            "v": self.v, "files": self.files, "foreign": self.foreign, "rewritten": self.rewritten,
+            "missing": self.missing,
             "first": min(self.seen, default=None), "last": max(self.seen, default=None),
             "last_born": max(self.born, default=None),
             "low": min(self.lows, key=order, default=None), "high": max(self.highs, key=order, default=None),
@@ -68,7 +70,7 @@ def rows(
     entries: Iterable[Entry],
     snapshots: Sequence[Snapshot],
     plain: Mapping[int, Primitive],
-    forgotten: Sequence[tuple[int, int | None]],
+    forgotten: Forgotten,
 ) -> list[Summed]:
     """What `metadata.summed` takes."""
     kinds = {id_: kind(type_) for id_, type_ in plain.items()}
@@ -80,12 +82,14 @@ def rows(
         place, snapshot = places.get(entry.snapshot, (None, None))
         schema = None if snapshot is None else snapshot.schema
         if schema is None:
-            schema = next((s for since, s in forgotten if entry.sequence >= since), None)
+            schema = forgotten.schema(entry.sequence)
         slot = None if snapshot is None else snapshot.slot
+        appended = forgotten.appended if snapshot is None else snapshot.born
         for id_, v, low, high in _metrics(entry.file):
             width = len(low or b"") if kinds.get(id_) in ("whole", "fraction") else 0
             one = sums.setdefault((id_, schema, slot, width), _Sum())
             one.add(v, low, high, place, born=snapshot is not None and snapshot.born)
+            one.rewritten += 0 if appended else v
     return [one.told(key, kinds.get(key[0])) for key, one in sums.items()]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.changelog import last_changes
@@ -110,24 +110,43 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[Snapshot]:
         yield replace(s, slot=last.index(i)) if i in last else s
 
 
-def forgotten(metadata: Mapping[str, Any]) -> list[tuple[int, int | None]]:
-    """The schemas of files whose commit is no longer known, by the changes that the table remembers: from
-    which sequence number on, the latest first.
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Commits that are no longer known. ``schemas``: those of their files, by the changes that the table
+    remembers: from which sequence number on, the latest first. ``appended``: they all only added records.
     """
-    changes = last_changes.read(metadata.get("properties", {}))
-    return list(reversed(last_changes.written_with(changes, metadata["current-schema-id"])))
+
+    schemas: Sequence[tuple[int, int | None]]
+    appended: bool
+
+    def schema(self, sequence: int) -> int | None:
+        """The schema of a file with this sequence number; None where it is not known."""
+        return next((schema for since, schema in self.schemas if sequence >= since), None)
+
+
+def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
+    """Upkeep lets go of appends alone, and counts them; each commit has a sequence number, so where more are
+    missing, somebody else let go of them.
+    """
+    properties = metadata.get("properties", {})
+    changes = last_changes.read(properties)
+    schemas = list(reversed(last_changes.written_with(changes, metadata["current-schema-id"])))
+    missing = int(metadata.get("last-sequence-number", 0)) - sum(1 for _ in snapshots(metadata))
+    return Forgotten(schemas, 0 <= missing <= int(properties.get(EXPIRED, 0)))
 
 
 def _rows(
     table: IcebergTable,
     snapshots: Sequence[Snapshot],
     plain: Mapping[int, Primitive],
-    forgotten: Sequence[tuple[int, int | None]],
+    forgotten: Forgotten,
 ) -> Sequence[Summed]:
     """What the metrics of all files add up to."""
     from pyspark.sql import functions as F
 
-    cases = [f"when file_sequence_number >= {n} then {'null' if s is None else s}" for n, s in forgotten]
+    cases = [
+        f"when file_sequence_number >= {n} then {'null' if s is None else s}" for n, s in forgotten.schemas
+    ]
     schema = f"cast(case {' '.join(cases or ['when false then 0'])} end as int)"
 
     spark = table.spark
@@ -141,6 +160,7 @@ def _rows(
         .join(F.broadcast(spark.sql(kinds(plain))), "id", "left")
         .selectExpr(
             "id", "coalesce(schema, forgotten) as schema", "slot", "kind", WIDTH, "v", "coalesce(born, false) as born", "low", "high",
+            f"coalesce(born, {str(forgotten.appended).lower()}) as appended",
             "if(v > 0, place, null) as seen",
         )
         .groupBy("id", "schema", "slot", "width")
@@ -151,6 +171,7 @@ def _rows(
             F.expr("max(seen) as last"),
             F.expr("max(if(born, seen, null)) as last_born"),
             F.expr("sum(if(born, 0, v)) as foreign"),
+            F.expr("sum(if(appended, 0, v)) as rewritten"),
             F.expr(LOWEST),
             F.expr(HIGHEST),
             F.expr("bool_or(v > 0 and (low is null or high is null)) as missing"),
@@ -168,6 +189,7 @@ def _counts(rows: Iterable[Summed]) -> dict[int, dict[int | None, Count]]:
         count.values += row["v"]
         count.files += row["files"]
         count.foreign += row["foreign"]
+        count.rewritten += row["rewritten"]
         count.first = _of(min, count.first, row["first"])
         count.last = _of(max, count.last, row["last"])
         count.last_born = _of(max, count.last_born, row["last_born"])
