@@ -24,12 +24,10 @@ class OldDays:
     shifts: Shifts
 
     def seconds(self, moment: int) -> int:
-        """The seconds to add to a moment, in seconds since 1970. Raises OverflowError before the year 1."""
+        """The seconds to add to a moment, in seconds since 1970."""
         begins, shifts = self.shifts
-        place = bisect_right(begins, moment) - 1
-        if place < 0:
-            raise OverflowError
-        return shifts[place]
+        # Of what is before the table's year 1, no more than hours are a date of Python's.
+        return shifts[max(bisect_right(begins, moment) - 1, 0)]
 
 
 def old_days(metadata: Mapping[str, str]) -> OldDays | None:

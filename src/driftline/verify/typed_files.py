@@ -224,10 +224,7 @@ def _beyond_python() -> DataError:
 
 def _today(units: int, second: int, old: OldDays) -> int:
     """A moment by today's calendar; ``second``: units of one."""
-    try:
-        return units + old.seconds(units // second) * second
-    except OverflowError as error:
-        raise _beyond_python() from error
+    return units + old.seconds(units // second) * second
 
 
 def _far(units: int, type_: pa.TimestampType) -> str:
