@@ -179,7 +179,8 @@ class CaptureQuery(StreamingQuery):
 
     def _keep(self, held: ExitStack, pause: float) -> None:
         """Until the stream ends: holds the checkpoint, and looks for new files."""
-        with suppress(StreamingQueryException, Py4JError), held:  # who waits for the end is told
+        # What ends the stream, or Java, is raised where the end is waited for.
+        with suppress(StreamingQueryException, Py4JError, ConnectionError), held:
             while not super().awaitTermination(pause):  # type: ignore[arg-type]
                 try:
                     self._flow.look()
