@@ -118,6 +118,8 @@ def folded(shape: RecordShape) -> RecordShape:
 
 
 def _folded(field: FieldShape) -> FieldShape:
+    if all(seen.record is None and seen.value is None for seen in field.facets.values()):
+        return field
     out = replace(field, facets={})
     for facet, seen in field.facets.items():
         record = None if seen.record is None else folded(seen.record)

@@ -43,8 +43,12 @@ def _kept(type_: Type, gone: tuple[str, ...]) -> Type | None:
         case Primitive(name):
             return None if name.partition("(")[0] in gone else type_
         case Struct(fields):
-            pairs = ((f, _kept(f.type, gone)) for f in fields)
-            inside = tuple(replace(f, type=kept_type) for f, kept_type in pairs if kept_type is not None)
+            pairs = [(f, _kept(f.type, gone)) for f in fields]
+            inside = tuple(
+                f if kept_type is f.type else replace(f, type=kept_type)  # a table may have 10,000 fields
+                for f, kept_type in pairs
+                if kept_type is not None
+            )
             return Struct(inside) if inside else None
         case List(element):
             inner = _kept(element, gone)
