@@ -51,7 +51,9 @@ class Converter:
         return arrow_schema(self.struct)
 
     def of_json(self, records: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
-        """Parsed JSON objects as rows. ``records``: as `driftline.observe.parse.parse` gives them, one a row.
+        """Convert parsed JSON objects to rows, one each.
+
+        ``records``: as `driftline.core.values.parse.parse` returns them.
 
         Raises Lost for a value that no column takes.
         """

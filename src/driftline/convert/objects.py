@@ -1,4 +1,4 @@
-"""Records as JSON has them: Python objects, whose numbers keep their text (`driftline.observe.parse`)."""
+"""Records as JSON has them: Python objects, whose numbers keep their text (`driftline.core.values.parse`)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class ArrowObserver:
     """Observes batches of columns against what a table has (``known``).
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
-    counts even when it holds only nulls, but for what is `driftline.convert.declared.BEYOND`.
+    counts even when it holds only nulls, but for what is `driftline.convert.leaf_readings.BEYOND`.
     """
 
     def __init__(self, struct: Struct, known: Expect, source: str) -> None:

@@ -18,7 +18,7 @@ _PAD = b"\n" * (_LONGEST + 1)
 
 def doubtful(lines: Sequence[bytes]) -> list[int]:
     """The lines, by index, that hold a number which
-    `driftline.observe.numbers.base_of` finds more than a double.
+    `driftline.core.values.numbers.base_of` finds more than a double.
 
     At most 15 digits without a negative exponent are a double, always, or `HUGE`; other numbers are judged by
     their text, and with them what looks like one inside a string.

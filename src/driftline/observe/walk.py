@@ -103,7 +103,7 @@ class Walker:
         self._quick: dict[tuple[int, int, int], Seen] = {}
 
     def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
-        """Adds one record, as `driftline.observe.parse.parse` gives it."""
+        """Adds one record, as `driftline.core.values.parse.parse` gives it."""
         self._source, self._line = source, line
         self._path.clear()
         self._record(record, self.shape, self.known)

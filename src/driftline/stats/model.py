@@ -230,9 +230,7 @@ class Stats(Shown):
         return sum(one.values for one in self.rest)
 
     def only(self, pattern: str) -> Stats:
-        """The same of the columns whose path, or the field that they
-        evolved from, has the pattern (`words.fits`).
-        """
+        """The statistics of the columns whose path, or the field they evolved from, `fits` the pattern."""
         columns = tuple(
             c for c in self.columns if any(fits(text, pattern) for text in (dotted(c.path), origin(c) or ""))
         )

@@ -118,8 +118,10 @@ class Drifted:
 
 @dataclass(slots=True)
 class Settling:
-    """Finds what fields are as one column. ``wanted``: types by path of the data, whose ``element`` steps may
-    be left out; those that are met are in ``met``. ``contract``: what was said of paths.
+    """Merges the columns of each field into one.
+
+    ``asked_types``: types by path of the data, whose ``element`` steps may be left out; those that were met
+    are in ``met``. ``contract``: hints and settings by path.
     """
 
     mark: str = MARK

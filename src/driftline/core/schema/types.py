@@ -1,7 +1,7 @@
 """Types and schemas with field ids, as Iceberg has them.
 
 Two primitives are named as the rules name them: ``timestamp`` is an instant (Iceberg's timestamptz),
-``timestamp_ntz`` has no zone (Iceberg's timestamp). `driftline.core.schema_json` translates.
+``timestamp_ntz`` has no zone (Iceberg's timestamp). `driftline.core.schema.schema_json` translates.
 """
 
 from __future__ import annotations
