@@ -82,7 +82,7 @@ def test_every_room_has_its_line_in_the_docs() -> None:
 
 
 def test_every_file_of_the_core_has_its_line_in_the_docs() -> None:
-    table = PAGE.read_text().partition("\nIn `core/`:\n")[2].partition("\nSo:")[0]
+    table = PAGE.read_text().partition("\n### The core\n")[2].partition("\n## ")[0]
     named, room = set(), ""
     for line in table.splitlines():
         for folder, name in re.findall(r"`([\w/]+/)?(\w+)\.py`", line.split("|")[1] if "|" in line else ""):
