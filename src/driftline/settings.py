@@ -97,7 +97,8 @@ def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
-    """How a table is made, out of properties as `as_properties` gives them; and the properties that it keeps.
+    """Split properties as `as_properties` returns them into the layout of a new table and the properties it
+    keeps.
 
     >>> creation({"driftline.sort-by": "at", "driftline.dates": "off"})
     (Creation(partition_by='', sort_by='at', format_version=''), {'driftline.dates': 'off'})

@@ -52,7 +52,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
     def told(self, progress: Progress) -> Progress:
-        """The same progress of a piece of work that commits: from then on its report is waited for."""
+        """Wrap the progress of work that commits: after the commit an interrupt waits for the report."""
 
         def phase(text: str) -> None:
             if text != _COMMITTED:

@@ -221,7 +221,7 @@ def table_settings(
 
 
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
-    """What a flag of key=value says, as often as it is given. Raises UsageError."""
+    """The values of a repeated key=value flag. Raises UsageError."""
     return dict(_pair(text, flag, form) for text in texts or ())
 
 

@@ -1,4 +1,4 @@
-"""How far a reading is: bytes, their rate, the time that is left, by the tasks that are done."""
+"""The pace of a read: bytes, their rate and the time left, by the tasks that are done."""
 
 from __future__ import annotations
 

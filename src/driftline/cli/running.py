@@ -1,4 +1,4 @@
-"""What the terminal tells of a capture while it runs."""
+"""The terminal's view of a capture while it runs."""
 
 from __future__ import annotations
 

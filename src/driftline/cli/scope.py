@@ -1,4 +1,4 @@
-"""What the options of all commands say, and what commands get by it: the settings, the lake."""
+"""The options that all commands share, and what they lead to: the settings, the lake."""
 
 from __future__ import annotations
 
@@ -163,8 +163,9 @@ def _elsewhere(work: Callable[[], T]) -> T:
 
 
 def little(kind: str, files: Sequence[str]) -> bool:
-    """Whether the files are so small that Java's better compiler takes
-    longer than it saves. A pipe, or a URL, may bring much.
+    """True if Java's better compiler would take longer than it saves, because the files are small.
+
+    A pipe or a URL may bring much.
     """
     from driftline.source.files import stamps
     from driftline.source.pipes import is_pipe

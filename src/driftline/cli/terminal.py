@@ -1,4 +1,4 @@
-"""What goes to the terminal: reports on standard output, progress and errors on standard error."""
+"""Output to the terminal: reports on standard output, progress and errors on standard error."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Progress:
         return self._spinner
 
     def tasks(self) -> tuple[int, int]:
-        """How many of Spark's tasks are done, and how many there are, of what runs now."""
+        """The numbers of finished and of all tasks in the Spark jobs that run now."""
         if self.spark is None:
             return 0, 0
         try:

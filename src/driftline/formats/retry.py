@@ -37,8 +37,8 @@ class Retry:
     committing: float = 0.0  # seconds, waits for others included
 
     def run(self, attempt: Callable[[], T], *, passing: tuple[type[CommitConflict], ...] = ()) -> T:
-        """What the attempt returns. It begins anew after each
-        conflict, but for those that are ``passing``.
+        """The result of the attempt, which is repeated after each conflict except those that are
+        ``passing``.
         """
         while True:
             try:
@@ -74,7 +74,7 @@ class Retry:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Whether Spark found, looking at a table once more before it read it, that others had changed it."""
+    """True if Spark found, when it looked at a table again before reading it, that others had changed it."""
     return not isinstance(error, DriftlineError) and _CHANGED in str(error)
 
 

@@ -1,6 +1,6 @@
-"""Where a table's Parquet files have the keys of a batch.
+"""Finds the rows in a table's Parquet files that have the keys of a batch.
 
-Only key and order columns are read, of the row groups that bounds leave.
+Only key and order columns are read, and only of row groups that bounds do not rule out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a user holds in Python: a lake, and its tables."""
+"""The Python front: a lake, and its tables."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Lake(Shown):
         self.close()
 
     def on(self, spark: SparkSession) -> Lake:
-        """The same lake on another session of the same Spark."""
+        """The same lake in another session of the same Spark."""
         return Lake(spark, self.catalog, self.format.on(spark))
 
     @property
@@ -110,10 +110,10 @@ class Lake(Shown):
         return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(QUARANTINE)]
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
-        """What is in all tables, what drifted lately, and what waits: from metadata, or ``exact`` by scans.
-        Where all records of a table wait, there is none yet, but its numbers are among them.
+        """The statistics of all tables: their contents, their recent drift, their waiting records.
 
-        ``progress`` is told what comes next.
+        From metadata, or ``exact`` by scans. A table all of whose records wait does not exist yet, but its
+        numbers are among them. ``progress`` is called with the name of each step.
         """
         names = {name.removesuffix(QUARANTINE) for name in self.format.tables()}
         stats = (

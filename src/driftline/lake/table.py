@@ -167,13 +167,14 @@ class Table(Shown):
         return capture(self.lake.format, data, reading, request)
 
     def history(self) -> History:
-        """What happened to the table's schema, partitioning and sort
-        order, and by whom. Raises UsageError.
+        """The history of the table's schema, partitioning and sort order, with the author of each change.
+
+        Raises UsageError.
         """
         return history(self.format)
 
     def layout(self) -> Layout:
-        """Which files follow which partitioning. Raises UsageError."""
+        """The data files by the partitioning they follow. Raises UsageError."""
         return layout(self.format)
 
     def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:
@@ -230,7 +231,10 @@ class Table(Shown):
         return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
 
     def quarantine(self) -> Quarantine:
-        """What could not be accepted and waits, by reason. Raises UsageError where there is no such table."""
+        """The records that were not accepted and wait, by reason.
+
+        Raises UsageError if there is no such table.
+        """
         return listed(self.format)
 
     def export_quarantine(self, file: str | os.PathLike[str]) -> int:
@@ -249,9 +253,9 @@ class Table(Shown):
         return replay(self.format, settings=settings, progress=progress)
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
-        """What is in the table, column by column, and what drifted: from metadata, or ``exact`` by a scan.
+        """The contents of the table, column by column, and its drift: from metadata, or ``exact`` by a scan.
 
-        ``progress`` is told what comes next. Raises UsageError where the table does not exist.
+        ``progress`` is called with the name of each step. Raises UsageError if the table does not exist.
         """
         return stats(self.format, exact=exact, progress=progress)
 
@@ -305,11 +309,11 @@ class Table(Shown):
         return frame
 
     def verify(self, data: Data, format: str | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
-        """Whether every record is in the table or its quarantine: an independent check, value by value.
+        """Check independently, value by value, that every record is in the table or its quarantine.
 
-        ``data``: as `ingest` takes them, but for DataFrames of Spark. ``exactly``: and whether nothing else
-        is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default what
-        files' endings tell. Raises UsageError where there is neither such a table nor its quarantine.
+        ``data``: as `ingest` takes them, except Spark DataFrames. ``exactly``: also check that nothing else
+        is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default from
+        the files' endings. Raises UsageError if there is neither such a table nor its quarantine.
         """
         return checked(self, data, format, exactly=exactly)
 
@@ -336,7 +340,7 @@ class TableSchema(Shown):
         self.table = table
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return to_json(self.schema)
 
 

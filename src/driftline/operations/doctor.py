@@ -1,4 +1,4 @@
-"""What `driftline doctor` looks at: each part that a lake needs, from the cheapest to the dearest."""
+"""The checks of `driftline doctor`: each part that a lake needs, the cheapest first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Check:
     fix: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The form that JSON output has."""
         return asdict(self)
 
 

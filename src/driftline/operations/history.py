@@ -22,7 +22,7 @@ class History(Shown):
     whole: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "whole": self.whole,
@@ -39,7 +39,7 @@ class History(Shown):
         return self.schemas[version]
 
     def diff(self, one: int, other: int) -> Difference:
-        """What leads from one schema version to another."""
+        """The changes from one schema version to another."""
         return Difference(self.table, one, other, diff(self.schema(one), self.schema(other)))
 
 
@@ -51,7 +51,7 @@ class Difference(Shown):
     changes: tuple[ColumnChange, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "from": self.one,

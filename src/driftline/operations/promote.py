@@ -50,7 +50,10 @@ _SHOWN = 5  # paths in an error
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """What got columns, or would. ``values``: how many, by path; ``changes``: to the table's columns."""
+    """The paths that got columns, or would.
+
+    ``values``: the number for each path; ``changes``: to the table's columns.
+    """
 
     table: str
     dry_run: bool
@@ -60,7 +63,7 @@ class Promoted:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "dry_run": self.dry_run,
@@ -148,7 +151,7 @@ def _promote(table: Table, state: State, paths: tuple[Path, ...], retry: Retry, 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is wanted of the column ``rest``, and how it is read."""
+    """A request for the column ``rest``, and the way it is read."""
 
     rest: Field
     selection: Selection
@@ -157,8 +160,8 @@ class _Asked:
 
 @dataclass(slots=True)
 class Seen:
-    """What is selected: JSON values and typed ones, how many values by field, and which paths of the
-    selection lead to some.
+    """The selection: JSON values and typed ones, the number of values by field, and the paths that matched
+    some.
     """
 
     of_json: Observation
@@ -245,7 +248,7 @@ def _write(
 
 
 def _look(schema: Schema, asked: _Asked, rows: DataFrame, known: Schema) -> Seen:
-    """What is selected in the rows, for a table that has the columns that are ``known``."""
+    """Select from the rows, for a table with the columns in ``known``."""
     rest, selection, settings = asked.rest, asked.selection, asked.settings
     rows = rows.where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
@@ -269,7 +272,7 @@ def _observed(
 
 
 def seen_in(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> Seen:
-    """What is selected in batches of rows, for a table that is ``known``."""
+    """Observe the selection in batches of rows, against the table's ``known`` columns."""
     walker = Walker(known, dates)
     counts, met = Counter[Path](), set[Path]()
     typed: list[Observation] = []

@@ -49,7 +49,7 @@ class Group:
     last: datetime
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "reason": self.reason,
             "path": self.path or None,
@@ -65,9 +65,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Quarantine(Shown):
-    """What is in a table's quarantine: ``waiting`` records by reason,
-    and how many went through again since.
-    """
+    """The contents of a table's quarantine: ``waiting`` records by reason, and the number replayed since."""
 
     table: str
     waiting: int = 0
@@ -75,7 +73,7 @@ class Quarantine(Shown):
     groups: tuple[Group, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "waiting": self.waiting,
@@ -86,9 +84,9 @@ class Quarantine(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replay(Shown):
-    """What went through again: a result for each replay, those of before that had not
-    ended among them. ``stay``: texts that are no records, and are not tried; ``held``:
-    records of a capture's batch that has not ended.
+    """The outcome of a replay: a result for each run, including earlier ones that had not ended.
+
+    ``stay``: texts that are no records, and are not tried; ``held``: records of a capture's unfinished batch.
     """
 
     table: str
@@ -98,16 +96,16 @@ class Replay(Shown):
 
     @property
     def written(self) -> int:
-        """How many records the table took."""
+        """The number of records the table took."""
         return sum(result.rows_written for result in self.results)
 
     @property
     def back(self) -> int:
-        """How many came back, with a row of their own for the reason of now."""
+        """The number of records that came back, each with a row for its present reason."""
         return sum(result.rows_quarantined for result in self.results)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "rows_written": self.written,
@@ -133,7 +131,7 @@ def _there(table: Table) -> Pending | None:
 
 
 def listed(table: Table) -> Quarantine:
-    """What is in the quarantine, by reason. Raises UsageError where there is no such table."""
+    """The records in the quarantine, by reason. Raises UsageError if there is no such table."""
     pending = _there(table)
     if pending is None:
         return Quarantine(table.name)

@@ -82,7 +82,7 @@ class Resolved(Shown):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "field": dotted(self.field),
@@ -142,7 +142,7 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a person asked for: the columns of the field at ``path`` as one ``to`` this type."""
+    """A request to fold the columns of the field at ``path`` into one of type ``to``."""
 
     path: Path
     to: str
@@ -150,7 +150,7 @@ class _Request:
     drop_rest: bool
 
     def record(self) -> dict[str, str]:
-        """What the table's properties say of it from now on."""
+        """The properties that record this in the table."""
         path = spelled_path(self.path)
         text = f"{path} --as '{self.to}'" + " --drop-rest" * self.drop_rest
         return {
@@ -220,7 +220,7 @@ def _resolve(table: Table, state: State, request: _Request, retry: Retry) -> Res
 
 
 def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Resolved:
-    """How many values convert, and samples of those that do not."""
+    """Count the values that convert, and sample those that do not."""
     plan = folding.resolution
     values = rows.selectExpr(f"explode({folding.folds()}) as v")
     width = max(len(site.folded) for site in plan.sites)

@@ -47,7 +47,7 @@ class View(Shown):
     new: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "view": self.name,
@@ -208,7 +208,7 @@ def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | N
 
 
 def _properties(spark: SparkSession, full: str) -> dict[str, str]:
-    """What a view says of itself; nothing where there is none."""
+    """The properties of a view; empty if there is none."""
     from pyspark.errors import PySparkException
 
     try:

@@ -28,7 +28,7 @@ _FILE = "openlineage.yml"
 
 
 def wanted(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether somebody has said where events go, and they can be made."""
+    """True if somebody has said where events go, and they can be made."""
     if env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
         return False
     is_configured = any(name.startswith("OPENLINEAGE_") for name in env)

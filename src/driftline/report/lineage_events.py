@@ -120,7 +120,7 @@ _last: tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]] | None = No
 
 
 def _of_plan(result: Result, inputs: Sequence[DatasetName]) -> dict[str, DatasetFacet]:
-    """What the plan tells of the table; micro-batches that bring nothing new share a plan, and these."""
+    """The facets that follow from the plan; micro-batches that bring nothing new share a plan, and these."""
     global _last  # noqa: PLW0603  one thread makes all events
     if _last is not None:
         before, last_inputs, facets = _last

@@ -1,4 +1,4 @@
-"""What lines for people are made of: names, values and types of data, on little room."""
+"""Building blocks of text for people: names, values and types of data, in little space."""
 
 from __future__ import annotations
 

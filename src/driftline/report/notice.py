@@ -62,7 +62,7 @@ class Notice:
 
     @property
     def shown(self) -> str:
-        """Where it goes, without what may be secret: a URL's host, a command's name."""
+        """The destination without anything that may be secret: a URL's host, a command's name."""
         if not self._is_url:
             first = re.match(r"\s*([\w./+-]+)(?=\s|$)", self.to)
             return PurePath(first[1]).name if first else "the command"
@@ -146,8 +146,8 @@ _OPENER = build_opener(_Stay)
 
 
 def told(result: Result) -> dict[str, Any]:
-    """What a notice says: the batch's counts; each change with the field's columns before and
-    after it; what is in quarantine, and why.
+    """The contents of a notice: the batch's counts; each change with the field's columns before and after it;
+    the records in quarantine, and why.
     """
     whole = result.to_dict()
     conflicts = whole.get("conflicts", [])

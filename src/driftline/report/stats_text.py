@@ -1,4 +1,4 @@
-"""What people read of a table's statistics in a terminal or a log."""
+"""Text for people about a table's statistics, for a terminal or a log."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class _Drifted:
 
 
 def _part_cells(field: str, part: Part, narrow: bool) -> dict[str, Text | str]:
-    """What stands of one type of a drifted field, by the head that it stands below."""
+    """The cells of one type of a drifted field, by column head."""
     some = percent(part.share) if part.share else ""
     return {
         "drifted field": Text(clean(field), "bold yellow"),
@@ -166,7 +166,7 @@ class _Columns:
 
 
 def _column_cells(column: Column, nested: bool, narrow: bool) -> dict[str, Text | str]:
-    """What stands of a column, by the head that it stands below."""
+    """The cells of a column, by column head."""
     n = column.numbers
     title = Text(clean("  " * (len(column.path) - 1) + column.path[-1] if nested else dotted(column.path)))
     if origin(column) is not None:

@@ -47,7 +47,7 @@ def client(service: str, options: Mapping[str, str]) -> Any:
 
 @contextmanager
 def explaining(place: str, options: Mapping[str, str]) -> Iterator[None]:
-    """What a service answers, as SetupError in one sentence, without secrets of the options."""
+    """Turn a service's answer into a SetupError of one sentence, without secrets of the options."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

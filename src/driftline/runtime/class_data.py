@@ -60,7 +60,7 @@ class Archive:
         return None
 
     def options(self) -> str:
-        """What Java is told to use it; empty where it is not there."""
+        """The options with which Java uses it; empty if there is none."""
         file = self.file()
         if file is None:
             return ""
@@ -71,7 +71,7 @@ class Archive:
         return f'"-XX:SharedArchiveFile={file}" "-XX:ErrorFile={crash}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
     def wanted(self) -> bool:
-        """Whether it is to be made: not if it is there, was tried today, or has no room."""
+        """True if it should be made: not if it exists, was tried today, or has no room."""
         if self.file() is not None:
             return False
         try:
@@ -135,7 +135,7 @@ _missing: list[Archive] = []
 
 
 def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
-    """What Java is told to use the archive; empty where it is not there."""
+    """The options with which Java uses the archive; empty if there is none."""
     archive = Archive.of(cache, java, jars, spark)
     if archive is None:
         return ""

@@ -93,7 +93,7 @@ def _is_cut_off(error: BaseException) -> bool:
 
 
 def of_text(text: str) -> tuple[str, str | None]:
-    """The same of what Python or Java prints of an error, with its causes.
+    """The message and hint for an error as Python or Java prints it, with its causes.
 
     >>> of_text("Job aborted: Lost task 0.0 (TID 1): java.lang.OutOfMemoryError: Java heap space")[0]
     'Java ran out of memory: Java heap space'
@@ -124,7 +124,7 @@ def sentence(text: str) -> str:
 
 
 def _innermost(text: str) -> str:
-    """What the innermost cause that says something says."""
+    """The message of the innermost cause that has one."""
     sentences = [
         sentence(message) or _EMPTY.get(class_.rpartition(".")[2], "")
         for class_, message in _NESTED.findall(text)

@@ -1,4 +1,4 @@
-"""Whether SQL only reads, by the plan that Spark parses it into."""
+"""Decides if SQL only reads, by the plan that Spark parses it into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How results print in Python: as the command line shows them; in a notebook, as the same in HTML."""
+"""Printed forms of results in Python: as on the command line; in a notebook the same as HTML."""
 
 from __future__ import annotations
 

@@ -58,9 +58,9 @@ _in_task = False
 
 
 def configure(kind: str, options: Options) -> None:
-    """What stores of a kind (``s3``, ``gs``, ``abfss``, ``hdfs``) are reached with, here and in tasks.
+    """Set the options of a kind of store (``s3``, ``gs``, ``abfss``, ``hdfs``), here and in tasks.
 
-    Raises UsageError for a kind or an option that there is not.
+    Raises UsageError for an unknown kind or option.
     """
     if kind not in _OPTIONS:
         raise UsageError(f"[store.{kind}]: there is no such store", hint=f"there are {', '.join(_OPTIONS)}")
@@ -71,8 +71,8 @@ def configure(kind: str, options: Options) -> None:
 
 
 def configured(uri: str) -> Options:
-    """What the store of a URI is reached with: what `configure` said, and of
-    its address what the environment says. Keys of the environment are not told.
+    """The options of a URI's store: those of `configure`, and for its address those of the environment,
+    without its keys.
     """
     kind = _kind(uri)
     given = _configured.get(kind, {})
@@ -103,7 +103,7 @@ def _arrived(uri: str, kind: str, options: dict[str, str] | None, process: str) 
 
 
 def is_stored(path: str) -> bool:
-    """Whether this is the URI of a store.
+    """True if this is the URI of a store.
 
     >>> is_stored("s3a://bucket/in/a.json"), is_stored("in/a.json"), is_stored("https://example.com/a.json")
     (True, False, False)
@@ -113,7 +113,7 @@ def is_stored(path: str) -> bool:
 
 
 def is_s3(path: str) -> bool:
-    """Whether this is the URI of S3, or of what speaks like it."""
+    """True if this is the URI of S3, or of a store with its interface."""
     return is_stored(path) and _kind(path) == "s3"
 
 
@@ -210,8 +210,10 @@ def put(uri: str, data: bytes) -> None:
 
 
 def version(path: str) -> tuple[int, int, str]:
-    """How a file is now: its size, when it was changed, in nanoseconds since 1970, and, of a store, the mark
-    that it gives to the content. Raises OSError where it is not there; of a store, as `opened`.
+    """The version of a file: its size, its time of change in nanoseconds since 1970, and, in a store, the
+    mark of its content.
+
+    Raises OSError if it does not exist; in a store, as `opened`.
     """
     if not is_stored(path):
         stat = Path(path).stat()
@@ -230,19 +232,22 @@ def version(path: str) -> tuple[int, int, str]:
 
 
 def mapped(work: Callable[[str], T], paths: Sequence[str]) -> list[T]:
-    """What work gives for each path, in order; of a store, several are asked for at once."""
+    """The results of work for each path, in order; in a store, several run at once."""
     return at_once(work, paths) if any(map(is_stored, paths)) else list(map(work, paths))
 
 
 def at_once(work: Callable[[S], T], parts: Iterable[S]) -> list[T]:
-    """What work, which asks a store, gives for each part, in order."""
+    """The results of work, which asks a store, for each part, in order."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return list(threads.map(work, parts))
 
 
 @contextmanager
 def explaining(path: str, options: Options | None = None) -> Iterator[None]:
-    """What a store answers to a request about ``path``, as driftline's errors. ``options``: as for it."""
+    """Turn a store's answers to requests about ``path`` into driftline's errors.
+
+    ``options``: those of the store.
+    """
     try:
         yield
     except OSError as error:
@@ -251,7 +256,7 @@ def explaining(path: str, options: Options | None = None) -> Iterator[None]:
 
 
 def answer(path: str, error: BaseException) -> DriftlineError | None:
-    """What the error says of a store that was asked for ``path``; None for another error, or no store."""
+    """The store's error for a request about ``path``; None for another error, or no store."""
     return answer_in(path, error) if is_stored(path) else None
 
 

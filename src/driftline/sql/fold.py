@@ -124,7 +124,7 @@ def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str
 
 
 def _routed(number: Type, instant: Type) -> bool:
-    """Whether numbers of the one column may stand in the other one as instants."""
+    """True if numbers of the one column may be in the other one as instants."""
     match peel(number)[1], peel(instant)[1]:
         case Map(key, value), Map(other_key, other_value):
             return key == other_key and _routed(value, other_value)

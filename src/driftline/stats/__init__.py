@@ -71,7 +71,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
 
 
 def _countable(table: str, readable: Schema, fields: Sequence[Siblings]) -> None:
-    """That the values of drifted fields can be divided by types. Raises DataError."""
+    """Check that the values of drifted fields can be divided by types. Raises DataError."""
     ids = {f.id for _, f in readable.walk()}
     for column in (c for siblings in fields for c in siblings.columns):
         if column.id not in ids:

@@ -1,4 +1,4 @@
-"""What is known of a table's data, column by column: plain values, which text, JSON and page show alike."""
+"""The statistics of a table's data, column by column: plain values for text, JSON and page alike."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from driftline.sql.rest import Waiting as Rest
 
 
 def fits(text: str, pattern: str) -> bool:
-    """Whether a path has the pattern in it, in any letter case. With
-    ``*``, any text, the whole path must be so.
+    """True if a path contains the pattern, in any letter case.
+
+    With ``*``, any text, the whole path must match.
 
     >>> fits("who.id", "ID"), fits("who.id", "who.*"), fits("who.id", "id*"), fits("who.id", "")
     (True, True, False, False)
@@ -40,11 +41,11 @@ class Column:
 
     @property
     def nested(self) -> bool:
-        """Whether other columns are inside."""
+        """True if other columns are inside."""
         return bool(children(self.type))
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         n = self.numbers
         density = n.density
         return {
@@ -93,7 +94,7 @@ class Part:
         return " or ".join(outline(t) for t in self.types)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "type": self.name,
             "columns": [dotted(path) for path in self.columns],
@@ -116,7 +117,7 @@ class Drifted:
     parts: tuple[Part, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {"field": dotted(self.path), "types": [part.to_dict() for part in self.parts]}
 
 
@@ -135,7 +136,7 @@ class Step:
     sample: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "text": self.text,
             "action": self.action,
@@ -164,7 +165,7 @@ class Event:
     makes_table: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "at": iso(self.at) if self.at is not None else None,
             "schema": self.schema,
@@ -185,7 +186,7 @@ class Waiting:
     last: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "reason": self.reason,
             "records": self.records,
@@ -226,7 +227,7 @@ class Stats(Shown):
 
     @property
     def waiting_values(self) -> int:
-        """How many values wait in the rest, as far as its paths are listed."""
+        """The number of values waiting in the rest, as far as its paths are listed."""
         return sum(one.values for one in self.rest)
 
     def only(self, pattern: str) -> Stats:
@@ -239,7 +240,7 @@ class Stats(Shown):
         return replace(self, columns=columns, drifted=drifted)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "schema": self.schema,

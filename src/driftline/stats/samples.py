@@ -87,7 +87,7 @@ def own_sample(column: Field, narrower: Sequence[Field], bounds: Numbers | None)
 
 
 def _holds(column: Field, value: Value) -> bool:
-    """Whether the column could have had a value that is written so."""
+    """True if the column could have held a value that is written so."""
     type_ = peel(column.type)[1]
     text = str(value)
     if not isinstance(type_, Primitive):

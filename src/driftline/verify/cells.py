@@ -36,7 +36,7 @@ class Row:
 
 
 class CsvDialect(NamedTuple):
-    """What the table's settings say of CSV; empty: nothing."""
+    """The table's settings for CSV; empty: none."""
 
     delimiter: str = ""
     quote: str = ""
@@ -228,13 +228,13 @@ def _cells(
 
 
 def _next(text: str, delimiter: str, at: int, stop: int) -> int:
-    """Where the next delimiter of the line stands, or its end."""
+    """The position of the line's next delimiter, or of its end."""
     place = text.find(delimiter, at, stop)
     return stop if place < 0 else place
 
 
 def _close(text: str, at: int, quote: str) -> int | None:
-    """Where the quote ``at`` a place is closed: by the next one that is not doubled."""
+    """The position that closes the quote ``at`` a position: the next one that is not doubled."""
     place = text.find(quote, at + 1)
     while place >= 0 and text.startswith(quote, place + 1):
         place = text.find(quote, place + 2)

@@ -36,8 +36,10 @@ class Listless:
         return {d.keys for d in self.differences}
 
     def lost(self, first: Mapping[tuple[str, Path], Place] | None) -> Iterator[Left]:
-        """What of them the table had columns for. ``first``: by file and path, where the first list with a
-        value is; None: a source's columns are the table's.
+        """The values for which the table had columns.
+
+        ``first``: by file and path, the place of the first list with a value; None: a source's columns are
+        the table's.
         """
 
         def had_column(place: Place) -> bool:
@@ -82,7 +84,7 @@ def _lists(
 
 
 def _has_list(v: Any, path: Path) -> bool:
-    """Whether there is a list with a value at the path."""
+    """True if there is a list with a value at the path."""
     if isinstance(v, list):
         return not is_nothing(v) if not path else any(_has_list(x, path) for x in v)
     return bool(path) and isinstance(v, dict) and _has_list(v.get(path[0]), path[1:])

@@ -178,7 +178,7 @@ def _is_copy(values: pa.Array, name: str, column: pa.Array, other: str) -> pa.Ar
 
 
 def _far(values: pa.Array) -> pa.Array:
-    """Whole numbers of 64 bits; the least of them has no positive one."""
+    """Whole numbers of 64 bits; null for the least of them, which has no positive counterpart."""
     wide = values.cast(pa.int64())
     return pc.if_else(pc.equal(wide, -(2**63)), None, wide)
 

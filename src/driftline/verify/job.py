@@ -177,7 +177,7 @@ class _Finding:
         return replace(verdict, records=left.records, found=verdict.found + held)
 
     def verdict(self, reads: RDD[Read], stored: RDD[dict[str, Any]]) -> Verdict:
-        """What comparing each of these records with these rows finds."""
+        """The verdict of comparing each of these records with these rows."""
         from pyspark import StorageLevel
 
         comparison = self.comparison

@@ -30,10 +30,10 @@ _HUGE = 400  # digits
 
 @dataclass(slots=True)
 class Slot:
-    """What all columns of one key path are together.
+    """All columns of one key path together.
 
     ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: numbers, as such or as text,
-    and instants, which seed rule 10 mixes, cannot be told apart by position here, so that they all meet.
+    and instants, which seed rule 10 mixes, cannot be told apart by position here, so they all meet.
     ``default``: a record without a value may have got one, so that it says nothing here.
     """
 

@@ -1,6 +1,6 @@
-"""Which fingerprints of records have none of a row, and the other way round: numbers in arrays, by task.
+"""Finds fingerprints of records without a row, and of rows without a record: numbers in arrays, by task.
 
-Each record and each row is matched once at most, so that equal ones must be there as often.
+Each record and each row is matched at most once, so equal ones must occur equally often.
 """
 
 from __future__ import annotations

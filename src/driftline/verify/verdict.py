@@ -1,4 +1,4 @@
-"""What the check says."""
+"""The verdict of the check."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class Verdict(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found missing, nor doubled where that was asked."""
+        """True if nothing was missing, nor doubled if that was checked."""
         return not self.missing and not self.extra
 
     def named(self, names: Mapping[str, str]) -> Verdict:
-        """The same, with these names for the files."""
+        """The same verdict, with these names for the files."""
         mismatches = self.mismatches
         for path, name in names.items():
             mismatches = tuple(replace(m, place=m.place.replace(path, name)) for m in mismatches)
         return replace(self, mismatches=mismatches)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {"ok": self.ok, **asdict(self), "mismatches": [asdict(m) for m in self.mismatches]}

@@ -65,7 +65,7 @@ class Dealing:
 
     @property
     def known(self) -> bool:
-        """Whether rows can be dealt out and sorted by all of the keys."""
+        """True if rows can be divided and sorted by all of the keys."""
         return all(key.parts for key in self.partition) and all(key.sorts for key in self.sort)
 
     def deal(self, batches: Iterable[pa.RecordBatch], folder: BatchFolder, name: str) -> list[Slice]:
@@ -89,7 +89,9 @@ class Dealing:
         return slices
 
     def parts(self, slices: Iterable[Slice], tasks: int) -> list[list[Part]]:
-        """What each task of the second round writes: at most so many ``tasks``, of about the same size."""
+        """Divide the slices among the tasks of the second round: at most this many ``tasks``, of about the
+        same size.
+        """
         by_partition: dict[Partition, list[Slice]] = {}
         for one in slices:
             by_partition.setdefault(one.partition, []).append(one)
@@ -138,7 +140,7 @@ class Dealing:
             yield partition, batch
 
     def _order(self, rows: pa.Table, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-        """Where the rows in order come from; None where they are so already."""
+        """The positions that the sorted rows come from; None if they are sorted already."""
         if self.sort:
             columns = {"partition": pa.array(codes), **self._sort_columns(rows)}
             return _sorted_indices(columns)

@@ -18,7 +18,7 @@ RowsOf = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
 def mapped(source: DataFrame, rows: RowsOf, struct: Struct) -> DataFrame:
-    """What ``rows`` makes, in tasks, of the batches of a frame: rows of ``struct``, as Arrow has them."""
+    """Map the batches of a frame, in tasks, to rows of ``struct`` in Arrow."""
     return source.mapInArrow(partial(_handed_over, rows, struct), columns_of(struct))
 
 

@@ -38,7 +38,7 @@ _LEVEL = {"zstd": 3}  # where a table names none: as Iceberg's own writer does; 
 
 @dataclass(frozen=True)
 class FileSettings:
-    """How files are written. Sizes are bytes; ``row_group`` bounds what is gathered in memory, too."""
+    """The settings of files. Sizes are bytes; ``row_group`` also bounds the rows in memory."""
 
     codec: str = "zstd"
     level: int | None = None
@@ -79,10 +79,10 @@ def _available(codec: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """How tasks write the files of a table.
+    """The plan by which tasks write the files of a table.
 
-    ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends;
-    ``dealing``: by what rows are parted and sorted.
+    ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends; ``dealing``:
+    the partition and sort keys of rows.
     """
 
     schema: Schema
@@ -94,8 +94,10 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What a commit needs to know of a file. ``size``: bytes; ``split_offsets``: where its row groups begin;
-    ``partition``: the value of each partition key.
+    """The facts about a file that a commit needs.
+
+    ``size``: bytes; ``split_offsets``: the beginnings of its row groups; ``partition``: the value of each
+    partition key.
     """
 
     path: str
@@ -205,7 +207,7 @@ class _Writer:
 
 
 def _start(group: Any) -> int:
-    """Where a row group begins in its file."""
+    """The position of a row group in its file."""
     first = group.column(0)
     pages = [first.data_page_offset]
     if first.has_dictionary_page and first.dictionary_page_offset:

@@ -29,7 +29,7 @@ _POSITION_ID = 2147483645  # the reserved id of a row's position
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """Where a blob stands in its file, in bytes."""
+    """The position of a blob in its file, in bytes."""
 
     offset: int
     length: int

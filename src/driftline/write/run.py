@@ -46,8 +46,9 @@ class RowMaker(Protocol[Given_contra]):
 
 @dataclass(frozen=True, slots=True)
 class AsideFile:
-    """What a task has set aside: an Arrow file of the batch's ``folder``, which the driver adds. ``size``:
-    bytes in memory.
+    """An Arrow file of rejects that a task wrote in the batch's ``folder``, which the driver adds.
+
+    ``size``: bytes in memory.
     """
 
     name: str
@@ -77,25 +78,25 @@ Work: TypeAlias = Callable[[Iterable["pa.RecordBatch"]], T]  # what a task does 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What a task tells."""
+    """The outcome of a task."""
 
     result: T
     observed: Any
     aside: AsideFile | None
 
     def of(self, folder: BatchFolder) -> Outcome[T]:
-        """The same, of a task that ran with this folder."""
+        """The same outcome, with the folder that the task ran with."""
         return self if self.aside is None else replace(self, aside=replace(self.aside, folder=folder))
 
 
 class RowTasks(Protocol):
-    """What makes a batch's rows, in tasks. ``outcomes``: what the tasks told; None until they have run."""
+    """Tasks that make a batch's rows. ``outcomes``: those of the tasks; None until they have run."""
 
     outcomes: list[Outcome[Any]] | None
 
     @property
     def alone(self) -> bool:
-        """Whether there is one task."""
+        """True if there is one task."""
         ...
 
     def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
@@ -166,21 +167,21 @@ class FrameTasks:
 
 
 def observed_by(tasks: RowTasks | None) -> list[Any] | None:
-    """What each of the tasks observed; None where they have not run."""
+    """The observation of each task; None if they have not run."""
     if tasks is None or tasks.outcomes is None:
         return None
     return [outcome.observed for outcome in tasks.outcomes]
 
 
 def is_small(context: SparkContext, size: int) -> bool:
-    """Whether so many bytes are read sooner in this process than by a
-    task, and the files are on this machine.
+    """True if this many bytes are read sooner in this process than by a task, and the files are on this
+    machine.
     """
     return size <= _SMALL and runs_here(context)
 
 
 def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any]) -> list[T]:
-    """What a task returns for each of the shares, in their order."""
+    """The results of a task for each of the shares, in order."""
     with deep_recursion(DEEPEST):  # what describes the rows is sent with the task
         return context.parallelize(shares, len(shares)).map(task).collect() if shares else []
 
@@ -238,7 +239,7 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) 
 
 
 def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: BatchFolder, batches: Batches) -> Batches:
-    """The same, of the rows of a frame."""
+    """Run the task on the rows of a frame."""
     outcome = pickle.dumps(_task(maker, work, folder, batches))
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
 

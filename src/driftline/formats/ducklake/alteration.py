@@ -99,7 +99,7 @@ class DuckLakeAlteration:
         return DuckLakeDraft(self, after, self.layout.changed(after, self.table.name), record)
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
-        """The same: a column that was dropped comes back with its id, and so with its values."""
+        """Restore a definition: a dropped column returns with its id, and so with its values."""
         draft = self.change(after, record)
         draft.pinned = True  # values that others write meanwhile may be hidden by it
         return draft
@@ -154,7 +154,7 @@ def new_layout(made_as: Definition, table: str) -> Layout:
 
 
 def definition(state: LakeState, layout_: Layout) -> Definition:
-    """What the table is defined as."""
+    """The definition of a table in this state."""
     return Definition(
         state.schema,
         layout_.partition,
@@ -166,10 +166,11 @@ def definition(state: LakeState, layout_: Layout) -> Definition:
 
 
 def _same_inside(before: Definition, after: Definition, key: SortExpression, table: str) -> None:
-    """That fields inside a key's columns have their names still: it
-    names them in ways that only DuckDB reads.
+    """Check that fields inside a key's columns keep their names, which the key uses in ways that only DuckDB
+    reads.
 
-    Raises DataError."""
+    Raises DataError.
+    """
     columns = {before.path_of(column) for column in key.columns}
     inside = {p: f.id for p, f in before.schema.walk() if len(p) > 1 and p[:1] in columns}
     now = {f.id: f.name for _, f in after.schema.walk()}

@@ -161,7 +161,7 @@ def _orders(ids: list[int], rows: Mapping[int, ColumnRow]) -> list[int]:
 
 
 def _unique(fields: Sequence[Field], known: Mapping[int, Field], path: Path, table: str) -> None:
-    """That no new name is another's; names that stand there side by side may stay."""
+    """Check that no new name repeats another; existing duplicates may stay."""
     seen: dict[str, Field] = {}
     for field in fields:
         twin = seen.setdefault(caseless(field.name), field)

@@ -43,7 +43,7 @@ def from_text(text: str | None, type_: Primitive) -> Default:
 
 
 def write_default(text: str | None, kind: str | None, dialect: str | None, type_: Primitive) -> Default:
-    """What new rows get: a value, or an expression of DuckDB's, as is a value in other words than its own."""
+    """The default of new rows: a value, or a DuckDB expression, which includes values in other dialects."""
     if text is None or (text == "NULL" and kind != "expression"):
         return None
     if kind == "expression":

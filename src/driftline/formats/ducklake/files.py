@@ -70,7 +70,7 @@ BOUNDED = ("boolean", "int", "long", "decimal", "date", "timestamp", "timestamp_
 
 
 def describe(folder: str, paths: Sequence[str], schema: Schema) -> list[DataFile]:
-    """What the footers of the files below ``folder`` say."""
+    """Describe the files below ``folder`` by their footers."""
     if not paths:
         return []
     with instance() as duckdb:  # reads them all at once
@@ -202,8 +202,7 @@ def local(path: str) -> Path | None:
 
 
 def unchanged(paths: Mapping[str, int], table: str) -> None:
-    """That the registered files are there in the size in which they were
-    registered, where that can be seen cheaply.
+    """Check that the registered files still have their registered size, where that is cheap to find out.
 
     Raises DataError, which names the file.
     """

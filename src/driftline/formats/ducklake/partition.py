@@ -102,8 +102,9 @@ def with_partition(file: DataFile, keys: Layout) -> DataFile:
 
 
 def duckdb_folder(values: Sequence[str | None], schema: Schema, keys: Layout) -> str | None:
-    """Where DuckDB puts a file of these partition values, below the
-    table; None where the path would be too long.
+    """DuckDB's folder for a file of these partition values, below the table's;
+
+    None if the path would be too long.
     """
     names = {f.id: f.name for f in schema.struct.fields}
     used: set[str] = set()

@@ -63,8 +63,8 @@ def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
 
 
 def _like(name: str, pattern: str) -> bool:
-    """Whether the name is one of the pattern's, as Spark has them: ``*``
-    is anything, ``|`` stands between several.
+    """True if the name matches the pattern in Spark's syntax: ``*`` is anything, ``|`` separates
+    alternatives.
     """
     parts = (".*".join(map(re.escape, part.strip().split("*"))) for part in pattern.split("|"))
     return re.fullmatch("|".join(parts), name, re.IGNORECASE) is not None

@@ -79,7 +79,7 @@ def earlier_types(
 
 
 def _strange(old: str, new: str) -> bool:
-    """Whether Spark does not read the one as the other by itself."""
+    """True if Spark does not read the old type as the new one by itself."""
     return old != new and not (promotes(old, new) and new != "uint64")
 
 

@@ -1,5 +1,5 @@
-"""What there is to read of a table at a snapshot: files, deletes, rows
-in the catalog, and what each file lacks.
+"""The contents of a table at a snapshot: files, deletes, rows in the catalog, and the columns each file
+lacks.
 """
 
 from __future__ import annotations
@@ -63,14 +63,15 @@ class Scan:
     inlined: list[InlinedRows]
 
     def of(self, paths: AbstractSet[str]) -> Scan:
-        """The same of these files alone."""
+        """The scan of these files alone."""
         shelves = {shelf: [path for path in files if path in paths] for shelf, files in self.shelves.items()}
         files = {path: size for path, size in self.files.items() if path in paths}
         return replace(self, shelves={s: f for s, f in shelves.items() if f}, files=files, inlined=[])
 
     def beyond(self, first: Scan) -> Scan | None:
-        """The same of the files that a ``first`` scan had not; None where the rows of that
-        are not here as they were.
+        """The scan of files that a ``first`` scan did not have;
+
+        None if the rows of that one are no longer here unchanged.
         """
         kept = first.files.keys()
         same = (

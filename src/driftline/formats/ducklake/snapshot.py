@@ -26,7 +26,7 @@ def live(alias: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """Which table. ``folder``: where its files are, absolute, with a slash at its end."""
+    """A table's row in the catalog. ``folder``: of its files, absolute, with a slash at its end."""
 
     id: int
     schema_id: int

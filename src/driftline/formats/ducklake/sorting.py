@@ -79,7 +79,7 @@ def parts_of(text: str, schema: Schema) -> tuple[str | int, ...]:
 
 
 def check(key: SortExpression, schema: Schema, rows: Sequence[ColumnRow], table: str) -> None:
-    """That DuckDB can compute the expression: ``rows`` are the columns. Raises DataError."""
+    """Check that DuckDB can compute the expression. ``rows``: the columns. Raises DataError."""
     import duckdb
 
     below: dict[int | None, list[ColumnRow]] = {}

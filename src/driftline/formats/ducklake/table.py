@@ -64,7 +64,7 @@ class DuckLakeTable:
             return nothing  # a database that is yet to become a lake
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
-        """Which of these source files, by their fingerprints, the table has taken."""
+        """The source files among these, by their fingerprints, that the table has taken."""
         assert isinstance(state, LakeState)
         if state.table is None or not files:
             return set()
@@ -101,7 +101,7 @@ class DuckLakeTable:
         return DuckLakeAlteration(self, state, keys)
 
     def definition(self) -> Definition:
-        """What the table is defined as now. Raises UsageError where there is no table."""
+        """The table's present definition. Raises UsageError if there is no table."""
         return self.alteration().before
 
     def versions(self) -> Versions:
@@ -113,7 +113,7 @@ class DuckLakeTable:
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """What the catalog tells of the columns of ``schema``. Raises UsageError where there is no table."""
+        """The catalog's statistics for the columns of ``schema``. Raises UsageError if there is no table."""
         return table_statistics(self, schema)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
@@ -220,7 +220,7 @@ class DuckLakeTable:
         self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])
 
     def holds(self, paths: Sequence[str]) -> bool:
-        """Whether the table has all of these files now."""
+        """True if the table has all of these files now."""
         state = self.load()
         if state.table is None:
             return not paths

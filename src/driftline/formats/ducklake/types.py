@@ -192,12 +192,12 @@ def readable(schema: Schema) -> Schema:
 
 
 def why_unreadable(type_: Primitive) -> str | None:
-    """Why Spark cannot read the type; None where it can."""
+    """The reason Spark cannot read the type; None if it can."""
     return REFUSED.get(_THEIRS.get(type_.name, type_.name))
 
 
 def promotes(old: str, new: str) -> bool:
-    """Whether a column of DuckLake's type ``old`` may become ``new`` without loss.
+    """True if a column of DuckLake's type ``old`` may become ``new`` without loss.
 
     >>> promotes("int32", "int64"), promotes("int64", "float64"), promotes("decimal(9,2)", "decimal(18,2)")
     (True, False, True)

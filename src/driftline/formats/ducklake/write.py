@@ -102,7 +102,7 @@ def _bare(type_: Any) -> Any:
 
 
 def check_required(files: Sequence[DataFile], schema: Schema, name: str) -> None:
-    """That required columns have no nulls, as DuckLake leaves that to who writes."""
+    """Check that required columns have no nulls; DuckLake leaves that to the writer."""
     for field in schema.struct.fields:
         if field.required and isinstance(field.type, Primitive):
             for file in files:

@@ -135,7 +135,7 @@ class ColumnReader(Reader):
             yield RenameColumn(path, name), begin
 
     def described(self, path: Path) -> TableChange | None:
-        """What may stand behind the type."""
+        """Read the clauses after the type."""
         if self.got("NOT", "NULL"):
             return RequireColumn(path)
         if self.got("COMMENT"):

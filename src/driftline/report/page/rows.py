@@ -1,4 +1,4 @@
-"""What the page shows, as the template and the script take it."""
+"""The contents of the page, in the form that its template and script take."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def card(field: Drifted) -> dict[str, Any]:
 
 
 def _shades(parts: Sequence[Part]) -> dict[int, str]:
-    """How each part is coloured: by its kind, and otherwise where a part before it is of the same kind."""
+    """The colour of each part: by its kind, and a different one if an earlier part is of the same kind."""
     met: list[str] = []
     out = {}
     for part in parts:
@@ -137,7 +137,7 @@ def _column(column: Column, parent: int, drifted: bool) -> dict[str, Any]:
 
 
 def kind(type_: Type) -> str:
-    """What a type is coloured and filtered by."""
+    """The kind by which a type is coloured and filtered."""
     dim, inner = peel(type_)
     if dim:
         return "list"
