@@ -38,7 +38,7 @@ BREAKS = ("missing", "type", "required", "new", "sibling", "setting")
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One thing in which a table is not as its contract says. ``kind``: one of `BREAKS`."""
+    """One difference between a table and its contract. ``kind``: one of `BREAKS`."""
 
     kind: str
     path: Path

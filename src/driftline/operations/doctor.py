@@ -24,7 +24,7 @@ _TRACE = "See all of it with DRIFTLINE_DEBUG=1."
 
 @dataclass(frozen=True)
 class Check:
-    """One look at one part. `detail` says what was found; `fix`, empty if all is well, what to do."""
+    """One check of one part. `detail`: what was found; `fix`: what to do, empty if all is well."""
 
     name: str
     ok: bool

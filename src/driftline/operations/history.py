@@ -30,7 +30,7 @@ class History(Shown):
         }
 
     def schema(self, version: int) -> Schema:
-        """The schema of a version. Raises UsageError where there is none."""
+        """The schema of a version. Raises UsageError if there is none."""
         if version not in self.schemas:
             versions = ", ".join(map(str, sorted(self.schemas)))
             raise UsageError(
@@ -70,7 +70,7 @@ class Versioned(Protocol):
 
 
 def history(table: Versioned) -> History:
-    """A table's history, as far as its metadata are there. Raises UsageError where there is no table."""
+    """A table's history, as far as its metadata reach. Raises UsageError if there is no table."""
     return of(table.name, table.versions())
 
 

@@ -1,7 +1,7 @@
-"""`promote`: what waits in the rest gets columns, in old rows too, in one commit.
+"""`promote`: values that wait in the rest get columns, in old rows too, in one commit.
 
-The rows are written anew with the new columns, the rest as it was, and a rest without what was promoted. The
-old rest is dropped in the same commit: so `undo` brings it back, as it takes back any drop.
+The rows are rewritten with the new columns, the rest as it was, and a rest without the promoted values. The
+old rest is dropped in the same commit, so `undo` restores it like any dropped column.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def promote(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Promoted:
-    """Makes columns of what waits at or below the ``paths``, or of ``everything``, by the rules; the limits
-    of the table do not count here. Planned anew where others change the table.
+    """Make columns of the values at or below the ``paths``, or of ``everything``, by the rules.
 
-    Raises UsageError, DataError; the table is then as it was.
+    The limits of the table do not count here. If others change the table, it is planned again. Raises
+    UsageError, DataError; the table is then as it was.
     """
     if everything is bool(paths):
         raise UsageError("promote what?", "give paths, or --all")
@@ -216,8 +216,10 @@ def _write(
     asked: _Asked,
     check: Callable[[DataFrame], None],
 ) -> None:
-    """Writes the rows, with a rest in place of the old one. ``check``: raises Moved where rows that others
-    append meanwhile need another plan."""
+    """Write the rows, with a new rest in place of the old one.
+
+    ``check``: raises Moved if rows that others append in the meantime need another plan.
+    """
     rest = asked.rest
     new = Names.of(planned.schema.struct).take(rest.name)
     transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest.doc))])
@@ -294,7 +296,7 @@ def seen_in(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> S
 def _check_found(
     table: Table, schema: Schema, counts: Counter[Path], missing: Sequence[Path], mark: str
 ) -> None:
-    """Raises DataError for a path below which nothing waits; it says what does."""
+    """Raises DataError for a path below which nothing waits; it names the paths that have values."""
     if missing:
         paths = [one.path for one in waiting(table.read(), schema, mark)]
         shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")

@@ -1,7 +1,7 @@
-"""The quarantine of a table, looked at, and sent through again.
+"""Lists the quarantine of a table, and ingests its records again.
 
-A replay has a number, which its rows in the quarantine bear, and the table keeps the last one that it has: so
-each record is taken once, whenever a replay dies, and what waits can be told from what is in.
+A replay has a number, which its rows in the quarantine carry; the table keeps the last number it has. So each
+record is taken once, even if a replay dies, and waiting records can be told from taken ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SAMPLE = 500  # characters of a record
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Records that wait for one reason. ``sample``: the first of them, ``place``: where it came from."""
+    """Records that wait for one reason. ``sample``: the first of them, ``place``: its origin."""
 
     reason: str
     path: str
@@ -117,13 +117,13 @@ class Replay(Shown):
 
 
 def waiting(table: Table) -> DataFrame | None:
-    """The rows of the quarantine that are not in the table since; None where there is no quarantine."""
+    """The rows of the quarantine that the table has not taken since; None if there is no quarantine."""
     pending = Pending.of(table)
     return None if pending is None else pending.rows().where(pending.waits)
 
 
 def _there(table: Table) -> Pending | None:
-    """The quarantine, if the table has one. Raises UsageError where there is no such table."""
+    """The quarantine, if the table has one. Raises UsageError if there is no such table."""
     pending = Pending.of(table)
     if pending is None and not table.load().exists:
         raise no_table(table.name)
@@ -202,9 +202,9 @@ def replay(
     settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Replay:
-    """Sends the records of the quarantine down the road again, each once. Raises DataError, UsageError.
+    """Ingest the records of the quarantine again, each once. Raises DataError, UsageError.
 
-    What is refused again is in quarantine once more, for the reason of now.
+    A record that is refused again returns to the quarantine with its present reason.
     """
     pending = None if _there(table) is None else _marked(table, progress)
     if pending is None:

@@ -1,7 +1,8 @@
-"""`resolve`: the columns of a drifted field become one, in one commit; what does not convert stays beside it.
+"""`resolve`: the columns of a drifted field become one, in one commit; values that do not convert stay beside
+it.
 
-The rows are written anew with the new columns and the old ones, and the old ones are dropped in the same
-commit: so `undo` takes a resolve back as it takes back any drop, values included.
+The rows are rewritten with the new columns and the old ones, and the old ones are dropped in the same commit,
+so `undo` takes a resolve back like any drop, values included.
 """
 
 from __future__ import annotations
@@ -113,10 +114,10 @@ def resolve(
     drop_rest: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Resolved:
-    """Folds the columns of the field at ``path`` into one of type ``to``;
-    planned anew where others change the table.
+    """Fold the columns of the field at ``path`` into one of type ``to``. If others change the table, it is
+    planned again.
 
-    ``drop_rest``: what does not convert goes. Raises UsageError, DataError; the table is then as it was.
+    ``drop_rest``: drop values that do not convert. Raises UsageError, DataError; the table is then as it was.
     """
     try:
         field, _ = parse_path(path), parse_type(to)

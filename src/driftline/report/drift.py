@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def view(result: View) -> Iterator[RenderableType]:
-    """A view that was made: the fields that are one column there."""
+    """A created view: the fields that are one column there."""
     head = "view of" if result.in_catalog else f"not made, for {result.why}: the statement is below; view of"
     yield Text.assemble(
         (clean(result.name), "bold"), f"  {head} {clean(result.table)}, {_fields(len(result.fields))}"

@@ -38,7 +38,7 @@ _OF_SCHEMA = schema_dataset.SchemaDatasetFacetFields
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """A batch as OpenLineage has it: a run, with the table that it goes into, and where it comes from."""
+    """A batch in OpenLineage's terms: a run, with the table it goes into, and its sources."""
 
     id: str
     table: str
@@ -69,7 +69,7 @@ def event(
 
 
 def _parent(named: str) -> dict[str, RunFacet]:
-    """The run that started this one, as ``NAMESPACE/JOB/RUN`` names it; none where it does not."""
+    """The run that started this one, named ``NAMESPACE/JOB/RUN``; None if the text names none."""
     job, _, run = named.rpartition("/")
     namespace, _, name = job.rpartition("/")
     if not (namespace and name and _RUN.fullmatch(run)):

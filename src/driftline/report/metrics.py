@@ -22,7 +22,10 @@ from driftline.report.http import serve
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``label`` tells its ``values`` apart; ``adds``: it only grows, and else is set. ``unit``: UCUM's."""
+    """A metric. ``label`` distinguishes its ``values``;
+
+    ``adds``: it only grows; otherwise it is set. ``unit``: in UCUM.
+    """
 
     about: str
     unit: str

@@ -118,7 +118,7 @@ def _notes(table: Stats) -> Iterator[Text]:
 
 @dataclass(frozen=True, slots=True)
 class _Drifted:
-    """Each drifted field with its types; where there is little room, without counts, bars and times."""
+    """Each drifted field with its types; in little space without counts, bars and times."""
 
     fields: Sequence[Drifted]
 
@@ -151,7 +151,7 @@ def _part_cells(field: str, part: Part, narrow: bool) -> dict[str, Text | str]:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Each column with its numbers; where there is little room, without trends and times of day."""
+    """Each column with its numbers; in little space without trends and times of day."""
 
     stats: Stats
 
@@ -227,8 +227,7 @@ def bar(share: float | None, width: int = 8) -> str:
 
 
 def spark(trend: Sequence[float | None]) -> str:
-    """The share of records with a value, batch by batch; a dot where
-    there is none, a blank where it is not known.
+    """The share of records with a value, batch by batch; a dot for none, a blank if unknown.
 
     >>> spark((0.0, 0.5, 1.0, None))
     '·▅█ '

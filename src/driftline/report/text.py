@@ -85,7 +85,7 @@ def lost(offsets: Iterable[Lost]) -> Iterator[RenderableType]:
 
 
 def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:
-    """Lines to paste, of those that were not told before."""
+    """Lines to paste, without those that were printed before."""
     new = [hint for hint in hints if hint not in before]
     shown = _first(new, HINTS)
     for hint in shown:
@@ -251,7 +251,7 @@ def _plain(change: Change) -> bool:
 
 
 def _seen(value: str, place: Place | str | None, near: Path) -> str:
-    """A sample and where it stands."""
+    """A sample and its place."""
     at = place.source if isinstance(place, Place) and not place.line else str(place or "")
     where = clean(from_folder(at, near))
     return f"{sample(value)} ({where})" if value and where else sample(value) or where

@@ -1,4 +1,6 @@
-"""Amazon's own client, for what Arrow has not: queues of messages, and listings that begin behind a name."""
+"""Amazon's own client, for features that Arrow lacks: queues of messages, and listings that begin behind a
+name.
+"""
 
 from __future__ import annotations
 

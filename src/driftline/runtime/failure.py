@@ -67,8 +67,9 @@ def explained(error: BaseException) -> tuple[str, str | None]:
 
 
 def java_ended(error: BaseException) -> SetupError | None:
-    """The error to tell where this process's Java has ended, which was the reason of ``error``; None where
-    Java runs, or runs elsewhere.
+    """The error to report if this process's Java has ended, which caused ``error``;
+
+    None if Java runs, or runs elsewhere.
     """
     spark = sys.modules.get("pyspark.core.context")
     process = getattr(spark and spark.SparkContext._gateway, "proc", None)
@@ -137,12 +138,12 @@ def _innermost(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    """A local file as its path, where Spark tells it as a URI."""
+    """A local file as a path, if Spark names it as a URI."""
     return unquote(re.sub(r"^file:/+", "/", text)) if text.startswith("file:/") else text
 
 
 def text_of(error: BaseException) -> str:
-    """All that an error says: of Java's, the causes too."""
+    """The whole text of an error; of Java's, with its causes."""
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     return "\n".join([str(error) or type(error).__name__, *_caused(java)])
 

@@ -1,4 +1,4 @@
-"""The Java libraries: which there are, in which versions, and where they are kept."""
+"""The Java libraries, their versions, and the folder that keeps them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SIGNS = {
 
 
 def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The packages of the stores that a catalog's properties tell of.
+    """The packages for the stores that a catalog's properties mention.
 
     >>> bundles({"type": "rest", "warehouse": "s3://bucket/lake"})
     ('org.apache.iceberg:iceberg-aws-bundle:1.12.0',)

@@ -37,7 +37,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java: its home folder, its major version, and where it was found."""
+    """A Java: its home folder, its major version, and its origin."""
 
     home: Path
     major: int

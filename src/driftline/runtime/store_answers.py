@@ -86,7 +86,7 @@ def answer_in(uri: str, error: BaseException) -> DriftlineError | None:
 
 
 def without_secrets(text: str, options: Mapping[str, str]) -> str:
-    """A store's words on one line, without the values that nobody else may see.
+    """A store's message on one line, without values that must stay secret.
 
     >>> without_secrets("bad sig\\n s3cr3t at ?sig=ab%3D&x=1", {"secret_key": "s3cr3t"})
     'bad sig *** at ?sig=***&x=1'

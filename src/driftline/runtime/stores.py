@@ -120,8 +120,8 @@ def is_s3(path: str) -> bool:
 def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, str]:
     """The file system of a URI, and the path in it.
 
-    ``options``: what the store is reached with; None: what `configure` said, or else the environment says.
-    Raises UsageError for a URI that is none, SetupError where the store cannot be used from here.
+    ``options``: those of the store; None: those of `configure`, or else of the environment. Raises UsageError
+    for a malformed URI, SetupError if the store cannot be reached from here.
     """
     kind = _kind(uri)
     rest = uri.partition("://")[2]
@@ -171,9 +171,9 @@ def created(uri: str, options: Options) -> pa.NativeFile:
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[Any, int]]:
-    """A file of this machine, or of a store by its URI, to be read as bytes; and its size.
+    """Open a file on this machine, or in a store by its URI, for reading bytes; also returns its size.
 
-    What a store answers is told in one sentence: DataError where the file is not there, SetupError else.
+    Errors of a store are one sentence: DataError if the file does not exist, otherwise SetupError.
     """
     if not is_stored(path):
         with open(path, "rb") as file:
@@ -187,7 +187,7 @@ def opened(path: str) -> Iterator[tuple[Any, int]]:
 
 
 def buffered(uri: str) -> io.BufferedReader:
-    """A file of a store, to be read as bytes from any place, whose errors are told as `opened` tells them."""
+    """Open a file of a store for reading bytes at any position; its errors are those of `opened`."""
     return io.BufferedReader(_Explained(native(uri), uri))
 
 
@@ -261,8 +261,9 @@ def answer(path: str, error: BaseException) -> DriftlineError | None:
 
 
 class _Explained(io.RawIOBase):
-    """A file of a store whose errors are driftline's. It seeks only when it reads: Google's store refuses
-    to seek to the end, or to be asked for what is behind it.
+    """A file of a store whose errors are driftline's.
+
+    It seeks only when it reads: Google's store refuses a seek to the end, or a read behind it.
     """
 
     def __init__(self, file: pa.NativeFile, uri: str) -> None:
@@ -310,7 +311,7 @@ class _Explained(io.RawIOBase):
 
 
 def _blank(buffer: Any) -> None:
-    """Empties a buffer: a store's refusal is read out of it, too, with all that stands behind."""
+    """Empty a buffer: a store's refusal is read from it too, with everything after it."""
     view = memoryview(buffer).cast("B")
     view[:] = bytes(len(view))
 

@@ -80,7 +80,7 @@ def exact(
     drifted: Sequence[Siblings],
     progress: Callable[[str], None] = lambda _: None,
 ) -> Exact:
-    """Scans the rows. ``progress`` is told what is counted."""
+    """Scan the rows. ``progress`` is called with what is being counted."""
     places = list(_inside(schema.struct, (), (), (), None))
     with configured(frame.sparkSession, LOOK):
         progress("counting records")

@@ -31,7 +31,7 @@ def fits(text: str, pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, at any depth. ``key``: that of the data whose values it holds, where it evolved from it."""
+    """A column, at any depth. ``key``: that of the data whose values it holds, if it evolved from it."""
 
     path: Path
     id: int
@@ -72,10 +72,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The values of a field that came as one type. ``columns``: where they are, more than one where
-    these cannot be told apart. ``records`` None: not known; ``about``: nearly so many;
-    ``at_least``: or more. ``share`` is of the field's values. ``rule`` and ``seen_in``: why the
-    column was made, and the file or offset that caused it.
+    """The values of a field that came as one type.
+
+    ``columns``: where they are, several if these cannot be told apart. ``records`` None: not known;
+    ``about``: approximately; ``at_least``: that many or more. ``share``: of the field's values. ``rule`` and
+    ``seen_in``: why the column was made, and the file or offset that caused it.
     """
 
     columns: tuple[Path, ...]
@@ -150,10 +151,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A new version of the schema. ``by``: batch, alter, undo, outside or
-    unknown; ``who``: the batch, or the statement.
+    """A new version of the schema. ``by``: batch, alter, undo, outside or unknown; ``who``: the batch, or the
+    statement.
 
-    ``plain``: how many columns came with fields seen for the first time; ``steps``: what is worth a look.
+    ``plain``: the number of columns of new fields; ``steps``: the changes worth a look.
     """
 
     at: int | None

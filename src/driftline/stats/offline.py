@@ -1,4 +1,4 @@
-"""The statistics of a table of the embedded lake, without Java, where its metadata files tell all of them."""
+"""The statistics of a table of the embedded lake from its metadata files alone, without Java."""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ class Siblings:
 
     @property
     def groups(self) -> list[tuple[Field, ...]]:
-        """Each column; behind it, with another one, if each takes the other's values."""
+        """Each column alone, followed by each pair with an earlier column if each takes the other's
+        values.
+        """
         out: list[tuple[Field, ...]] = []
         for i, column in enumerate(self.columns):
             twins = [c for c in self.columns[:i] if c in self.below(column) and column in self.below(c)]
@@ -59,7 +61,7 @@ def _inside(type_: Type, at: Path, mark: str) -> Iterator[Siblings]:
 
 
 def narrow_first(columns: Sequence[Field]) -> tuple[Field, ...]:
-    """The columns, each behind those whose values it takes too."""
+    """Order the columns so that each follows those whose values it takes too."""
     count = [sum(goes(other, c, columns) for other in columns if other is not c) for c in columns]
     order = sorted(range(len(columns)), key=lambda i: (count[i], i))
     return tuple(columns[i] for i in order)

@@ -1,8 +1,8 @@
-"""Rows dealt out to the partitions of a table, and sorted, by way of files between two rounds of tasks.
+"""Divides rows among the partitions of a table, and sorts them, by way of files between two rounds of tasks.
 
-A task of the first round writes its rows in runs, each in the order of partition and sort keys, and tells of
-each slice: the rows of one partition in one run. The driver makes parts of them, of even size, and a task of
-the second round reads the slices of its parts again.
+A task of the first round writes its rows in runs, each ordered by partition and sort keys, and reports each
+slice: the rows of one partition in one run. The driver forms parts of even size, and a task of the second
+round reads the slices of its parts.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Dealing:
         return rows.slice(start, end - start)
 
     def _cut(self, partition: Partition, slices: Sequence[Slice], most: int) -> list[Part]:
-        """A partition's slices as parts of at most so many bytes, about."""
+        """Cut a partition's slices into parts of about this many bytes at most."""
         if not self.sort:
             return _filled(partition, slices, most)
         total = sum(one.bytes for one in slices)

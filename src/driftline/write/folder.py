@@ -34,7 +34,7 @@ class BatchFolder:
 
     @property
     def disk(self) -> Path | None:
-        """The folder, where it is on a disk."""
+        """The folder, if it is on a disk."""
         return Path(self.path) if self.options is None else None
 
     @property

@@ -84,7 +84,7 @@ _TAKES = {
 
 
 def _numbers(values: NDArray[np.int64], column: pa.Array) -> pa.Array:
-    """Integers of a column, null where it is."""
+    """Integers of a column, null where it is null."""
     return pa.array(values, pa.int64(), mask=column.is_null().to_numpy(zero_copy_only=False))
 
 

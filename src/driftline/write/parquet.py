@@ -110,8 +110,10 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file that is open for writing. ``path``: as the table is told of it; ``remove``: takes it away,
-    where it must not stay; ``explaining``: around each use of it, makes one sentence of what its store says.
+    """A file open for writing.
+
+    ``path``: as the table will name it; ``remove``: deletes it; ``explaining``: a context for each use, which
+    turns its store's errors into driftline's.
     """
 
     path: str
@@ -123,10 +125,9 @@ class NewFile:
 def write_files(
     batches: Iterable[pa.RecordBatch], plan: FilePlan, create: Callable[[int], NewFile]
 ) -> Iterator[WrittenFile]:
-    """Writes rows with the columns of the plan into files of about its
-    target size; none where there are no rows.
+    """Write rows with the columns of the plan into files of about its target size; none if there are no rows.
 
-    ``create``: makes each file by its number, from 1.
+    ``create``: creates each file by its number, from 1.
     """
     numbers = count(1)
     writer: _Writer | None = None
@@ -180,7 +181,7 @@ class _Writer:
             self._flush()
 
     def close(self) -> WrittenFile:
-        """Ends the file, and tells what a commit needs to know of it."""
+        """Finish the file; returns the facts that a commit needs."""
         self._flush()
         with self._new.explaining():
             self._writer.close()

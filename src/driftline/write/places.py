@@ -88,8 +88,8 @@ class InFolder:
 class InStore:
     """Files are written where they stay.
 
-    ``options``: of the store, as `stores.filesystem` takes them; ``prefix``: what the URIs of a partition's
-    files begin with, for a batch of this name; ``sweep``: deletes all that begins with such a prefix.
+    ``options``: of the store, as `stores.filesystem` takes them; ``prefix``: the beginning of the URIs of a
+    partition's files, for a batch of this name; ``sweep``: deletes everything with such a prefix.
     """
 
     options: Mapping[str, str] = field(repr=False)

@@ -42,7 +42,7 @@ def vector_bytes(positions: BitMap64) -> bytes:
 
 
 def read_vector(blob: bytes, file: str) -> BitMap64:
-    """The positions in such a blob of a ``file``. Raises DataError where it is damaged."""
+    """The positions in such a blob of a ``file``. Raises DataError if it is damaged."""
     body = blob[4:-4]
     whole = len(blob) > 12 and struct.unpack(">I", blob[:4])[0] == len(body) and body.startswith(_VECTOR)
     if not whole or struct.unpack(">I", blob[-4:])[0] != zlib.crc32(body):

@@ -1,5 +1,6 @@
-"""Tasks that make a batch's rows: of its numbered parts, or of the rows of a DataFrame. Each does some work
-with the rows that it makes, and tells what that returned; rows themselves stay in the task.
+"""Tasks that make a batch's rows, from its numbered parts or from the rows of a DataFrame.
+
+Each task does some work with its rows, and returns the result of that; the rows themselves stay in the task.
 """
 
 from __future__ import annotations
@@ -38,9 +39,7 @@ class RowMaker(Protocol[Given_contra]):
     """Makes rows of the table, in a task; it is sent there."""
 
     def rows(self, given: Given_contra, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Any]:
-        """The rows; returns what was observed meanwhile. ``set_aside`` takes
-        batches of what is no row of the table's.
-        """
+        """Yield the rows, and return what was observed. ``set_aside`` takes batches of rejected records."""
         ...
 
 
@@ -63,7 +62,7 @@ class AsideFile:
 
 
 class Made:
-    """The rows that a task makes. ``observed``: what its maker returned, once they are all made."""
+    """The rows that a task makes. ``observed``: the result of its maker, once they are all made."""
 
     def __init__(self, rows: Generator[pa.RecordBatch, None, Any]) -> None:
         self._rows = rows
@@ -100,15 +99,14 @@ class RowTasks(Protocol):
         ...
 
     def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
-        """Has each task do the ``work`` with its rows; returns what that returned. ``folder``: for files of
-        the batch alone, which all tasks see; raises SetupError where one does not.
+        """Run the ``work`` in each task on its rows; returns the results.
+
+        ``folder``: for files of this batch alone, which all tasks see; raises SetupError if one does not.
         """
         ...
 
     def frame(self, struct: Struct) -> DataFrame:
-        """The rows, of ``struct``, handed over to Spark; what is none is
-        passed over, and what is observed not told.
-        """
+        """The rows, of ``struct``, handed over to Spark; rejects are skipped, and observations lost."""
         ...
 
 
@@ -187,9 +185,9 @@ def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any])
 
 
 def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
-    """The number of the task that this is, and one that no other attempt of any task has.
+    """The number of this task, and that of this attempt, which no other attempt has.
 
-    Raises SetupError where it does not see the ``folder`` of the batch.
+    Raises SetupError if it does not see the ``folder`` of the batch.
     """
     from pyspark import TaskContext
 
@@ -245,7 +243,7 @@ def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: BatchFolder, ba
 
 
 def _in_this_process(task: Callable[[int], T]) -> T:
-    """The only task. What fails is told as it would be by a task of Spark's."""
+    """Run the only task here, with errors in the form of a Spark task's."""
     from pyspark.errors import PythonException
 
     try:

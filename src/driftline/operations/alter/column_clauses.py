@@ -28,7 +28,9 @@ _CLAUSES = ("TYPE", "SET", "DROP", "FIRST", "AFTER", "COMMENT")  # of ALTER COLU
 
 
 class ColumnReader(Reader):
-    """A reader of new, dropped, renamed and altered columns; each change comes with where it begins."""
+    """Reads new, dropped, renamed and altered columns; each change comes with the position where it
+    begins.
+    """
 
     def add(self) -> Iterator[tuple[TableChange, int]]:
         if not self.got("COLUMN"):
