@@ -69,7 +69,7 @@ class Config:
 
 
 def redacted(text: str, *settings: Mapping[str, str]) -> str:
-    """The text without the secrets of the settings, which their names tell, nor those in URLs.
+    """The text without the secrets of settings, which are known by name, and of URLs.
 
     >>> redacted("pw: wrong for alice", {"sasl.username": "alice", "sasl.password": "pw"})
     '***: wrong for alice'

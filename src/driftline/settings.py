@@ -23,8 +23,9 @@ PREFIX = "driftline."
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting: what it decides, the values it may have (None: any text; int: a whole number) and the one it
-    has where nobody says otherwise. The table property is its name, after the prefix.
+    """A setting: its purpose, its possible values (None: any text; int: a whole number) and its default.
+
+    The table property is its name, after the prefix.
     """
 
     about: str

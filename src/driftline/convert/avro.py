@@ -46,7 +46,7 @@ def node_of(schema: Any, named: Mapping[str, Any] | None = None) -> Node:
 
 
 def columns_of(schema: Mapping[str, Any], logical: Mapping[str, LeafNode] | None = None) -> RecordNode:
-    """The node of a file's records;
+    """The node of a file's records.
 
     ``logical``: further logical types. Raises UsageError also if they are no records.
     """

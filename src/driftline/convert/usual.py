@@ -167,7 +167,7 @@ def _drifting(
 def _drifting_below(
     field: FieldShape, same: FieldShape | None, usual: Type, routes: Sequence[FieldRoute]
 ) -> Drifting | None:
-    """The same keys in the records of a field;
+    """The same keys in the records of a field.
 
     None if its values cannot be cut apart, as they go to columns other than structs.
     """

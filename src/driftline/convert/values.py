@@ -44,7 +44,7 @@ class Maps(NamedTuple):
 
 
 class Text(NamedTuple):
-    """The exact JSON text of value ``number``, or of its element at ``places``;
+    """The exact JSON text of value ``number``, or of its element at ``places``.
 
     ``type``: of a typed value.
     """

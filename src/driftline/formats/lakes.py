@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OfflineTable(Protocol):
-    """A table as its metadata tell, read without Spark, as it was when it was looked at."""
+    """A table read from its metadata without Spark, as it was at that time."""
 
     @property
     def name(self) -> str: ...
@@ -89,7 +89,7 @@ class Catalog(Protocol):
 
     @property
     def writes(self) -> str:
-        """The engine that runs statements that write, for whoever asks for one that reads."""
+        """The engine that runs statements that write, for errors about one in a statement that reads."""
         ...
 
     @property
@@ -106,9 +106,7 @@ class Catalog(Protocol):
         ...
 
     def table(self, name: str) -> Table:
-        """A table by ``namespace.table``, there or not. Raises
-        UsageError where it cannot be a table's name.
-        """
+        """A table by ``namespace.table``, existing or not. Raises UsageError for an impossible name."""
         ...
 
     def tables(self) -> list[str]:
@@ -120,7 +118,7 @@ class Catalog(Protocol):
         ...
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Deletes files that no snapshot has and nobody has touched
-        for ``older_than`` seconds; returns them.
+        """Delete files that no snapshot has and nobody has touched for ``older_than`` seconds;
+        returns them.
         """
         ...

@@ -25,8 +25,10 @@ _EAGER = 5.0  # seconds of waiting after which the pauses are half as long
 
 @dataclass(slots=True)
 class Retry:
-    """The conflicts of one piece of work on the table ``name``. ``progress`` is told of each wait, and may
-    end it by an error of its own; ``endless``: nothing else does.
+    """The conflicts of one piece of work on the table ``name``.
+
+    ``progress`` is called with each wait, and may end it by an error of its own; ``endless``: nothing else
+    does.
     """
 
     name: str
@@ -53,10 +55,10 @@ class Retry:
                 self.wait(CommitConflict("its columns have changed meanwhile"))
 
     def wait(self, conflict: Exception) -> None:
-        """Pauses before the next try; raises DataError where patience is at an end.
+        """Pause before the next attempt; raises DataError when patience is exhausted.
 
-        Pauses are random, so that two do not meet again, and grow with the first conflicts. Whoever has
-        waited long makes shorter ones, and so gets its turn before those that have just come.
+        Pauses are random, so that two writers do not meet again, and grow with the first conflicts. A writer
+        that has waited long makes shorter ones, and so gets its turn before newcomers.
         """
         now = time.monotonic()
         self.since = now if self.since is None else self.since

@@ -89,7 +89,7 @@ class Batch:
         return with_own(planned, getattr(self.source, "columns", ())) if seen.tally.records else planned
 
     def made_as(self, state: State, planned: Plan) -> Definition | None:
-        """The definition of the table that the batch creates;
+        """The definition of the table that the batch creates.
 
         None if it exists, or is not created. Raises DataError, UsageError.
         """

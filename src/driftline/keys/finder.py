@@ -132,7 +132,7 @@ def _bounds(
     leaves: Mapping[str, int],
     constants: Mapping[int, pa.Scalar],
 ) -> Bounds:
-    """The bounds of a row group's column; `_NO_VALUES` where it holds only null."""
+    """The bounds of a row group's column; `_NO_VALUES` if it holds only nulls."""
     if id_ not in paths:
         value = constants[id_].as_py() if id_ in constants else None
         return _NO_VALUES if value is None else (value, value)

@@ -66,11 +66,11 @@ def _width(column: tuple[int, Primitive]) -> tuple[int, tuple[Any, ...], int]:
 
 
 def by_kind(values: pa.Array, type_: Primitive) -> list[tuple[str, pa.Array]]:
-    """The values in a form that is equal where they are one key, by kind; null where they are of another
-    kind, or none at all, as NaN is.
+    """The values in a form that is equal for equal keys, by kind; null for values of another kind, and for
+    NaN.
 
-    Whole numbers of 64 bits are of a kind of their own, so that they are compared quickly; other numbers are
-    compared by their shortest text.
+    Whole numbers of 64 bits are a kind of their own, which is compared quickly; other numbers are compared by
+    their shortest text.
     """
     if isinstance(values, pa.ExtensionArray):
         values = values.storage

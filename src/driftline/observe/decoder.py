@@ -265,7 +265,7 @@ class _Builder:
         return parts, pattern
 
     def pattern(self, strings: Mapping[Any, Seen], known: Expect) -> str | None:
-        """The pattern of strings of these types, no finer and no further than ``strings`` are;
+        """The pattern of strings of these types, no finer and no further than ``strings`` are.
 
         None for all or none.
         """

@@ -138,7 +138,7 @@ class _Pieces:
         return self._at < len(self._chars)
 
     def _value(self) -> int | None:
-        """The end of the value that begins here;
+        """The end of the value that begins here.
 
         `_BEYOND` if it is too long for the window, None if it is no JSON.
         """

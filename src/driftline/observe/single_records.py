@@ -22,7 +22,7 @@ class Court:
         self._verdicts: dict[object, Conflict | None] = {}
 
     def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
-        """The reason the record is not accepted;
+        """The reason the record is not accepted.
 
         None if it is. Sample and place may be those of a record like it.
         """

@@ -22,7 +22,7 @@ from driftline.report.http import serve
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric. ``label`` distinguishes its ``values``;
+    """A metric. ``label`` distinguishes its ``values``.
 
     ``adds``: it only grows; otherwise it is set. ``unit``: in UCUM.
     """

@@ -45,7 +45,7 @@ class Notice:
     timeout: float = TIMEOUT
 
     def send(self, result: Result, more: Mapping[str, Any] | None = None) -> bool:
-        """Send a notice of a batch, if there is anything to report;
+        """Send a notice of a batch, if there is anything to report.
 
         True if one was sent. ``more``: further members.
         """

@@ -67,7 +67,7 @@ def explained(error: BaseException) -> tuple[str, str | None]:
 
 
 def java_ended(error: BaseException) -> SetupError | None:
-    """The error to report if this process's Java has ended, which caused ``error``;
+    """The error to report if this process's Java has ended, which caused ``error``.
 
     None if Java runs, or runs elsewhere.
     """

@@ -22,7 +22,9 @@ class Folding:
     fold: Fold
 
     def rows(self, rest: dict[Path, list[str]]) -> list[str]:
-        """The table's columns, and the new ones: the folded, and what is left, of the columns in ``rest``."""
+        """The table's columns, and the new ones: the folded one, and the leftovers of the columns in
+        ``rest``.
+        """
         return [f"{sql} as {name(n)}" for n, sql in self._fields(self.struct, (), "", rest)]
 
     def folds(self) -> str:

@@ -1,8 +1,8 @@
-"""Lists without a value that the table has not: whether it had a column for them.
+"""Lists without a value that the table lacks, and the test if it had a column for them.
 
-A batch whose field has no list column yet leaves nothing of a list without a value (2.4), later ones store it
-as it is. Nothing tells which batch a record came in, but a file is read from its start, in one batch or in
-several: where an earlier record of it has a list with values at the same path, the column was there.
+A batch whose field has no list column yet stores nothing of a list without a value (2.4); later ones store it
+as it is. Nothing shows which batch a record came in, but a file is read from its start, in one batch or
+several: if an earlier record of it has a list with values at the same path, the column was there.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def _same_float(x: float, y: float) -> bool:
 
 
 def _same_number(x: Any, v: Decimal) -> bool:
-    """A zero has its sign, where it is no whole number."""
+    """Compare two numbers. A zero has a sign, unless it is a whole number."""
     return bool(x == v) and (bool(v) or not isinstance(x, Decimal) or x.is_signed() == v.is_signed())
 
 

@@ -1,7 +1,7 @@
-"""Keys under which a record and the row that holds it meet, whatever the value was converted to.
+"""Keys under which a record and the row that holds it meet, whatever its values were converted to.
 
-A key is made of the *set* of (path, value) of all scalars, lists and wrapping left out, each value collapsed
-so that all its lawful conversions are one text. It is weak on purpose: what meets is compared by `match`.
+A key is made of the *set* of (path, value) of all scalars, without lists and wrapping, each value collapsed
+so that all its lawful conversions are one text. It is weak on purpose: `match` compares what meets.
 """
 
 from __future__ import annotations

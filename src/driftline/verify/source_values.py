@@ -35,8 +35,8 @@ class Cell(str):
 
 
 class Misquoted(Cell):
-    """A cell whose quotes do not end where it ends: readers may take
-    it as it is ``written``, quotes and all.
+    """A cell whose quotes do not end where it ends: readers may take it as it is ``written``, quotes
+    included.
     """
 
     written: str
@@ -50,12 +50,12 @@ class Misquoted(Cell):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The settings of a table that say how its values are read.
+    """The settings of a table that determine how its values are read.
 
-    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are
-    instants. ``units``: epoch units of key paths, dotted, without steps for elements of lists.
-    ``resolved``: fields were folded into a type that somebody chose, so that a text may stand as
-    what it spells, and a number as an instant. ``comma``: stands in CSV's numbers for the point.
+    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants.
+    ``units``: epoch units of key paths, dotted, without steps for elements of lists. ``resolved``: fields
+    were folded into a type that somebody chose, so that a text may be what it spells, and a number an
+    instant. ``comma``: the decimal sign of CSV's numbers is a comma.
     """
 
     unit: str | None = None
@@ -128,7 +128,7 @@ def reads_back(x: float, written: Decimal) -> bool:
 
 
 def declared(cell: Cell, how: Reading) -> Any:
-    """The number that the cell's text is, for a column that somebody declared; else what `typed` says.
+    """The number that the cell's text is, for a declared column; else the value of `typed`.
 
     >>> declared(Cell("1.50"), Reading()), declared(Cell("007"), Reading())
     (Decimal('1.50'), '007')
@@ -138,7 +138,7 @@ def declared(cell: Cell, how: Reading) -> Any:
 
 
 def typed(cell: Cell, how: Reading) -> Any:
-    """The value that the cell's text is written as; the text where it is none (2.3).
+    """The value that the cell's text is written as; the text if it is none (2.3).
 
     >>> [typed(Cell(text), Reading()) for text in ("12", "007", "1.50", "True")]
     [12, '007', Decimal('1.50'), True]

@@ -13,10 +13,9 @@ LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A value, or a whole record (``path`` empty), that is not in the
-    table: where it stands, and why that is said.
+    """A value, or a whole record (``path`` empty), that is not in the table: its place, and the reason.
 
-    ``place`` empty: a row or a quarantined record that is one too many.
+    ``place`` empty: a row or a quarantined record too many.
     """
 
     path: str
@@ -27,11 +26,11 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verdict(Shown):
-    """Counts of the source's records, and the first of what is missing, at most `LISTED`.
+    """The counts of the source's records, and the first missing ones, at most `LISTED`.
 
-    ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that
-    occurs n times must be there n times. ``extra``: rows, and records in quarantine, that no
-    record is left for; None where nobody asked.
+    ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be
+    there n times. ``extra``: rows, and records in quarantine, beyond the records; None if that was not
+    checked.
     """
 
     records: int

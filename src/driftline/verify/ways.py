@@ -46,7 +46,7 @@ def _parts(d: Difference, nowhere: Collection[Steps]) -> Iterator[Difference]:
 
 
 def _places(d: Difference) -> dict[Steps, Any]:
-    """The scalars of a difference's value by their places; the value itself where it has none."""
+    """The scalars of a difference's value by their places; the value itself if it has none."""
     return dict(_scalars(d.value, d.steps)) or {d.steps: d.value}
 
 

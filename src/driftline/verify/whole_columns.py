@@ -190,7 +190,7 @@ class ColumnMatching:
         return self._context.parallelize(tasks, max(1, len(tasks))).flatMap(_read_again)
 
     def rows(self, left: Unmatched) -> RDD[dict[str, Any]] | None:
-        """The rows that no record equals, read again; None where they cannot be told apart in Arrow."""
+        """The rows that no record equals, read again; None if Arrow cannot tell them apart."""
         if not left.has_rows:
             return self._context.emptyRDD()
         if None in self._columns.shapes:

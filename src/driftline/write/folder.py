@@ -69,7 +69,7 @@ class Located(Protocol):
         ...
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """The options by which tasks reach the store of the location;
+        """The options by which tasks reach the store of the location.
 
         None if it is in none, or they cannot.
         """

@@ -97,7 +97,7 @@ def read(properties: Mapping[str, str]) -> tuple[Change, ...]:
 
 
 def who(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
-    """The author of the version with the properties ``now``, made from the one with ``before``;
+    """The author of the version with the properties ``now``, made from the one with ``before``.
 
     None: not recorded.
     """

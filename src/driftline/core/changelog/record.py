@@ -98,7 +98,7 @@ def in_short(changes: Iterable[Any]) -> str:
 
 
 def read(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
-    """The author of the version with the properties ``now``, made from the one with ``before``;
+    """The author of the version with the properties ``now``, made from the one with ``before``.
 
     None: not recorded.
 

@@ -137,7 +137,7 @@ SortKey: TypeAlias = SortField | SortExpression
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """The data files of one partition spec, in numbers;
+    """The data files of one partition spec, in numbers.
 
     ``bytes``: their size. ``current``: new files follow this spec.
     """

@@ -85,9 +85,9 @@ class DuckLakeAlteration:
         return self.table.catalog.read(lambda connection: nulls(connection, table.id, at, column))
 
     def change(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
-        """The table as ``after`` says, in one snapshot that has ``record`` as properties.
+        """Draft the table ``after``, in one snapshot with the properties of ``record``.
 
-        Raises DataError where DuckLake has no such thing.
+        Raises DataError if DuckLake has no such thing.
         """
         rows = rows_of(after.schema, self.state.schema, self.state.columns, self.table.name)  # that it can be
         for key in after.sort:
@@ -106,7 +106,7 @@ class DuckLakeAlteration:
 
 
 class DuckLakeDraft:
-    """A table as it would be: nobody sees it before `commit`."""
+    """A drafted table: invisible before `commit`."""
 
     def __init__(
         self, alteration: DuckLakeAlteration, after: Definition, layout: Layout, record: Mapping[str, str]
@@ -124,7 +124,7 @@ class DuckLakeDraft:
         return self.table.read_as(self.definition.schema)
 
     def commit(self) -> None:
-        """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
+        """Commit the draft. Raises CommitConflict if someone else changed the table meanwhile."""
         state, after = self._from.state, self.definition
         assert state.table is not None
         intent = Intent(self.table.name, state, after.schema, state.table.folder)
@@ -145,7 +145,7 @@ class DuckLakeDraft:
 
 
 def new_layout(made_as: Definition, table: str) -> Layout:
-    """The layout of a table that is yet to be made. Raises DataError where DuckLake has no such."""
+    """The layout of a new table. Raises DataError if DuckLake has no such layout."""
     rows = rows_of(made_as.schema, Schema(), (), table)
     for key in made_as.sort:
         if isinstance(key, SortExpression):

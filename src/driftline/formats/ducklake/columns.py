@@ -155,7 +155,7 @@ def _kind(type_: Type, where: str) -> str:
 
 
 def _orders(ids: list[int], rows: Mapping[int, ColumnRow]) -> list[int]:
-    """A place for each sibling: its own where they still stand in that order, new ones behind."""
+    """A position for each sibling: its present one if they are still in that order; new ones come last."""
     own = [rows[i].order if i in rows else i for i in ids]
     return own if own == sorted(own) else sorted(own)
 

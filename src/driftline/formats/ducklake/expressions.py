@@ -86,8 +86,9 @@ class Columns:
         where: str,
         has: set[int] | None = None,
     ) -> str:
-        """A value built anew, field by field. ``names``: those in the file, where it has no
-        ids; ``has``: the ids that are there at all.
+        """Rebuild a value field by field.
+
+        ``names``: those in the file, if it has no ids; ``has``: the ids that occur at all.
         """
 
         def child(f: Field, x: str) -> str:

@@ -1,4 +1,4 @@
-"""Parquet files that Spark wrote: where they are, and what their footers say of each column."""
+"""Parquet files that Spark wrote: their places, and the columns as their footers describe them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schem
 
 
 def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
-    """The field ids that stand in each file's footer, nested ones too."""
+    """The field ids in each file's footer, nested ones included."""
     if not paths:
         return {}
     out = dict.fromkeys(paths, frozenset[int]())
@@ -173,7 +173,7 @@ def listed(spark: SparkSession, folder: str) -> list[str]:
 
 
 def moved(spark: SparkSession, source: str, target: str) -> None:
-    """Gives a file another place; folders on the way are made."""
+    """Move a file; creates the folders on the way."""
     jvm: Any = spark._jvm
     old, new = jvm.org.apache.hadoop.fs.Path(source), jvm.org.apache.hadoop.fs.Path(target)
     session: Any = spark._jsparkSession

@@ -83,7 +83,7 @@ class DuckLake:
         return replace(self, spark=spark)
 
     def table(self, name: str) -> DuckLakeTable:
-        """A table by ``namespace.table``. Raises UsageError where it cannot be a table's name."""
+        """A table by ``namespace.table``. Raises UsageError for an impossible name."""
         return DuckLakeTable(self.spark, self.catalog, name)
 
     def sql(self, query: str) -> DataFrame:

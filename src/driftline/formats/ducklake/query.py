@@ -161,7 +161,7 @@ def _view(spark: SparkSession, catalog: Catalog, relation: _Relation) -> str | N
 
 
 def _snapshot_at(spark: SparkSession, catalog: Catalog, time: str) -> int:
-    """The newest snapshot of this time, an expression of Spark's. Raises DataError where there is none."""
+    """The newest snapshot at this time, an expression of Spark's. Raises DataError if there is none."""
     row = spark.sql(f"SELECT unix_micros(cast({time} AS timestamp))").head()
     assert row is not None
     snapshot = catalog.read(

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 class DuckLakeTable:
-    """One table of one DuckLake. ``name`` is ``namespace.table``; nothing is made before the first commit."""
+    """One table of one DuckLake.
+
+    ``name`` is ``namespace.table``; nothing is created before the first commit.
+    """
 
     blank = Definition(format_version=FORMAT)
     parts_of = staticmethod(parts_of)
@@ -52,7 +55,7 @@ class DuckLakeTable:
         return DuckLakeTable(self.spark, self.catalog, name)
 
     def load(self, snapshot: int | None = None) -> LakeState:
-        """The table as it is now, or was at a snapshot; an empty schema where it does not exist."""
+        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
         nothing = LakeState(Schema(), {}, None, False)
         if not self.catalog.exists():
             return nothing
@@ -74,7 +77,7 @@ class DuckLakeTable:
     def transaction(
         self, state: State, made_as: Definition | None = None, *, pinned: bool = False
     ) -> DuckLakeTransaction:
-        """A transaction on the table; one that does not exist is made as its definition says."""
+        """A transaction on the table; one that does not exist is created by its definition."""
         assert isinstance(state, LakeState)
         if state.exists:
             now, keys = self.catalog.read(self._as_it_is)
@@ -105,7 +108,7 @@ class DuckLakeTable:
         return self.alteration().before
 
     def versions(self) -> Versions:
-        """The versions of the table's definition. Raises UsageError where there is no table."""
+        """The versions of the table's definition. Raises UsageError if there is no table."""
         return versions(self)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
@@ -175,7 +178,7 @@ class DuckLakeTable:
         return frozenset({UUID})
 
     def row_ids(self, changed: str) -> list[str]:
-        """None: DuckLake tells rows apart by their files."""
+        """None: DuckLake identifies rows by their files."""
         return []
 
     @property
@@ -205,7 +208,7 @@ class DuckLakeTable:
         return read(self.spark, self.catalog.read(look), self.name)
 
     def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others have appended between two states of the table; None where they did more."""
+        """The rows that others appended between two states of the table; None if they did more."""
 
         def look(connection: Connection) -> Scan | None:
             first, last = (scan(connection, load(connection, self.name, s.snapshot)) for s in (before, now))

@@ -102,7 +102,7 @@ _THEIRS = {ours: theirs for theirs, ours in OTHER.items()} | {name: name for nam
 
 
 def read_type(text: str) -> Primitive:
-    """Our type for one of DuckLake's; one of its own name where it is only read, or not at all.
+    """The driftline type for one of DuckLake's; a type of its own name if it is only read, or not at all.
 
     >>> read_type("decimal(9,2)"), read_type("uint8")
     (Primitive(name='decimal', args=(9, 2)), Primitive(name='uint8', args=()))
@@ -134,8 +134,9 @@ def write_type(type_: Primitive, where: str) -> str:
 
 
 def spark_name(type_: Primitive, where: str) -> str:
-    """The Spark type, as DDL, that holds DuckLake's values of this
-    type. Raises DataError where there is none.
+    """The Spark type, as DDL, that holds DuckLake's values of this type.
+
+    Raises DataError if there is none.
     """
     if type_.name == "decimal":
         return f"decimal({type_.args[0]},{type_.args[1]})"

@@ -76,11 +76,10 @@ def _fitting(frame: DataFrame, target: StructType) -> list[Column]:
 
 
 def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) -> DataFrame:
-    """The frame's columns as ``target`` has them, with its field ids;
-    ``helpers``, which are text, behind them.
+    """The frame's columns in the form of ``target``, with its field ids, followed by the text columns
+    ``helpers``.
 
-    As metadata of columns the ids would not survive Spark's optimizer. So
-    the rows go on under a schema of their own.
+    As metadata of columns the ids would not survive Spark's optimizer, so the rows get a schema of their own.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StringType, StructField, StructType

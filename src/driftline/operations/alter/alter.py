@@ -19,7 +19,7 @@ from driftline.settings import from_properties
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Altered(Shown):
-    """The outcome of an alteration;
+    """The outcome of an alteration.
 
     ``columns`` is its net effect. ``notes``: its meaning for later batches.
     """
