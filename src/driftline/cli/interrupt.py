@@ -2,8 +2,8 @@
 
 An exception in the middle of an answer from Java would leave the rest of that answer to the next call, which
 is the one that cleans up. So while Java is busy, its jobs are cancelled instead. Once the commit has begun,
-which is short, it is too late for that: the command finishes its report, and then ends. A second signal ends the
-process at once.
+which is short, it is too late for that: the command finishes its report, and then ends. A second signal ends
+the process at once.
 """
 
 from __future__ import annotations
