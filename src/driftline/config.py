@@ -40,10 +40,12 @@ HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What holds for one command. ``catalog``: properties as `session.open_session` takes them; ``tables``:
-    settings. ``ducklake``: the catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg.
-    ``stores``: what stores of each kind are reached with; ``uri``: of the lake, where that is in one of them;
-    ``kafka`` and ``registry``: settings of their clients, as `Table.capture` takes them.
+    """The configuration of one command.
+
+    ``catalog``: properties as `session.open_session` takes them; ``tables``: settings. ``ducklake``: the
+    catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg. ``stores``: the options of each
+    kind of store; ``uri``: the lake's, if it is in a store; ``kafka`` and ``registry``: settings of their
+    clients, as `Table.capture` takes them.
     """
 
     lake: Path = DEFAULT
@@ -67,7 +69,7 @@ class Config:
 
 
 def redacted(text: str, *settings: Mapping[str, str]) -> str:
-    """The text without the secrets of the settings, which their names tell, nor those in URLs.
+    """The text without the secrets of settings, which are known by name, and of URLs.
 
     >>> redacted("pw: wrong for alice", {"sasl.username": "alice", "sasl.password": "pw"})
     '***: wrong for alice'
@@ -79,7 +81,7 @@ def redacted(text: str, *settings: Mapping[str, str]) -> str:
 
 
 def has_secret(key: str, value: str) -> bool:
-    """Whether a setting is a secret, or contains one.
+    """True if a setting is a secret, or contains one.
 
     >>> has_secret("uri", "jdbc:postgresql://me:pw@host/db"), has_secret("uri", "jdbc:sqlite:/catalog.db")
     (True, False)
@@ -102,12 +104,12 @@ def load(
     env: Mapping[str, str] = os.environ,
     folder: Path | None = None,
 ) -> Config:
-    """What flags, the environment and the file say, in this order of precedence.
+    """Load the configuration: flags take precedence over the environment, and that over the file.
 
-    ``lake`` and ``file`` are flags; without ``file``, the `driftline.toml` in ``folder``, the working
-    directory, counts if it is there. A lake that flag or environment name by a path is a folder, whatever
-    catalog the file names; a DuckLake if there is one in it, or if the file says so. The files of one that
-    they name by a URI are there, and the file names its catalog. Raises UsageError.
+    ``lake`` and ``file`` are flags; without ``file``, a `driftline.toml` in ``folder``, the working
+    directory, counts. A lake that a flag or the environment names by a path is a folder, whatever catalog the
+    file names; it is a DuckLake if it contains one, or if the file says so. A lake named by a URI has its
+    files there, and the file names its catalog. Raises UsageError.
     """
     path = file or (folder or Path()) / FILE
     read = _read(path, env) if file or path.is_file() else Config()
@@ -215,7 +217,7 @@ def _ducklake(data: dict[str, Any], path: Path) -> str | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What to do about an unknown word.
+    """The advice about an unknown word.
 
     >>> nearest("lakes", ["lake", "tables"])
     "did you mean 'lake'?"

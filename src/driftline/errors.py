@@ -1,4 +1,4 @@
-"""The errors that driftline raises: one message each, that says what happened, where, and what to do."""
+"""The errors of driftline: one message each, with what happened, where, and what to do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SetupError(DriftlineError):
 
 
 def no_table(name: str) -> UsageError:
-    """A table is asked for that nobody has made."""
+    """The error for a table that does not exist."""
     return UsageError(
         f"there is no table {name}",
         "the first record that it takes makes it; `driftline tables` lists what there is, and what waits",

@@ -23,8 +23,9 @@ PREFIX = "driftline."
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting: what it decides, the values it may have (None: any text; int: a whole number) and the one it
-    has where nobody says otherwise. The table property is its name, after the prefix.
+    """A setting: its purpose, its possible values (None: any text; int: a whole number) and its default.
+
+    The table property is its name, after the prefix.
     """
 
     about: str
@@ -97,7 +98,8 @@ def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
-    """How a table is made, out of properties as `as_properties` gives them; and the properties that it keeps.
+    """Split properties as `as_properties` returns them into the layout of a new table and the properties it
+    keeps.
 
     >>> creation({"driftline.sort-by": "at", "driftline.dates": "off"})
     (Creation(partition_by='', sort_by='at', format_version=''), {'driftline.dates': 'off'})

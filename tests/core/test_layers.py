@@ -74,18 +74,15 @@ def test_the_command_line_and_statistics_without_spark_start_without_what_takes_
     assert house.libraries("stats.offline") == frozenset()
 
 
-def test_every_room_has_its_line_in_the_docs_and_no_file_that_is_not_there() -> None:
+def test_every_room_has_its_line_in_the_docs() -> None:
     page = PAGE.read_text()
     rooms = [room for room in house.rooms() if not room.startswith("core")]
-    files = {f"/{module.replace('.', '/')}.py" for module in house.modules()}
-    named = [name for name in re.findall(r"`([\w/]+\.py)`", page) if not name.startswith("tests/")]
 
     assert [room for room in rooms if f"`{room}/`" not in page and f"`{room}.py`" not in page] == []
-    assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
 def test_every_file_of_the_core_has_its_line_in_the_docs() -> None:
-    table = PAGE.read_text().partition("\nIn `core/`:\n")[2].partition("\nSo:")[0]
+    table = PAGE.read_text().partition("\n### The core\n")[2].partition("\n## ")[0]
     named, room = set(), ""
     for line in table.splitlines():
         for folder, name in re.findall(r"`([\w/]+/)?(\w+)\.py`", line.split("|")[1] if "|" in line else ""):
@@ -111,5 +108,5 @@ def test_what_is_on_its_way_to_a_goal_does_not_go_back() -> None:
     assert len(house.circles(with_types=True)) <= 5
     assert len(house.halves()) / len(house.modules()) <= 0.25
     assert len(vague) / locals_ <= 0.065
-    assert len(interrogative) / docstrings <= 0.22
+    assert len(interrogative) / docstrings <= 0.07
     assert len(house.changing_globals()) <= 8

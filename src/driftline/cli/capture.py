@@ -216,7 +216,7 @@ def _clients(scope: Scope, flags: list[str] | None, registry: str | None) -> Con
 
 
 def _served(address: str, every: float | None) -> Health:
-    """Health of the capture, told at the address from its start."""
+    """Serve the capture's health at the address from its start."""
     from driftline.report.health import Health
 
     health = Health(every)

@@ -1,4 +1,4 @@
-"""What `driftline demo` does: the same steps that a user would take, one after the other."""
+"""The script of `driftline demo`: the steps that a user would take, one after the other."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM: what Spark runs is cancelled, and the command ends in order, the table as it was.
+"""Ctrl-C and SIGTERM: Spark's jobs are cancelled, and the command ends in order, with the table as it was.
 
-An exception in the midst of an answer from Java would leave the answer for the next call to
-read, which is the one that clears up. So while Java is asked, its jobs are cancelled instead.
-From the commit on, which is short, it is too late for that: the command goes on to its report, and
-ends behind it. A second signal ends the process at once.
+An exception in the middle of an answer from Java would leave the rest of that answer to the next call, which
+is the one that cleans up. So while Java is busy, its jobs are cancelled instead. Once the commit has begun,
+which is short, it is too late for that: the command finishes its report, and then ends. A second signal ends
+the process at once.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Interrupt:
             signal.signal(number, self._pressed)
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt where the command is to end."""
+        """Raises KeyboardInterrupt if the command is to end."""
         if self.asked:
             raise KeyboardInterrupt
 
     def told(self, progress: Progress) -> Progress:
-        """The same progress of a piece of work that commits: from then on its report is waited for."""
+        """Wrap the progress of work that commits: after the commit an interrupt waits for the report."""
 
         def phase(text: str) -> None:
             if text != _COMMITTED:

@@ -48,7 +48,7 @@ def as_json(redact: Callable[[str], str], *, debug: bool) -> None:
 
 
 def is_json() -> bool:
-    """Whether it has."""
+    """True if the log of this process is JSON."""
     return _handler is not None
 
 

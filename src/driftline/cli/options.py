@@ -63,7 +63,7 @@ Sources = Annotated[
 
 
 def named(context: typer.Context, name: NameT) -> NameT:
-    """The name of a table; what is wrong with it is said before Spark starts. Raises UsageError."""
+    """The name of a table, checked before Spark starts. Raises UsageError."""
     if name is not None:
         table_parts(name, two=context.obj.config.ducklake is not None)
     return name
@@ -207,8 +207,9 @@ def table_settings(
     excludes: Sequence[str] | None,
     more: Mapping[str, object | None],
 ) -> dict[str, str]:
-    """The table's settings: those of the file, and of flags before those. ``more``: further ones
-    that have flags of their own. Raises UsageError for what is wrong.
+    """The table's settings: flags take precedence over the file.
+
+    ``more``: settings that have flags of their own. Raises UsageError for an invalid one.
     """
     flags = pairs(sets, "--set", "key=value")
     flags |= {f"hints.{path}": type_ for path, type_ in pairs(hints, "--hint", "path=type").items()}
@@ -221,7 +222,7 @@ def table_settings(
 
 
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
-    """What a flag of key=value says, as often as it is given. Raises UsageError."""
+    """The values of a repeated key=value flag. Raises UsageError."""
     return dict(_pair(text, flag, form) for text in texts or ())
 
 
@@ -236,7 +237,10 @@ def writable(file: Path) -> None:
 def metrics(
     table: str, capture: str = "", *, address: str | None = None, file: Path | None = None
 ) -> Metrics | None:
-    """Metrics, from the start of a command, so that one that waits is seen too; None: for nobody."""
+    """Metrics from the start of a command, so that a waiting one is visible too.
+
+    None if nobody asked for any.
+    """
     if address is None and file is None:
         return None
     from driftline.report.metrics import Metrics

@@ -1,4 +1,4 @@
-"""How far a reading is: bytes, their rate, the time that is left, by the tasks that are done."""
+"""The pace of a read: bytes, their rate and the time left, by the tasks that are done."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pace:
     _began: float = field(default=0.0, init=False)
 
     def text(self, done: int, total: int) -> str:
-        """With so many of its tasks done; a reading begins anew where others run, or fewer are done."""
+        """The pace with this many tasks done. A read restarts if other tasks run, or fewer are done."""
         if total != self._total or done < self._done:
             self._total, self._began = total, self.clock()
         self._done = done

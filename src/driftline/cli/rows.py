@@ -83,7 +83,7 @@ class Pages:
 
 
 def _begun(rows: Iterator[str]) -> Iterator[str]:
-    """The same rows, the first of them fetched already."""
+    """The same rows, with the first already fetched."""
     return chain(list(islice(rows, 1)), rows)
 
 
@@ -99,7 +99,7 @@ def told() -> Iterator[None]:
 
 
 def failure(error: Exception) -> DataError | UsageError | SetupError:
-    """What Spark says of a query, in one line."""
+    """The error of a query in Spark, in one line."""
     from pyspark.errors import ParseException
 
     text, hint = explained(error)

@@ -1,4 +1,4 @@
-"""What the terminal tells of a capture while it runs."""
+"""The terminal's view of a capture while it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATIENCE = 10.0  # seconds between two lines of a log on a wait
 
 @dataclass
 class Running:
-    """A capture of this ``name``, told batch by batch."""
+    """The view of a capture of this ``name``, updated by each batch."""
 
     lake: Lake
     name: str

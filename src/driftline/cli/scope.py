@@ -1,4 +1,4 @@
-"""What the options of all commands say, and what commands get by it: the settings, the lake."""
+"""The options that all commands share, and what they lead to: the settings, the lake."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Scope:
 
     @property
     def folder(self) -> Path | None:
-        """The lake's folder; None where only its catalog knows where it is."""
+        """The lake's folder; None if only its catalog knows it."""
         from driftline.runtime.session import is_embedded
 
         configured = self.config
@@ -70,8 +70,9 @@ class Scope:
         table: str | None = None,
         brief: bool = False,
     ) -> Lake:
-        """The lake; with ``must_exist``, or a ``table`` that must be there, none is made where there is
-        none. ``brief``: Spark has little to do.
+        """Open the lake. With ``must_exist``, or a ``table`` that must exist, no lake is created.
+
+        ``brief``: Spark has little to do.
         """
         from driftline.runtime.java import QUICK  # late: help and completion do without
         from driftline.runtime.session import is_embedded
@@ -96,7 +97,7 @@ class Scope:
         return lake
 
     def _must_have(self, table: str) -> None:
-        """Raises UsageError where the lake has no such table, as far as that is told without Spark."""
+        """Raises UsageError if the lake has no such table, as far as that is known without Spark."""
         names = self._tables()
         ours = {caseless(table), caseless(f"{table}{QUARANTINE}")}
         if names is None or any(caseless(name) in ours for name in names):
@@ -107,7 +108,7 @@ class Scope:
         raise UsageError(f"there is no table {table} in {self.config.lake.absolute()}", hint)
 
     def _tables(self) -> list[str] | None:
-        """The names of the lake's tables; None where it takes Spark to know them."""
+        """The names of the lake's tables; None if it takes Spark to know them."""
         from driftline.runtime.session import is_embedded
 
         configured = self.config
@@ -116,7 +117,7 @@ class Scope:
         return table_names(configured.lake, "lake") if is_embedded(configured.catalog) else None
 
     def offline(self, table: str) -> OfflineTable | None:
-        """The table as its metadata files tell, without Spark; None where only the catalog can tell."""
+        """The table read from its metadata files, without Spark; None if only the catalog knows it."""
         from driftline.runtime.session import is_embedded
 
         configured = self.config
@@ -163,8 +164,9 @@ def _elsewhere(work: Callable[[], T]) -> T:
 
 
 def little(kind: str, files: Sequence[str]) -> bool:
-    """Whether the files are so small that Java's better compiler takes
-    longer than it saves. A pipe, or a URL, may bring much.
+    """True if Java's better compiler would take longer than it saves, because the files are small.
+
+    A pipe or a URL may bring much.
     """
     from driftline.source.files import stamps
     from driftline.source.pipes import is_pipe

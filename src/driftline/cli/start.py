@@ -81,7 +81,7 @@ def text() -> str:
 
 
 def _about(setting: Setting) -> list[str]:
-    """What a setting decides, and its values, as lines of comment."""
+    """A setting's purpose and its values, as lines of comment."""
     values = ", ".join(f'"{value}"' for value in setting.values) if isinstance(setting.values, tuple) else ""
     words = f"{setting.about} One of {values}." if values else setting.about
     return ["#", *(f"# {line}" for line in wrap(words, 78))]

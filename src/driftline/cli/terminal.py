@@ -1,4 +1,4 @@
-"""What goes to the terminal: reports on standard output, progress and errors on standard error."""
+"""Output to the terminal: reports on standard output, progress and errors on standard error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = 10**9  # bytes that take their time
 
 
 def out(*, width: int | None = None) -> Console:
-    """Standard output; a line breaks at the terminal's width, or at ``width`` where there is none."""
+    """Standard output. Lines break at the terminal's width, or at ``width`` without a terminal."""
     console = Console(highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
         console.width = width or LOG_WIDTH
@@ -45,10 +45,9 @@ def put(value: Any) -> None:
 
 
 class Progress:
-    """One line at the foot of a terminal: what is done now, and how far Spark is with it. Nothing elsewhere,
-    but for what takes long enough to be told in a log.
+    """One line at the foot of a terminal: the present step, and Spark's progress with it.
 
-    ``size``: bytes that are read meanwhile; 0: not known.
+    Without a terminal only long steps are logged. ``size``: bytes read meanwhile; 0: unknown.
     """
 
     def __init__(self, spark: SparkSession | None = None, size: int = 0) -> None:
@@ -81,7 +80,7 @@ class Progress:
         self._text = text
 
     def of(self, title: str) -> Callable[[str], None]:
-        """A callback for the phases of what is named ``title``; what is large is told in a log, too."""
+        """A callback for the phases of the work named ``title``; large work is logged too."""
         if self._pace.size >= LARGE and not self._console.is_terminal:
             self.notice(f"{title}: reading {human(self._pace.size)}")
         return lambda phase: self.phase(f"{title}: {phase}")
@@ -94,7 +93,7 @@ class Progress:
             self._console.print(text)
 
     def remark(self, text: str | None) -> None:
-        """Says what is to be known before the work begins; in a terminal it stays."""
+        """Print a remark before the work begins; in a terminal it stays."""
         if text is not None and log.is_json():
             log.phase(text)
         elif text is not None:
@@ -105,7 +104,7 @@ class Progress:
         return self._spinner
 
     def tasks(self) -> tuple[int, int]:
-        """How many of Spark's tasks are done, and how many there are, of what runs now."""
+        """The numbers of finished and of all tasks in the Spark jobs that run now."""
         if self.spark is None:
             return 0, 0
         try:

@@ -1,4 +1,4 @@
-"""Records to the table's columns: a pure function of a plan and a batch of records, in Arrow."""
+"""Converts records to the table's columns: a pure function of a plan and a batch of records, in Arrow."""
 
 from driftline.convert.apart import Apart
 from driftline.convert.converter import Converter

@@ -1,5 +1,5 @@
-"""Values that come on their own, as they are of other types than the columns that their records were read as:
-put into the rows that they belong to.
+"""Puts values that were cut out of their records, as their types differ from the columns', back into their
+rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from driftline.core.schema.types import Path, Struct
 
 
 class Apart(NamedTuple):
-    """Values of one field, as parsed from JSON: one for each of these rows."""
+    """Values of one field, as parsed from JSON, one for each of these rows."""
 
     rows: Sequence[int]
     values: Sequence[object]
@@ -36,8 +36,9 @@ def put(
     path: Path,
     rest: Collector | None,
 ) -> list[pa.Array]:
-    """The columns of a ``struct``, whose records stand at ``path``, with the values that are ``apart``, here
-    and in structs below. ``rest``: takes what no column does.
+    """Put the values ``apart`` into the columns of a ``struct`` and of the structs below.
+
+    ``path``: of the struct's records. ``rest``: takes values that no column takes.
     """
     filled = list(arrays)
     places = {column.name: place for place, column in enumerate(struct.fields)}
@@ -75,7 +76,7 @@ def _struct(
     path: Path,
     rest: Collector | None,
 ) -> pa.Array:
-    """A column of structs with the values that are ``apart`` below it."""
+    """Put the values ``apart`` into a column of structs."""
     fields = list(array.type)
     inner = put([array.field(i) for i in range(len(fields))], struct, route, apart, path, rest)
     return pa.StructArray.from_arrays(

@@ -1,4 +1,4 @@
-"""Records as Arrow has them: a struct's arrays, each of one declared type."""
+"""Records in Arrow: the arrays of a struct, each of one declared type."""
 
 from __future__ import annotations
 
@@ -57,12 +57,11 @@ _NUMBERS = (LONG, DOUBLE)
 
 @dataclass(frozen=True)
 class ArrowRecords:
-    """The fields of some records as ``arrays``, one for each field of ``struct``, in its
-    order. A key that stands there several times has each of its values in one of its
-    arrays; those with the same lists share these.
+    """The fields of some records as ``arrays``, one for each field of ``struct``, in its order.
 
-    ``json``: numbers and strings are JSON's, which has one kind of each;
-    else they have the types that are declared. ``nulls``: which are no records, and have null in each array.
+    A key may have several arrays; each of its values is in one of them, and arrays with the same lists share
+    these. ``json``: numbers and strings are JSON's, which has one kind of each; otherwise they have the
+    declared types. ``nulls``: flags those that are no records, and are null in each array.
     """
 
     arrays: Sequence[pa.Array]
@@ -84,7 +83,9 @@ class ArrowRecords:
         return by_key
 
     def followed_by(self, groups_behind: Sequence[ArrowRecords]) -> ArrowRecords:
-        """These records, then those of each group: a key that several of their structs have stands again."""
+        """These records, then those of each group: a key that occurs in several of their structs occurs
+        again.
+        """
         groups = (self, *groups_behind)
         arrays = one_after_another([(records.count, records.arrays) for records in groups])
         fields = tuple(field for records in groups for field in records.struct.fields)
@@ -111,8 +112,9 @@ def _values(
 
 
 class ArrowValues:
-    """The values of one field, all of one dimension ``dim``, in a column for each of
-    their types. ``count``: of their leaves.
+    """The values of one field, all of dimension ``dim``, in a column for each of their types.
+
+    ``count``: of their leaves.
     """
 
     def __init__(
@@ -127,7 +129,7 @@ class ArrowValues:
 
     @cached_property
     def _valid(self) -> NDArray[np.bool_]:
-        """Which leaves have a value."""
+        """Flags the leaves that have a value."""
         return reduce(np.logical_or, [~nulls_of(leaves) for _, leaves in self._leaves])
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
@@ -223,15 +225,17 @@ class ArrowValues:
         return self.maps_of(self.entries(key, dims), route)
 
     def entries(self, key: Type, dims: Dims, first: int = 0) -> list[Entries]:
-        """The entries of the leaves that are maps with keys of this type, if their values are of one of these
-        dimensions; ``first``: the number of the first leaf.
+        """The entries of the leaves that are maps with keys of this type and values of one of these
+        dimensions.
+
+        ``first``: the number of the first leaf.
         """
         facets = (*self._route.shape.facets, *self._route.beyond)
         has_values = any(facet.dim == self.dim and isinstance(facet.base, MapOf) for facet in facets)
         return entries_in(self._leaves, key, first) if (self.dim if has_values else None) in dims else []
 
     def maps_of(self, groups: Sequence[Entries], route: FieldRoute) -> Maps | None:
-        """Maps of these entries; None where there are none."""
+        """Maps of these entries; None if there are none."""
         if not groups:
             return None
         lengths = np.concatenate([entries.lengths for entries in groups])
@@ -252,7 +256,7 @@ class ArrowValues:
         return assemble(place(self.apart(), leaves.is_valid().to_pylist(), dim), leaves, type_)
 
     def apart(self, first: int = 0) -> Shredded:
-        """The values taken apart; ``first``: the number of the first leaf."""
+        """The values taken apart. ``first``: the number of the first leaf."""
         return numbered(self._lists, self._valid, first)
 
     def missing(self) -> pa.Array:
@@ -280,16 +284,16 @@ class ArrowValues:
                         yield Text(number, (), json_text(value, contract), _single(type_))
 
     def lists(self) -> list[list[Any]]:
-        """The values of each column as Python's."""
+        """The values of each column as Python objects."""
         return [column.to_pylist() for column in self._columns]
 
     def json_values(self) -> list[list[Any]]:
-        """The values of each column as what JSON is written from."""
+        """The values of each column in the form that JSON is written from."""
         columns = zip(self._columns, self._leaves, strict=True)
         return [json_values(array, wrap(inner, self.dim)) for array, (inner, _) in columns]
 
     def _text_at(self, value: int, within: tuple[int, ...], contract: Contract) -> Iterator[Text]:
-        """What a value has in lists inside each other, with its type where it is of one."""
+        """The text at these places of a value's lists, with its type if it has one."""
         below = contract.inside(len(within))
         parts = []
         for column, (inner, _) in zip(self._columns, self._leaves, strict=True):
@@ -324,7 +328,7 @@ def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
 
 
 def _single(type_: Type) -> Type | None:
-    """The type; None where a key stands several times in it: no one type reads such a value."""
+    """The type; None if a key occurs several times in it, because no single type reads such a value."""
     return type_ if _is_single(type_) else None
 
 
@@ -334,7 +338,7 @@ def _is_single(type_: Type) -> bool:
 
 
 def _leaves_in(value: object, dim: int) -> Iterator[object]:
-    """The leaves of a value inside ``dim`` lists; null ones too."""
+    """The leaves of a value inside ``dim`` lists, nulls included."""
     if not dim:
         yield value
     elif isinstance(value, list):

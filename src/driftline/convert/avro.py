@@ -1,7 +1,6 @@
-"""Values of Avro as columns of the types that tables have (rules 2.3); the
-branches of a union are types of one key.
+"""Avro values as columns of table types (rules 2.3); the branches of a union are types of one key.
 
-Values are as fastavro reads them with `return_record_name`: in a union a record comes with its name.
+Values are as fastavro reads them with `return_record_name`: a record in a union comes with its name.
 """
 
 from __future__ import annotations
@@ -38,15 +37,18 @@ from driftline.errors import UsageError
 
 
 def node_of(schema: Any, named: Mapping[str, Any] | None = None) -> Node:
-    """How the values of a schema become columns; ``schema``: as fastavro has parsed it, ``named``: types that
-    it refers to. Raises UsageError for a recursive type, with its path.
+    """The node that turns the values of a schema into columns.
+
+    ``schema``: as fastavro has parsed it; ``named``: the types it refers to. Raises UsageError for a
+    recursive type, with its path.
     """
     return _Schema(named or {}, _LOGICAL).node(schema, ())
 
 
 def columns_of(schema: Mapping[str, Any], logical: Mapping[str, LeafNode] | None = None) -> RecordNode:
-    """The same of a file's records; ``logical``: further logical types. Raises UsageError also where its
-    values are no records.
+    """The node of a file's records.
+
+    ``logical``: further logical types. Raises UsageError also if they are no records.
     """
     node = _Schema({}, {**_LOGICAL, **(logical or {})}).node(schema, ())
     if not isinstance(node, RecordNode):
@@ -87,7 +89,7 @@ _DIGITS = 38  # of the largest decimal
 
 
 class _Schema:
-    """Goes down a schema; names that it has met stand for their types."""
+    """Walks a schema; names that it has met stand for their types."""
 
     def __init__(self, named: Mapping[str, Any], logical: Mapping[str, LeafNode]) -> None:
         self._named = dict(named)
@@ -95,7 +97,7 @@ class _Schema:
         self._open: set[str] = set()
 
     def node(self, schema: Any, path: Path) -> Node:
-        """What reads the values of a schema."""
+        """The node for the values of a schema."""
         if isinstance(schema, list):
             return self._union(schema, path)
         if isinstance(schema, str):

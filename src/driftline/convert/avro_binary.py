@@ -1,6 +1,7 @@
-"""Records in Avro's binary form as columns: each place of their schema is read in all of them at once.
+"""Binary Avro records as columns: each place of their schema is read in all of them at once.
 
-What is read so is what one by one it would be (`driftline.convert.avro`); any other record is left to that.
+The result equals that of reading them one by one (`driftline.convert.avro`); a record that may not is left to
+that.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class UnfitError(Exception):
 
 
 class Reader(Protocol):
-    """Reads the values of a place of the schema, into the arrays of its `Node`."""
+    """Reads the values at one place of the schema into the arrays of its `Node`."""
 
     def read(self, cursors: Cursors) -> list[pa.Array]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordReader:
-    """Records; ``readers``: of their fields."""
+    """Reads records; ``readers``: of their fields."""
 
     struct: Struct
     readers: Sequence[Reader]
@@ -48,8 +49,9 @@ class RecordReader:
     def columns(
         self, data: NDArray[np.uint8], starts: Numbers, ends: Numbers
     ) -> tuple[Numbers, list[pa.Array]]:
-        """The fields of records that stand in ``data`` one behind the other, `PADDING` behind the last:
-        which of them are read, by their numbers, and an array for each field of the struct.
+        """Read records that stand in ``data`` one after the other, with `PADDING` after the last.
+
+        Returns the numbers of those that were read, and an array for each field of the struct.
         """
         numbers = np.arange(len(ends))
         for _ in range(_TURNS):
@@ -76,7 +78,7 @@ class RecordReader:
 
 @dataclass(frozen=True, slots=True)
 class _LeafReader:
-    """Plain values."""
+    """Reads plain values."""
 
     column: Read
 
@@ -131,7 +133,7 @@ class _UnionReader:
 
 
 def _spread(array: pa.Array, places: Numbers, count: int) -> pa.Array:
-    """The values at their places among so many, which else are null."""
+    """The values at their places among this many; the others are null."""
     if len(places) == count:
         return array
     numbers, empty = np.zeros(count, np.int64), np.ones(count, np.bool_)
@@ -140,7 +142,7 @@ def _spread(array: pa.Array, places: Numbers, count: int) -> pa.Array:
 
 
 def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple[pa.Array, list[pa.Array]]:
-    """The items of lists: where each list begins among them, and their arrays."""
+    """The items of lists: the offset of each list among them, and their arrays."""
     count = len(cursors.at)
     nobody = np.zeros(0, np.int64)
     owners, parts = [nobody], [read(cursors.some(nobody))]  # which have the types at least
@@ -173,7 +175,10 @@ def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple
 
 
 def reader_of(schema: Any, named: Mapping[str, Any]) -> RecordReader:
-    """What reads records of a schema, as `driftline.convert.avro.node_of` is given it. Raises UnfitError."""
+    """The reader for records of a schema in the form that `driftline.convert.avro.node_of` takes.
+
+    Raises UnfitError.
+    """
     reader = _Schema(named).reader(schema)
     if not isinstance(reader, RecordReader) or not reader.struct.fields:
         raise UnfitError
@@ -181,7 +186,7 @@ def reader_of(schema: Any, named: Mapping[str, Any]) -> RecordReader:
 
 
 class _Schema:
-    """Goes down a schema; names that it has met stand for their types."""
+    """Walks a schema; names that it has met stand for their types."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = dict(named)
@@ -221,7 +226,7 @@ class _Schema:
 
 
 def _kinds(node: Node) -> Sequence[Any]:
-    """What of Python's the values of a branch are."""
+    """The Python types of the values of a branch."""
     match node:
         case LeafNode(kinds=kinds):
             return kinds

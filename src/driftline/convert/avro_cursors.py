@@ -1,4 +1,4 @@
-"""Avro's binary form of many records, gone through in all of them at once: each step is a value of each."""
+"""Cursors over binary Avro records: each step reads a value in all of them at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST_SHIFT = 63  # of the tenth byte of a number, the last of which has room in
 
 
 class Doubt(Exception):
-    """Some records are to be read one by one. ``ends``: where these end."""
+    """Some records have to be read one by one. ``ends``: where these end."""
 
     def __init__(self, ends: Numbers) -> None:
         super().__init__()
@@ -27,30 +27,33 @@ class Doubt(Exception):
 
 @dataclass(slots=True)
 class Cursors:
-    """Where in ``data`` some values begin (``at``); reading moves them. ``ends``: of the record of each."""
+    """The positions of values in ``data`` (``at``), which reading advances.
+
+    ``ends``: of the record of each.
+    """
 
     data: NDArray[np.uint8]
     at: Numbers
     ends: Numbers
 
     def some(self, chosen: NDArray[Any]) -> Cursors:
-        """Those of a mask, or by their numbers."""
+        """The cursors under a mask, or with these numbers."""
         return Cursors(self.data, self.at[chosen], self.ends[chosen])
 
     def check(self, fine: Mask) -> None:
-        """Leaves the others to be read one by one."""
+        """Leave the others to be read one by one."""
         if not fine.all():
             raise Doubt(self.ends[~fine])
 
     def moved(self, sizes: Numbers | int) -> Numbers:
-        """Where the values began that take so many bytes."""
+        """Advance by these sizes; returns the former positions."""
         starts = self.at
         self.check((sizes >= 0) & (sizes <= self.ends - starts))
         self.at = starts + sizes
         return starts
 
     def longs(self) -> Numbers:
-        """A number of variable length from each."""
+        """Read a number of variable length from each."""
         byte = self.data[self.at]
         numbers, at = (byte & 0x7F).astype(np.uint64), self.at + 1
         more, shift = np.flatnonzero(byte > 0x7F), 7
@@ -66,17 +69,17 @@ class Cursors:
         return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
 
     def within(self, low: int, high: int) -> Numbers:
-        """The same, of numbers between these two."""
+        """Read such numbers, which must lie between these two."""
         numbers = self.longs()
         self.check((numbers >= low) & (numbers <= high))
         return numbers
 
     def windows(self, size: int) -> NDArray[np.uint8]:
-        """So many bytes from each, a row each."""
+        """Read this many bytes from each, a row each."""
         return sliding_window_view(self.data, size)[self.moved(size)]
 
     def bytes(self, sizes: Numbers) -> pa.Array:
-        """So many bytes from each, as binary values."""
+        """Read these many bytes from each, as binary values."""
         starts = self.moved(sizes)
         if not len(starts):
             return pa.array([], pa.binary())

@@ -1,4 +1,4 @@
-"""Plain values in Avro's binary form as columns, as `driftline.convert.avro` has them one by one."""
+"""Plain values in binary Avro as columns, equal to those that `driftline.convert.avro` reads one by one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _LOGICAL: dict[str, Read] = {
 
 
 def leaf(schema: Mapping[str, Any], node: LeafNode) -> Read:
-    """What reads the values of a schema, which are the node's."""
+    """The reader for values of a schema, which are the node's."""
     kind, name = schema["type"], f"{schema['type']}-{schema.get('logicalType')}"
     if kind == "enum":
         plain = _enum(schema["symbols"])
@@ -108,7 +108,7 @@ def _typed(read: Read, type_: pa.DataType) -> Read:
 
 
 def _decimal(read: Read, type_: pa.DataType) -> Read:
-    """Numbers as bytes, the highest first."""
+    """Decimals of big-endian bytes."""
 
     def column(cursors: Cursors) -> pa.Array:
         values = read(cursors)

@@ -1,8 +1,7 @@
-"""Records as rows of a table: a plan's routes carried out on Arrow
-arrays (seed rule 8, section 5 of the rules).
+"""Converts records to rows of a table by a plan's routes, in Arrow (seed rule 8, section 5 of the rules).
 
-A value goes to every column whose type it fits, at the column's dimension or a larger one; what a record
-brought must be in some column, or the batch fails.
+A value goes to every column whose type it fits, at the column's dimension or a larger one. What a record
+brings must end up in some column, or the batch fails.
 """
 
 from __future__ import annotations
@@ -51,7 +50,8 @@ class Converter:
         return arrow_schema(self.struct)
 
     def of_json(self, records: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
-        """Parsed JSON objects as rows. ``records``: as `driftline.observe.parse.parse` gives them, one a row.
+        """Convert parsed JSON objects to rows, one each. ``records``: as `driftline.core.values.parse.parse`
+        returns them.
 
         Raises Lost for a value that no column takes.
         """
@@ -63,11 +63,12 @@ class Converter:
     def of_arrow(
         self, batch: pa.RecordBatch, struct: Struct, *, json: bool, apart: Mapping[Path, Apart] | None = None
     ) -> pa.RecordBatch:
-        """Arrow columns as rows. ``struct``: the types of the columns, in their order, by key; `Declared`
-        gives both. ``json``: they were parsed from JSON, so that numbers are of one kind, and strings too.
-        ``apart``: values of the records that are null in the columns, by path; no lists are on the way.
+        """Convert Arrow columns to rows.
 
-        Raises Lost for a value that no column takes.
+        ``struct``: the types of the columns, in their order, by key; `Declared` gives both. ``json``: they
+        were parsed from JSON, whose numbers are of one kind, and strings too. ``apart``: values of the
+        records that are null in the columns, by path, which leads through no list. Raises Lost for a value
+        that no column takes.
         """
         arrays, apart, contract = batch.columns, apart or {}, self.settings.contract
         if cuts_variants(self.struct, contract):

@@ -1,8 +1,8 @@
-"""Columns of any Arrow type as columns of the types that a table has (rules 2.3), no value changed.
+"""Columns of any Arrow type as columns of table types (rules 2.3), without changing a value.
 
-A type that tables have no single one for is several: a timestamp in nanoseconds is a timestamp, and text
-where it is finer than a microsecond. Such a key stands several times in the struct, and each of its values is
-in one of the columns, all of which have the same lists.
+A type without a single equivalent becomes several: a timestamp in nanoseconds is a timestamp, and text where
+it is finer than a microsecond. Such a key occurs several times in the struct, and each of its values is in
+one of the columns, which all have the same lists.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Leaves: TypeAlias = Callable[[pa.DataType, Path], Iterable[Reading]]
 
 
 class Declared:
-    """The columns of an Arrow schema. ``struct``: their types, by key; ``leaves``: how types with nothing
-    inside are read.
+    """The columns of an Arrow schema.
 
-    Raises UsageError for a type that no table has, with its path, and for two columns of one name.
+    ``struct``: their types, by key; ``leaves``: the readings of types with nothing inside. Raises UsageError
+    for a type that no table has, with its path, and for two columns of one name.
 
     >>> Declared(pa.schema({"at": pa.timestamp("ns"), "n": pa.uint8()})).struct.fields[-1].type
     Primitive(name='int', args=())
@@ -52,7 +52,7 @@ class Declared:
         self.struct = Struct(tuple(reading.field(name) for _, name, reading in self._readings))
 
     def read(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """The ``columns`` of the schema as those of the struct."""
+        """Read the ``columns`` of the schema as those of the struct."""
         arrays = [reading.read(columns[number]) for number, _, reading in self._readings]
         return pa.RecordBatch.from_arrays(arrays, [f.name for f in self.struct.fields])
 
@@ -82,7 +82,7 @@ def _has_nulls(type_: pa.DataType) -> bool:
 
 
 def _nullable(type_: pa.DataType) -> pa.DataType:
-    """The type with fields that may be null, at any depth."""
+    """The type with nullable fields, at any depth."""
     if pa.types.is_struct(type_):
         return pa.struct([pa.field(f.name, _nullable(f.type)) for f in type_])
     if pa.types.is_list(type_):
@@ -95,8 +95,9 @@ def _nullable(type_: pa.DataType) -> pa.DataType:
 
 
 def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> Iterator[Reading]:
-    """The types of a column of an Arrow type, and how each is read. Raises
-    UsageError for a type that no table has.
+    """The types of a column of an Arrow type, and the reading of each.
+
+    Raises UsageError for a type that no table has.
     """
     if isinstance(type_, pa.BaseExtensionType):
         if type_.extension_name == "arrow.uuid":
@@ -119,7 +120,7 @@ def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> 
 
 
 def _plain_text(type_: pa.DataType) -> pa.DataType:
-    """Arrow decodes no dictionary of views."""
+    """The plain type of texts: Arrow decodes no dictionary of views."""
     if type_ == pa.string_view():
         return pa.string()
     return pa.binary() if type_ == pa.binary_view() else type_
@@ -133,7 +134,7 @@ def _decoded(values: pa.DictionaryArray) -> pa.Array:
 
 
 def _is_variant(type_: pa.StructType) -> bool:
-    """Whether Spark marks the struct as one of its VARIANTs."""
+    """True if Spark marks the struct as one of its VARIANTs."""
     return any((f.metadata or {}).get(b"variant") == b"true" for f in type_)
 
 
@@ -145,7 +146,7 @@ def _variants(values: pa.Array) -> pa.Array:
 
 
 def _after(decode: Read, readings: Iterable[Reading]) -> Iterator[Reading]:
-    """Readings of what is decoded first."""
+    """Readings that decode their values first."""
     for type_, read, beyond in readings:
         yield Reading(type_, partial(_both, decode, read), beyond)
 
@@ -190,7 +191,7 @@ def _of_struct(type_: pa.StructType, path: Path, leaves: Leaves) -> Reading:
 
 
 def _of_map(type_: pa.MapType, path: Path, leaves: Leaves) -> Iterator[Reading]:
-    """Maps whose keys are plain are maps; others are lists of records with a key and a value."""
+    """Maps with plain keys as maps; others as lists of records with a key and a value."""
     keys = [*readings(type_.key_type, (*path, "key"), leaves)]
     values = [*readings(type_.item_type, (*path, "value"), leaves)]
     if len(keys) > 1 or not isinstance(keys[0].type, Primitive):

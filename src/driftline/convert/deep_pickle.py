@@ -1,4 +1,4 @@
-"""Pickling of what is nested deeper than Python expects."""
+"""Pickling of values nested deeper than Python expects."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _FRAMES = 20  # of the interpreter, for one level of a record
 
 
 def pickled(value: object, levels: int) -> bytes:
-    """The value's pickle; ``levels``: of records and lists that it may describe."""
+    """Pickle a value. ``levels``: of records and lists that it may describe."""
     with deep_recursion(levels):
         return pickle.dumps(value)
 
 
 @contextmanager
 def deep_recursion(levels: int) -> Iterator[None]:
-    """Room for what is nested in so many levels, however deep the caller stands."""
+    """Allow recursion for this many levels, however deep the caller is."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit + _FRAMES * levels)
     try:

@@ -21,7 +21,7 @@ _EACH_ROW: dict[str, Callable[[], Any]] = {"uuid()": lambda: str(uuid.uuid4()), 
 
 
 def without_defaults(struct: Struct) -> Struct:
-    """The struct for rows that are written anew: a null that is there stays one, at any depth.
+    """The struct for rewritten rows: an existing null stays null, at any depth.
 
     >>> from driftline.core.schema.types import LONG
     >>> without_defaults(Struct((Field("a", LONG, write_default=7),))).fields[0].write_default
@@ -42,9 +42,10 @@ def _inside(type_: Type) -> Type:
 
 
 def default_of(column: Field, count: int) -> pa.Array:
-    """``count`` times what a record without a value gets in the column: its write default, or null.
+    """An array of ``count`` times the value of a record without one in the column: its write default, or
+    null.
 
-    Raises DataError where the default is an expression that has no value here.
+    Raises DataError if the default is an expression that has no value here.
     """
     type_, default = arrow_type(column.type), column.write_default
     if default is None or not count:

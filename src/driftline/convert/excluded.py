@@ -1,4 +1,4 @@
-"""Records without what is excluded: for VARIANT columns, which take values whole."""
+"""Removes excluded fields from records, for VARIANT columns, which take values whole."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from driftline.core.schema.types import VARIANT, List, Schema, Struct, Type
 
 
 def cuts_variants(struct: Struct, contract: Contract) -> bool:
-    """Whether a table of ``struct`` has VARIANT columns, and something of the records is excluded."""
+    """True if a table of ``struct`` has VARIANT columns and something of the records is excluded."""
     excludes = next(excluded_paths(contract), None) is not None
     return excludes and any(f.type == VARIANT for _, f in Schema(struct).walk())
 
 
 def cut_record(record: Mapping[str, object], contract: Contract) -> dict[str, object]:
-    """A parsed record without what is excluded, at any depth.
+    """Remove the excluded fields from a parsed record, at any depth.
 
     >>> from driftline.core.planning.contract import OfPaths, contract
     >>> cut_record({"v": [{"a": 1, "b": 2}], "b": 3}, contract(paths=OfPaths(exclude=[("v", "b")])))
@@ -33,7 +33,7 @@ def cut_record(record: Mapping[str, object], contract: Contract) -> dict[str, ob
 
 
 def cut_value(value: object, contract: Contract) -> object:
-    """The same of one value of a record."""
+    """Remove the excluded fields from one value of a record."""
     if type(value) is dict:
         return cut_record(value, contract)
     return [cut_value(item, contract.inside(1)) for item in value] if type(value) is list else value
@@ -42,7 +42,7 @@ def cut_value(value: object, contract: Contract) -> object:
 def cut_columns(
     arrays: Sequence[pa.Array], struct: Struct, contract: Contract
 ) -> tuple[list[pa.Array], Struct]:
-    """The columns of records, and their types, without what is excluded, at any depth."""
+    """Remove the excluded fields from columns of records, and from their types, at any depth."""
     pairs = [
         (replace(f, type=type_), cut_array)
         for f, array in zip(struct.fields, arrays, strict=True)

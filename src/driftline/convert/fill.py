@@ -1,4 +1,4 @@
-"""The columns of a struct, filled from records: by each field's route its values go to every column that they
+"""Fills the columns of a struct from records: by each field's route its values go to every column that they
 fit (seed rule 8, section 5 of the rules).
 """
 
@@ -40,8 +40,8 @@ LOST = "no column takes a value of the field"  # how the error begins, also wher
 
 
 class Lost(Exception):
-    """No column holds a value of a record: observing and converting
-    disagree, and the batch must not be written.
+    """No column holds a value of a record: observing and converting disagree, and the batch must not be
+    written.
     """
 
     def __init__(self, path: Path, value: object) -> None:
@@ -52,8 +52,9 @@ class Lost(Exception):
 def columns_of(
     struct: Struct, route: RecordRoute, records: Records, path: Path, rest: Collector | None
 ) -> list[pa.Array]:
-    """The fields of a struct, in their order, from records that stand at ``path``. ``rest``: takes what no
-    column does. Raises Lost for a value that neither takes.
+    """Fill the fields of a struct, in their order, from records at ``path``.
+
+    ``rest``: takes values that no column takes. Raises Lost for a value that neither takes.
     """
     by_name = {column.name: column for column in struct.fields}
     filled: dict[str, pa.Array] = {}
@@ -80,7 +81,7 @@ def columns_of(
 
 
 def _or_default(filled: pa.Array, column: Field, values: Values) -> pa.Array:
-    """The column's default where there is no value: an explicit null is none, as everywhere."""
+    """The column's default where there is no value. An explicit null is no value, as everywhere."""
     if column.write_default is None:
         return filled
     missing = values.missing()
@@ -88,7 +89,7 @@ def _or_default(filled: pa.Array, column: Field, values: Values) -> pa.Array:
 
 
 def _aside(rest: Collector, values: Values, held: NDArray[np.bool_] | None) -> None:
-    """Sends to the rest what no column holds; all values where ``held`` is None."""
+    """Send values that no column holds to the rest; all values if ``held`` is None."""
     for text in values.texts(held, rest.contract):
         rest.add(text)
 
@@ -101,7 +102,7 @@ def _fill(
     path: Path,
     rest: Collector | None,
 ) -> list[pa.Array]:
-    """The columns of one field."""
+    """Fill the columns of one field."""
     maps = {
         i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
     }
@@ -136,8 +137,9 @@ def _fill(
 def _account(
     values: Values, held: NDArray[np.bool_], path: Path, rest: Collector | None, elsewhere: bool
 ) -> None:
-    """Sends what no column holds to the rest, where there is one. Raises Lost where it is not ``elsewhere``
-    either.
+    """Send values that no column holds to the rest, if there is one.
+
+    Raises Lost if they are not ``elsewhere`` either.
     """
     if rest is not None:
         _aside(rest, values, held)
@@ -161,7 +163,9 @@ def _leaves(
 
 
 def _without_longs(column_route: ColumnRoute) -> ColumnRoute:
-    """A number is routed to a timestamp column, too, but that does not keep it (seed rule 10)."""
+    """Remove longs from what a column takes: a number routed to a timestamp column is not kept by it (seed
+    rule 10).
+    """
     return replace(column_route, takes=tuple(f for f in column_route.takes if f.base != LONG))
 
 
@@ -172,7 +176,9 @@ def _maps(
     path: Path,
     rest: Collector | None,
 ) -> dict[int, pa.Array]:
-    """The map columns of a field: each value of a map stands in every column that it fits, under its key."""
+    """Fill the map columns of a field: each value of a map goes to every column that it fits, under
+    its key.
+    """
     out = {i: values.scattered(pa.nulls(0, arrow_type(types[i])), []) for i in column_routes}
     by_key: dict[Type, dict[int, FieldRoute]] = {}
     for i, column_route in column_routes.items():
@@ -203,8 +209,9 @@ def _maps(
 
 
 def _by_dimension(column_routes: Mapping[int, ColumnRoute]) -> Iterable[tuple[Dims, Sequence[int]]]:
-    """The places of the columns that take maps of the same dimensions: only these may hold them. All of them
-    take objects that have no value inside.
+    """Group the columns that take maps of the same dimensions: only these may hold them.
+
+    All take objects without values.
     """
     taken = {
         i: {f.dim for f in route.takes if f.base == RECORD or isinstance(f.base, MapOf)}

@@ -1,7 +1,6 @@
 """Values of JSON, which has one kind of number and one of text, as values of a column's type: exact, or None.
 
-A number is judged by its text, as observing judges it (rule 2.1, and
-"JSON has one kind of number" in section 3).
+A number is judged by its text, as in observing (rule 2.1, and "JSON has one kind of number" in section 3).
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _NARROW = ("int", "float", "decimal")  # types that a column has only if somebod
 
 
 def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
-    """Whether a column that takes the types ``bases`` is offered a
-    number whose type by rule 2.1 is ``natural``.
+    """True if a column that takes the types ``bases`` is offered a number whose type by rule 2.1 is
+    ``natural``.
 
-    A column of a declared number type takes whatever is exact in it.
+    A column of a declared number type takes every number that is exact in it.
     """
     if any(isinstance(b, Primitive) and b.name in _NARROW for b in bases):
         return True
@@ -33,9 +32,9 @@ def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
 
 
 def numbers_as(texts: Sequence[str], natural: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    """JSON numbers, as written, in a column of type ``target``: exact, or null.
+    """Convert JSON numbers, as written, to ``target``: exact, or null.
 
-    ``natural``: the type of all of them by rule 2.1.
+    ``natural``: their type by rule 2.1.
     """
     match target.name:
         case "string":
@@ -53,7 +52,7 @@ def numbers_as(texts: Sequence[str], natural: Primitive, target: Primitive, unit
 
 
 def texts_as(texts: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    """JSON strings that are all of the type ``source`` (rule 2.2), in a column of type ``target``."""
+    """Convert JSON strings that are all of type ``source`` (rule 2.2) to ``target``."""
     if source == STRING or target in (STRING, BINARY):
         return convert(texts, STRING, target, unit)
     if source == UUID:

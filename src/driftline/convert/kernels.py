@@ -1,7 +1,7 @@
-"""Whole columns of one type as columns of another: each value exact, or null.
+"""Converts whole columns of one type to another: each value exact, or null.
 
 The pairs are those of `core.planning.conversions.FITS` and ``ROUTES_TOO``, and those of the `widen` policy's
-matrix; how a value is written is section 3 of the rules. Nothing here depends on a time zone.
+matrix; the spelling of values follows section 3 of the rules. Nothing here depends on a time zone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Kernel = Callable[[pa.Array, Primitive, Primitive, "str | None"], pa.Array]
 
 
 def convert(values: pa.Array, source: Primitive, target: Primitive, unit: str | None = None) -> pa.Array:
-    """``values`` of type ``source`` as ``target``; null where the value is not exact there.
+    """Convert ``values`` of type ``source`` to ``target``; null where a value is not exact there.
 
     ``unit``: the epoch unit ("s", "ms", "us", "ns") of instants as numbers; None where it was not set.
 
@@ -41,7 +41,7 @@ def convert(values: pa.Array, source: Primitive, target: Primitive, unit: str | 
 
 
 def converts(source: Primitive, target: Primitive) -> bool:
-    """Whether there is a conversion at all."""
+    """True if there is a conversion at all."""
     return source == target or (source.name, target.name) in _KERNELS
 
 
@@ -50,7 +50,7 @@ def _cast(values: pa.Array, source: Primitive, target: Primitive, unit: str | No
 
 
 def _where(values: pa.Array, exact: pa.Array) -> pa.Array:
-    """The values where ``exact`` holds, else null."""
+    """The values where ``exact`` is true, else null."""
     return pc.if_else(exact, values, pa.scalar(None, values.type))
 
 
@@ -93,7 +93,7 @@ def _integer_float(values: pa.Array, source: Primitive, target: Primitive, unit:
 
 
 def nulls_of(values: pa.Array) -> NDArray[np.bool_]:
-    """Which values are null."""
+    """Flag the null values."""
     nulls: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
     return nulls
 
@@ -127,7 +127,7 @@ def _date_timestamp(values: pa.Array, source: Primitive, target: Primitive, unit
 
 
 def _long_timestamp(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    """By the epoch unit, else by magnitude (seed rule 10); null outside the years 1 to 9999."""
+    """Timestamps by the epoch unit, else by magnitude (seed rule 10); null outside the years 1 to 9999."""
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
     per_unit = {name: (_FIRST_MICROS // size, _LAST_MICROS // size) for name, size in MICROS.items()}
     size = np.abs(numbers.astype(np.float64))
@@ -170,9 +170,7 @@ def _time_string(values: pa.Array, source: Primitive, target: Primitive, unit: s
 
 
 def time_text(times: pa.Array) -> pa.Array:
-    """Times of a day as text. What is before midnight, or past 24 hours, is counted on: `-00:00:01`,
-    `25:00:00`.
-    """
+    """Times of a day as text. Times before midnight or past 24 hours count on: `-00:00:01`, `25:00:00`."""
     second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.type.unit]
     counts = times.cast(pa.int32() if second < 10**6 else pa.int64()).fill_null(0)
     outside = pc.invert(_within(counts, 0, 86_400 * second - 1))
@@ -190,7 +188,7 @@ def _counted_on(count: int, second: int) -> str:
 
 
 def without_zeros(text: pa.Array) -> pa.Array:
-    """Without the zeros that end a fraction of a second, and without a point that nothing follows."""
+    """Remove the zeros that end a fraction of a second, and a point that nothing follows."""
     text = pc.replace_substring_regex(text, r"(\.[0-9]*?)0+$", r"\1")
     return pc.replace_substring_regex(text, r"\.$", "")
 
@@ -207,8 +205,10 @@ def decimal_text(number: Decimal) -> str:
 
 
 def _float_string(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    """The shortest text that reads back as the number. A whole one within ±2^53 prints as the integer that
-    JSON may have sent; -0.0 does not, for -0 would read as 0.
+    """The shortest text that reads back as the number.
+
+    A whole number within ±2^53 prints as the integer that JSON may have sent; -0.0 does not, because -0 would
+    read as 0.
     """
     text = pc.replace_substring_regex(values.cast(pa.string()), r"^-?nan$", "NaN")
     text = pc.replace_substring_regex(text, r"inf$", "Infinity")

@@ -1,8 +1,8 @@
-"""Lists: a field's values taken apart into leaves, and put together at a
-column's dimension (section 5 of the rules).
+"""Takes the lists of a field's values apart into leaves, and assembles them at a column's dimension (section
+5 of the rules).
 
 A value's dimension is that of its deepest leaf. A value of a smaller dimension is wrapped whole, a shallower
-element where it stands; lists keep their positions, and a list none of whose values fits is null as a whole.
+element in its place; lists keep their positions, and a list in which no value fits is null as a whole.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ _Depths: TypeAlias = "dict[int, int | None]"  # of lists, by their identity
 
 @dataclass(slots=True)
 class Shredded:
-    """Values of one field. ``dims``: of each value; None where no leaf has a value. ``leaf_dims``: of the
-    value that each leaf is part of. ``idle``: the objects without a value at any depth; ``hollow``: those
-    of them that are ``{}``. ``flat``: no value is a list, so that each leaf is a value. ``depths``: by the
-    lists of the trees, those that were asked for.
+    """The values of one field, taken apart. A leaf is one scalar or record with its lists removed; leaves are
+    numbered.
+
+    ``dims``: of each value; None if no leaf has a value. ``leaf_dims``: of the value around each leaf.
+    ``idle``: the objects without a value at any depth; ``hollow``: those among them that are ``{}``.
+    ``flat``: no value is a list, so each leaf is a value. ``depths``: a cache, by the lists of the trees.
     """
 
     trees: list[Tree] = field(default_factory=list)
@@ -65,20 +67,20 @@ class Shredded:
 
     @property
     def owners(self) -> list[int]:
-        """By leaf, the place of the value that it is part of."""
+        """By leaf, the index of the value around it."""
         return [place for place, tree in enumerate(self.trees) for _ in _leaves_of(tree)]
 
     def dimension(self, tree: Tree) -> int | None:
-        """How many lists there are around the deepest leaf that has a value."""
+        """The number of lists around the deepest leaf that has a value."""
         return _depth(tree, self.idle, self.depths)
 
     def idle_dimension(self, tree: Tree) -> int | None:
-        """How many lists there are around the deepest leaf but ``{}``."""
+        """The number of lists around the deepest leaf other than ``{}``."""
         return _depth(tree, self.hollow, self.idle_depths)
 
 
 def _depth(tree: Tree, without: AbstractSet[int], known: _Depths) -> int | None:
-    """``known``: a list is asked for again by each list around it, so what was found is kept."""
+    """The depth of a tree. ``known``: a cache, because each list around a list asks again."""
     if type(tree) is not list:
         return None if tree is None or tree in without else 0
     if id(tree) not in known:
@@ -96,7 +98,7 @@ def _leaves_of(tree: Tree) -> Iterator[int]:
 
 
 def shred(values: Sequence[object]) -> Shredded:
-    """The values of a field, taken apart.
+    """Take the values of a field apart.
 
     >>> apart = shred([7, [1, [None, 2]], [[]]])
     >>> apart.trees, apart.dims
@@ -118,7 +120,7 @@ def shred(values: Sequence[object]) -> Shredded:
 
 
 def place(shredded: Shredded, fits: Sequence[bool], dim: int) -> list[Tree]:
-    """Each value at a column's dimension ``dim``; ``fits``: which leaves the column holds.
+    """Place each value at a column's dimension ``dim``. ``fits``: true for leaves that the column holds.
 
     >>> apart = shred([7, [1, [2]], ["c", [[]]], [["x"], ["y"]]])
     >>> place(apart, [type(leaf) is int for leaf in apart.leaves], 2)
@@ -151,26 +153,26 @@ class _Placing:
         return None if placed is None else _wrapped(placed, dim - own)
 
     def whole(self, tree: Tree, dim: int) -> Tree:
-        """A value that is of dimension ``dim``."""
+        """A value of dimension ``dim``."""
         if not isinstance(tree, list):
             return tree if tree is not None and self.fits[tree] else None
         items = [self.element(item, dim - 1) for item in tree]
         return items if any(item is not None for item in items) else None
 
     def element(self, tree: Tree, dim: int) -> Tree:
-        """An element of a list that holds values; an object without any is wrapped where it stands."""
+        """An element of a list that holds values; an object without any is wrapped in its place."""
         if isinstance(tree, int) and tree in self.shredded.idle:
             return _wrapped(self.empty(tree, 0), dim)
         return self.value(tree, self.shredded.dimension(tree), dim)
 
     def without_values(self, tree: Tree, dim: int) -> Tree:
-        """A value that holds none: objects with keys are as any other, where the column is deep enough."""
+        """A value that holds none: objects with keys are placed like others, if the column is deep enough."""
         own = self.shredded.idle_dimension(tree)
         placed = None if own is None or own > dim else self.whole(tree, own)
         return self.empty(tree, dim) if own is None or placed is None else _wrapped(placed, dim - own)
 
     def empty(self, tree: Tree, dim: int) -> Tree:
-        """A value that holds none: as it is, where there are lists enough around it."""
+        """A value that holds none, unchanged if there are enough lists around it."""
         if isinstance(tree, list):
             return [self.empty(item, dim - 1) for item in tree] if dim else None
         return tree if tree is not None and not dim and self.fits[tree] else None
@@ -183,7 +185,7 @@ def _wrapped(tree: Tree, times: int) -> Tree:
 
 
 def assemble(trees: Sequence[Tree], leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Placed values as an array of ``type_``, whose leaves are those of the trees' numbers."""
+    """Assemble placed values into an array of ``type_``, with the leaves of the trees' numbers."""
     numbered: pa.DataType = pa.int64()
     inner = type_
     while pa.types.is_list(inner):
@@ -201,7 +203,7 @@ def _with_leaves(numbers: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.
 
 
 def relist(lists: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The lists with other leaves in the same places; ``leaves`` as `flattened` gives them."""
+    """Replace the leaves of lists; ``leaves`` in the order of `flattened`."""
     if not pa.types.is_list(type_):
         return leaves
     inner = relist(lists.flatten(), leaves, type_.value_type)
@@ -219,8 +221,9 @@ def flattened(lists: pa.Array) -> pa.Array:
 
 
 def numbered(lists: pa.Array, valid: NDArray[np.bool_], first: int = 0) -> Shredded:
-    """Lists of uniform depth, taken apart; a leaf is none where it is not ``valid``. ``first``: the number
-    of the first leaf.
+    """Take lists of uniform depth apart; a leaf counts only if it is ``valid``.
+
+    ``first``: the number of the first leaf.
     """
     total = len(valid)
     numbers = pa.array(np.arange(first, first + total), pa.int64(), mask=~valid)
@@ -235,7 +238,8 @@ def numbered(lists: pa.Array, valid: NDArray[np.bool_], first: int = 0) -> Shred
 
 
 def joined(parts: Sequence[Shredded]) -> Shredded:
-    """Values of which each part has some leaves, under numbers of their own, in lists of as many places.
+    """Join values of which each part has some leaves, under numbers of its own, in lists of the same
+    positions.
 
     >>> long, text = Shredded([[0, None]]), Shredded([[None, [1]]])
     >>> apart = joined([long, text])
@@ -248,7 +252,7 @@ def joined(parts: Sequence[Shredded]) -> Shredded:
 
 
 def merged(value: Any, later: Any) -> Any:
-    """A value that is in two parts, each leaf in one of them; ``later``: the second one."""
+    """Merge two parts of a value, each leaf of which is in one of them."""
     if value is None or later is None:
         return later if value is None else value
     if isinstance(value, list) and isinstance(later, list):
@@ -259,7 +263,7 @@ def merged(value: Any, later: Any) -> Any:
 
 
 def same_lists(left: pa.Array, right: pa.Array) -> bool:
-    """Whether two arrays have the same lists, whatever is in them."""
+    """True if two arrays have the same lists, whatever is in them."""
     while pa.types.is_list(left.type) and pa.types.is_list(right.type):
         if not left.value_lengths().equals(right.value_lengths()):
             return False

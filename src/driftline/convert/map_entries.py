@@ -1,4 +1,4 @@
-"""The entries of maps as Arrow has them; and columns of several groups of rows, one after another."""
+"""The entries of maps in Arrow, and the concatenation of columns of several groups of rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Columns = Sequence[tuple[Type, pa.Array]]  # of one field's values, for each of 
 
 
 class Entries(NamedTuple):
-    """The entries of leaves that are maps: how many each has, their keys,
-    a column for each type of their values, and which leaves they are.
+    """The entries of leaves that are maps: their number for each, their keys, a column for each type of their
+    values, and the leaves.
     """
 
     lengths: NDArray[Any]
@@ -29,7 +29,7 @@ class Entries(NamedTuple):
 
     @classmethod
     def of(cls, columns: Columns, first: int) -> Entries:
-        """Of columns of the same maps, each with its own type of values."""
+        """The entries of columns of the same maps, each with its own type of values."""
         maps = columns[0][1]
         lengths = maps.value_lengths().drop_null().to_numpy(zero_copy_only=False)
         values = [(type_, lists.flatten().field(1)) for type_, lists in columns]
@@ -38,6 +38,7 @@ class Entries(NamedTuple):
 
 def entries_in(leaves: Columns, key: Type, first: int) -> list[Entries]:
     """The entries of the leaves that are maps with keys of this type, those of the same maps together.
+
     ``first``: the number of the first leaf.
     """
     by_maps: list[list[tuple[Type, pa.Array]]] = []
@@ -54,16 +55,14 @@ def entries_in(leaves: Columns, key: Type, first: int) -> list[Entries]:
 
 
 def together(groups: Sequence[Entries]) -> Columns:
-    """The values of all these entries: a column for each type of each group."""
+    """The values of all entries: a column for each type of each group."""
     types = [type_ for entries in groups for type_, _ in entries.values]
     columns = [(len(entries.keys), [array for _, array in entries.values]) for entries in groups]
     return list(zip(types, one_after_another(columns), strict=True))
 
 
 def one_after_another(groups: Sequence[tuple[int, Sequence[pa.Array]]]) -> list[pa.Array]:
-    """The columns of some groups of rows, each with so many rows, as columns of all these rows: null in those
-    of the other groups.
-    """
+    """Concatenate groups of rows: their columns become columns of all rows, null in the other groups."""
     starts = list(accumulate((count for count, _ in groups), initial=0))
     total = starts[-1]
     return [
@@ -74,7 +73,7 @@ def one_after_another(groups: Sequence[tuple[int, Sequence[pa.Array]]]) -> list[
 
 
 def _among(array: pa.Array, before: int, total: int) -> pa.Array:
-    """The array among ``total`` values, so many nulls in front of it."""
+    """Embed the array among ``total`` values, with this many nulls before it."""
     if len(array) == total:
         return array
     after = total - before - len(array)

@@ -1,4 +1,4 @@
-"""The values of one field that Arrow has with several lists around them."""
+"""The values of one field that Arrow holds with several depths of lists."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 
 class MixedValues:
-    """The values of one field in ``parts``, which have lists of their own; leaves are numbered through.
+    """The values of one field in ``parts`` with lists of their own; leaves are numbered throughout.
 
-    Most values are in one of the parts. A list of mixed depth is in several, of each the
-    elements that are as deep as its own.
+    Most values are in one part. A list of mixed depth is in several, each with the elements of its own depth.
     """
 
     def __init__(self, parts: Sequence[ArrowValues]) -> None:
@@ -74,7 +73,7 @@ class MixedValues:
         return reduce(first_of, placed)
 
     def _placed_together(self, leaves: pa.Array, type_: pa.DataType, dim: int) -> pa.Array:
-        """The values joined out of all parts that are not deeper than the column."""
+        """Place values joined from all parts that are not deeper than the column."""
         parts = [
             (part.dim, part.apart(first)) for part, first in zip(self._parts, self._starts, strict=False)
         ]
@@ -118,7 +117,7 @@ class MixedValues:
 
 
 def texts_of_several(columns: Sequence[list[Any]], contract: Contract) -> Iterator[Text]:
-    """Lists and maps whose values are of several types are no one type's."""
+    """Texts of lists and maps whose values have several types, and so no single one."""
     for number, value in enumerate(reduce(merged, same) for same in zip(*columns, strict=True)):
         if has_value(value):
             yield Text(number, (), json_text(value, contract))

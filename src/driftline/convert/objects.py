@@ -1,4 +1,4 @@
-"""Records as JSON has them: Python objects, whose numbers keep their text (`driftline.observe.parse`)."""
+"""Parsed JSON records: Python objects, whose numbers keep their text (`driftline.core.values.parse`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NONE: frozenset[Base] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class JsonRecords:
-    """JSON objects, parsed. ``dates``: the setting of that name."""
+    """Parsed JSON objects. ``dates``: the setting of that name."""
 
     objects: Sequence[Mapping[str, object]]
     dates: str
@@ -57,7 +57,7 @@ class JsonRecords:
 
 
 class JsonValues:
-    """The values of one field of JSON objects, sorted by what they are."""
+    """The values of one field of JSON objects, sorted by kind."""
 
     def __init__(self, values: Sequence[object], route: FieldRoute, dates: str) -> None:
         self._values, self._dates = values, dates
@@ -175,7 +175,7 @@ class JsonValues:
             yield Text(value, within, json_text(whole, contract.inside(len(within))))
 
     def _is_lost(self, number: int) -> bool:
-        """Whether a leaf that no column holds is a value; an object without any is none."""
+        """True if a leaf that no column holds is a value; an object without any is not."""
         leaf = self._apart.leaves[number]
         return type(leaf) is not dict or (has_value(leaf) and self._planned(self._apart.leaf_dims[number]))
 
@@ -197,9 +197,7 @@ def _takes_key(route: FieldRoute, key: str) -> bool:
 
 
 def _takes_text(target: Primitive, bases: frozenset[Base], base: Primitive) -> bool:
-    """Whether a column of type ``target`` that takes the types ``bases``
-    takes strings that are of type ``base``.
-    """
+    """True if a column of type ``target`` that takes the types ``bases`` takes strings of type ``base``."""
     if target in (STRING, BINARY):
         return any(isinstance(b, Primitive) and b.name in TEXT for b in bases)
     return base != STRING and base in bases and converts(base, target)

@@ -1,4 +1,4 @@
-"""Values of the rest as columns: put where the plans have a column for them."""
+"""Puts values of the rest into the columns that the plans have for them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from driftline.errors import DataError
 
 
 class Plans(NamedTuple):
-    """What typed values of the rest bring, and what those of JSON bring beside these: as batches of their
-    own, as no one plan tells objects of JSON from typed maps and structs of the same field.
+    """The plans for the typed values of the rest, and for JSON's beside them.
+
+    They are batches of their own, because no single plan tells JSON objects from typed maps and structs of
+    the same field.
     """
 
     of_typed: Plan
@@ -35,17 +37,17 @@ class Plans(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """With all columns."""
+        """The schema with all columns."""
         return self.of_json.schema
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """From the schema before to that with all columns."""
+        """The changes from the schema before to that with all columns."""
         return (*self.of_typed.changes, *self.of_json.changes)
 
     @property
     def routes(self) -> tuple[RecordRoute, RecordRoute]:
-        """By which the columns are filled."""
+        """The routes that fill the columns."""
         return self.of_typed.route, self.of_json.route
 
 
@@ -53,8 +55,8 @@ class Plans(NamedTuple):
 class Promoter:
     """Makes rows with the columns of ``after`` from rows with those of ``before``.
 
-    ``same``: fills the columns that there were; ``of_json``, ``of_typed``: those of what waited. ``old`` and
-    ``new``: the names of the rest, which stays as it was, and of the one without what is selected.
+    ``same``: fills the existing columns; ``of_json``, ``of_typed``: those of the promoted values. ``old``:
+    the name of the rest, which stays as it was; ``new``: of the one without the selected values.
     """
 
     before: Struct
@@ -79,7 +81,7 @@ class Promoter:
         return cls(before, same, of_json, of_typed, selection, old, new, settings.mark)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Raises DataError where a value has its place taken."""
+        """Convert rows. Raises DataError if the place of a value is taken."""
         rows = self.same.of_arrow(batch, self.before, json=False)
         names = rows.schema.names
         columns = dict(zip(names, rows.columns, strict=True))
@@ -94,7 +96,7 @@ class Promoter:
         return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=rows.schema)
 
     def _filled(self, parts: Sequence[Chosen]) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-        """The selected values in the columns of the plan, and which rows they are of."""
+        """The selected values in the columns of the plan, and the numbers of their rows."""
         numbers = [number for number, part in enumerate(parts) if part.record]
         if numbers:
             yield numbers, self.of_json.of_json([parts[number].record for number in numbers])
@@ -103,7 +105,7 @@ class Promoter:
 
 
 def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:
-    """The column with values for the rows of these numbers; a row may come several times."""
+    """Put values into the rows of these numbers; a row may occur several times."""
     merged: dict[int, Any] = {}
     stored = column.take(pa.array(numbers, pa.int64())).to_pylist()
     for number, before, value in zip(numbers, stored, values.to_pylist(), strict=True):
@@ -115,7 +117,7 @@ def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) 
 
 
 def _merged(before: Any, value: Any, type_: pa.DataType, path: Path) -> Any:
-    """A value of a column, with another one where it is null."""
+    """Fill the nulls of a column's value from another value."""
     if before is None or value is None:
         return value if before is None else before
     if pa.types.is_struct(type_):

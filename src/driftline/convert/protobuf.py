@@ -1,4 +1,4 @@
-"""Messages of Protobuf as columns of the types that tables have, by their descriptors."""
+"""Protobuf messages as columns of table types, by their descriptors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class MessageType:
     reads: Sequence[tuple[FieldDescriptor, Read]]
 
     def record(self, message: Any) -> dict[str, Any]:
-        """A message as its node takes it; what is not set is None, where that can be told."""
+        """A message as its node takes it; a field that is not set is None, if that can be known."""
         return {
             field.name: read(getattr(message, field.name))
             if not field.has_presence or message.HasField(field.name)
@@ -75,7 +75,7 @@ class MessageType:
 
 
 def message_type(descriptor: Descriptor, above: frozenset[str] = frozenset()) -> MessageType:
-    """How messages of a type become columns. One of a type that is ``above`` it is JSON text."""
+    """The columns of a type's messages. A message of a type that is ``above`` it becomes JSON text."""
     name = descriptor.full_name
     fields = [(field, *_field(field, above | {name})) for field in descriptor.fields]
     node = RecordNode(name, tuple((field.name, node) for field, node, _ in fields))
@@ -131,5 +131,5 @@ def _moment(seconds: int, nanos: int) -> int | str:
 
 
 def extensions(message: Any) -> Iterator[str]:
-    """Fields of the message that no descriptor of its own names, at its top."""
+    """Fields at the top of the message that none of its descriptors names."""
     return (field.full_name for field, _ in message.ListFields() if field.is_extension)

@@ -1,6 +1,6 @@
-"""Python's own records as columns of the types that tables have (rules 2.3), no value changed.
+"""Records of Python as columns of table types (rules 2.3), without changing a value.
 
-A key whose values have several types stands several times, once for each of them, as a union's does.
+A key whose values have several types occurs several times, once for each, like a union.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ _ARROW: dict[str, pa.DataType | None] = {
 
 
 class Column(NamedTuple):
-    """The values of one type among some; null for the others. ``beyond``:
-    the type counts only where it has values.
-    """
+    """Values of one type; null for the others. ``beyond``: the type counts only if it has values."""
 
     type: Type
     array: pa.Array
@@ -63,8 +61,9 @@ class Column(NamedTuple):
 
 
 def record_columns(records: Sequence[Mapping[str, Any]]) -> tuple[Struct, pa.RecordBatch]:
-    """The columns of some records, and their types. Raises UsageError for
-    a value that no table has, with its path.
+    """The columns of some records, and their types.
+
+    Raises UsageError for a value that no table has, with its path.
     """
     return with_columns([(key, columns_of(values, (key,))) for key, values in _by_key(records, ())])
 
@@ -115,16 +114,14 @@ def _kind(cls: type, path: Path) -> str | None:
 
 @cache
 def _known_kind(cls: type) -> str | None:
-    """The kind of a class's values; None of those that are none, empty of those that no table has."""
+    """The kind of a class's values; None if it is no kind of value, empty if no table has such values."""
     if cls.__name__ in _NULLS:
         return None
     return next((kind for known, kind in _KINDS if issubclass(cls, known)), "")
 
 
 def _exact_kind(value: Any, path: Path) -> str | None:
-    """The kind: of whole numbers by their size, of moments by zone and
-    by what is finer than a microsecond.
-    """
+    """The kind, which depends on the size of whole numbers, and on the zone and precision of moments."""
     kind = _kind(type(value), path)
     if kind == "long":
         return kind if -_LONG <= value < _LONG else "whole" if abs(value) < 10**_DIGITS else "huge"
@@ -141,7 +138,7 @@ def _of_kinds(values: Values, kinds: Sequence[str | None], path: Path) -> Iterat
 
 
 def _of_kind(values: Values, kind: str, path: Path) -> list[Column]:
-    """The columns of values that are all of a kind, or None."""
+    """The columns of values that are all of one kind, or None."""
     if kind == "record":
         return [_records(values, path)]
     if kind == "list":
@@ -167,7 +164,9 @@ def _records(values: Values, path: Path) -> Column:
 
 
 def _lists(values: Values, path: Path) -> list[Column]:
-    """A list has as many places in each of its columns, null where the value is in another one."""
+    """The columns of lists: each list has all positions in each column, null where the value is in another
+    one.
+    """
     sizes = [0 if value is None else len(value) for value in values]
     items = [item for value in values if value is not None for item in value]
     offsets = pa.array(np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int32))
@@ -179,7 +178,7 @@ def _lists(values: Values, path: Path) -> list[Column]:
 
 
 def _merged(columns: Iterable[Column]) -> list[Column]:
-    """The columns, those of one type as one."""
+    """Merge the columns of the same type."""
     by_type: dict[Type, Column] = {}
     for column in columns:
         same_type = by_type.get(column.type)

@@ -1,4 +1,4 @@
-"""What no column takes, as the entries of the rest: collected while a batch is converted."""
+"""Collects the values that no column takes, as entries of the rest, while a batch is converted."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _ENDS = re.compile(
 
 
 class Spot(NamedTuple):
-    """A ``row``, and the ``path`` of a value in its record. ``whole``: the text of the list of mixed depth
-    that the value is part of, which waits in its place: a part alone would not tell how deep it stood.
+    """The place of a value: its ``row``, and its ``path`` in the record.
+
+    ``whole``: the text of the list of mixed depth around the value, which waits in its place: a part alone
+    would not show its depth.
     """
 
     row: int
@@ -35,7 +37,7 @@ class Spot(NamedTuple):
     whole: str | None = None
 
     def below(self, path: str) -> Spot:
-        """For a part of the value, at this path."""
+        """The place of a part of the value, at this path."""
         return self if self.whole is not None else self._replace(path=path)
 
 
@@ -51,7 +53,7 @@ class Entries:
             self.rows[row][type_key(path)] = type_text(type_)
 
     def array(self) -> pa.Array:
-        """As a column; null where a row has no rest."""
+        """A column of the entries; null where a row has none."""
         items = [
             [(path, text) for path, text in row.items() if not _is_part(path, row)] or None
             for row in self.rows
@@ -60,14 +62,14 @@ class Entries:
 
 
 def _is_part(path: str, row: Mapping[str, str]) -> bool:
-    """Whether the value is part of one that waits whole: columns of its field may lack different parts."""
+    """True if the value is part of one that waits whole: columns of its field may lack different parts."""
     return len(row) > 1 and any(path[: end.start()] in row for end in _ENDS.finditer(path))
 
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Where the records are that are being converted: ``spot`` of each by its number, and
-    what the ``contract`` says of their fields.
+    """The places of the records being converted: ``spot`` of each by its number, and the ``contract`` of
+    their fields.
     """
 
     entries: Entries
@@ -76,11 +78,11 @@ class Collector:
 
     @classmethod
     def of(cls, count: int, contract: Contract) -> Collector:
-        """For the records of ``count`` rows."""
+        """A collector for the records of ``count`` rows."""
         return cls(Entries([{} for _ in range(count)]), lambda number: Spot(number, ""), contract)
 
     def add(self, text: Text) -> None:
-        """Adds an entry; the records here are the values of a field."""
+        """Add an entry; the records here are the values of a field."""
         spot = self.spot(text.number)
         if spot.whole is not None:
             self.entries.add(spot.row, spot.path, spot.whole, None)
@@ -88,11 +90,11 @@ class Collector:
             self.entries.add(spot.row, element(spot.path, text.places), text.text, text.type)
 
     def rows(self, numbers: Numbers) -> Collector:
-        """For some of the records, by their numbers."""
+        """A collector for some of the records, by their numbers."""
         return replace(self, spot=lambda number: self.spot(int(numbers[number])))
 
     def field(self, key: str) -> Collector:
-        """For the values of a field, one a record."""
+        """A collector for the values of a field, one in each record."""
 
         def spot(number: int) -> Spot:
             above = self.spot(number)
@@ -101,7 +103,7 @@ class Collector:
         return replace(self, spot=spot, contract=self.contract.of(key))
 
     def leaves(self, values: Values) -> Collector:
-        """For the leaves of values."""
+        """A collector for the leaves of values."""
         places: list[tuple[int, tuple[int, ...]]] = []
         wholes: dict[int, str] = {}
 
@@ -120,11 +122,11 @@ class Collector:
         return replace(self, spot=spot)
 
     def records(self, numbers: Numbers, dim: int) -> Collector:
-        """For records that are leaves of these numbers, inside ``dim`` lists."""
+        """A collector for records that are leaves of these numbers, inside ``dim`` lists."""
         return replace(self.rows(numbers), contract=self.contract.inside(dim))
 
     def maps(self, maps: Maps, dim: int) -> Collector:
-        """For the values of maps that are leaves inside ``dim`` lists."""
+        """A collector for the values of maps that are leaves inside ``dim`` lists."""
         owners: list[int] = []
 
         def spot(number: int) -> Spot:
@@ -138,7 +140,7 @@ class Collector:
 
 
 def json_text(value: object, contract: Contract) -> str:
-    """A parsed value as exact JSON text, without what the contract leaves out.
+    """A parsed value as exact JSON text, without what the contract excludes.
 
     >>> json_text({"a": [Number("1.50"), None]}, Contract())
     '{"a":[1.50,null]}'
@@ -159,7 +161,7 @@ def _raw(value: object, contract: Contract) -> Any:
 
 
 def of_mixed_depth(places: Iterable[tuple[int, tuple[int, ...]]]) -> set[int]:
-    """The values whose leaves have different numbers of lists around them; ``places``: by leaf.
+    """The values whose leaves are inside different numbers of lists. ``places``: by leaf.
 
     >>> of_mixed_depth([(0, (0,)), (0, (1,)), (1, (0,)), (1, (1, 0))])
     {1}
@@ -171,8 +173,9 @@ def of_mixed_depth(places: Iterable[tuple[int, tuple[int, ...]]]) -> set[int]:
 def lost_by_value(
     lost: Iterable[int], places: Sequence[tuple[int, tuple[int, ...]]], leaves: Iterable[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The values that have lost leaves, each with the places of a list in it that waits whole: the outermost
-    of whose ``leaves`` none is held. A value of mixed depth waits as a whole.
+    """The values that have lost leaves, each with the index path of the list in it that waits whole.
+
+    That is the outermost list of whose ``leaves`` none is held. A value of mixed depth waits as a whole.
 
     >>> [*lost_by_value([1, 2], [(0, (0, 0)), (0, (1, 0)), (0, (1, 1))], range(3))]
     [(0, (1,))]
@@ -192,14 +195,14 @@ def lost_by_value(
 
 
 def element_at(value: Any, places: Iterable[int]) -> Any:
-    """What a value has in lists inside each other; None where one is null."""
+    """The element at these places of nested lists; None if a list on the way is null."""
     for place in places:
         value = None if value is None else value[place]
     return value
 
 
 def places_of(apart: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:
-    """By leaf, the number of the value that it is part of, and its places in the lists of that."""
+    """By leaf, the index of the value around it, and its places in that value's lists."""
     if apart.flat:
         return [(number, ()) for number, tree in enumerate(apart.trees) if tree is not None]
     out: dict[int, tuple[int, tuple[int, ...]]] = {}

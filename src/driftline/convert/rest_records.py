@@ -1,4 +1,4 @@
-"""Values of the rest as records: what is chosen of each row is read again."""
+"""Turns selected values of the rest back into records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def typed_value(value: Any, type_: Type) -> Any:
-    """A parsed JSON value as pyarrow takes it for the type.
+    """Convert a parsed JSON value to what pyarrow takes for the type.
 
     >>> from driftline.core.schema.types import BINARY, List
     >>> typed_value(["AP8=", None], List(BINARY))
@@ -71,17 +71,19 @@ Steps = tuple["str | int", ...]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which values of the rest are meant: those at or below some ``paths`` of keys, all where there is none;
-    never what is ``excluded``. Steps into lists are left out of paths; of all keys of a map, the step is
-    ``value``.
+    """A selection from the rest: values at or below some ``paths`` of keys, all if there are none, but never
+    ``excluded`` ones.
+
+    Paths omit steps into lists; for all keys of a map, the step is ``value``.
     """
 
     paths: tuple[Path, ...] = ()
     excluded: tuple[Path, ...] = ()
 
     def above(self, *fields: Iterable[str | int]) -> list[Path] | None:
-        """Which of the paths lead to a value, or above it; None where it is not meant. ``fields``: its own
-        path, and that of its field, which are one but for keys of maps.
+        """The selected paths that lead to a value, or to something around it; None if it is not selected.
+
+        ``fields``: its own path and that of its field, which differ only for keys of maps.
         """
         keys = [keys_of(field) for field in fields]
 
@@ -94,9 +96,11 @@ class Selection:
 
 @dataclass(slots=True)
 class Chosen:
-    """Of one row's rest, what is selected: JSON values as one ``record``, typed ones each with its
-    ``type``, nested as the record has them; ``left`` stays. ``counts``: of values, by the path of their
-    field; ``met``: paths that were asked for; ``in_lists``: some are elements of lists.
+    """The selection from one row's rest.
+
+    JSON values are one ``record``, typed ones each have their ``type``, nested as in the record; ``left``
+    stays. ``counts``: of values, by the path of their field; ``met``: requested paths that occurred;
+    ``in_lists``: some are elements of lists.
     """
 
     record: dict[str, Any] = field(default_factory=dict)
@@ -108,7 +112,7 @@ class Chosen:
 
 
 def chosen(rest: Sequence[tuple[str, str]], selection: Selection, fields: Fields) -> Chosen:
-    """Takes a row's rest apart. A typed value that cannot be read stays."""
+    """Take a row's rest apart. A typed value that cannot be read stays."""
     out, texts = Chosen(), dict(rest)
     places = {path: steps(path) for path, _ in rest if not is_type_key(path)}
     asked = {at: selection.above(at, fields.path(at)) for at in places.values()}
@@ -149,14 +153,14 @@ def _add_typed(out: Chosen, at: Steps, value: Any, type_: Type, fields: Fields) 
 
 
 def _nested(at: Steps, value: Any) -> Any:
-    """The value where it stands in its record; the places before it in a list are null."""
+    """The value nested as in its record; earlier places in a list are null."""
     for step in reversed(at):
         value = {step: value} if isinstance(step, str) else [None] * step + [value]
     return value
 
 
 def _joined(a: Any, b: Any) -> Any:
-    """Two parts of one record."""
+    """Join two parts of one record."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, dict) and isinstance(b, dict):
@@ -165,7 +169,7 @@ def _joined(a: Any, b: Any) -> Any:
 
 
 def _padded(value: Any, held: Sequence[tuple[Type, Any]], mark: str) -> Any:
-    """The value with its lists as long as in what columns hold of it, each with its type."""
+    """Extend the value's lists to the length that columns hold of it, each with its type."""
     if not isinstance(value, (list, dict)):
         return value
     held = [_within(type_, stored, _dimension(value)) for type_, stored in held]
@@ -180,19 +184,19 @@ def _padded(value: Any, held: Sequence[tuple[Type, Any]], mark: str) -> Any:
 
 
 def _within(type_: Type, stored: Any, dim: int) -> tuple[Type, Any]:
-    """What a column holds, and its type, without the lists that a value of ``dim`` lists was wrapped in."""
+    """A column's value and its type, without the lists that a value of ``dim`` lists was wrapped in."""
     while isinstance(type_, List) and peel(type_)[0] > dim and stored is not None and len(stored) == 1:
         type_, stored = type_.element, stored[0]
     return type_, stored
 
 
 def _dimension(value: Any) -> int:
-    """How many lists there are around what is deepest in lists."""
+    """The number of lists around the deepest value in lists."""
     return 1 + max(map(_dimension, value), default=0) if isinstance(value, list) else 0
 
 
 def _held(held: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[Type, Any]]:
-    """What columns of records, or maps, hold under a key."""
+    """The values under a key in columns of records or maps."""
     out: list[tuple[Type, Any]] = []
     for type_, stored in held:
         if isinstance(type_, Struct) and stored is not None:
@@ -206,9 +210,10 @@ def _held(held: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[T
 def parts_of(
     batch: pa.RecordBatch, struct: Struct, rest: str, selection: Selection, mark: str
 ) -> list[Chosen]:
-    """What is selected of each row. ``struct``: the table's columns, ``rest`` the name of that of the rest.
+    """The selection from each row.
 
-    Lists of which the table holds a part have the length that they have there.
+    ``struct``: the table's columns, ``rest`` the name of that of the rest. Lists of which the table holds a
+    part have the length that they have there.
     """
     names, fields = [f.name for f in struct.fields], Fields([struct], mark)
     parts = [
@@ -224,7 +229,7 @@ def parts_of(
 
 
 def typed_batches(parts: Iterable[Chosen]) -> Mapping[Struct, tuple[list[int], pa.RecordBatch]]:
-    """The typed values by type, each a row of its own, with the numbers of the rows that they are of."""
+    """The typed values by type, each a row of its own, with the numbers of their rows."""
     by_struct: dict[Struct, tuple[list[int], list[Any]]] = {}
     for number, part in enumerate(parts):
         for struct, value in part.typed:

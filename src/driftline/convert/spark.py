@@ -1,4 +1,4 @@
-"""Rows of a table as Spark takes them from Arrow: it has no uuid, and no bytes of a fixed length."""
+"""Rows of a table in the form that Spark takes from Arrow: it has no uuid and no fixed-length bytes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _APART = ("uuid", "fixed", "variant")  # types that Spark has otherwise than Arr
 
 
 def as_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
-    """The rows with a uuid as its text, fixed as plain bytes, and nothing null within a
-    VARIANT. ``struct``: the table's columns.
+    """The rows with uuids as text, fixed as plain bytes, and nothing null within a VARIANT.
+
+    ``struct``: the table's columns.
     """
     return _each(batch, struct, _to_spark) if _stand_apart(struct) else batch
 
 
 def from_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
-    """Rows that Spark has read, by place, with the types that the table's columns have in Arrow."""
+    """Rows that Spark has read, by position, with the Arrow types of the table's columns."""
     rows = Declared(batch.schema).read(batch.columns)
     return _each(rows, struct, _to_arrow) if _stand_apart(struct) else rows
 
@@ -73,5 +74,5 @@ def _turned(array: pa.Array, type_: Type, turn: Turn) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Where the lists begin among all items; a copy, as Arrow takes no slice beside a mask."""
+    """The offsets of lists among all items; a copy, because Arrow takes no slice beside a mask."""
     return pa.array(array.offsets.to_numpy())

@@ -63,7 +63,7 @@ _READ_ONLY = {
 
 
 def arrow_schema(struct: Struct) -> pa.Schema:
-    """The Arrow schema of a table's columns; each field carries its field id as Parquet's writers expect it.
+    """The Arrow schema of a table's columns, with field ids in the form that Parquet's writers expect.
 
     >>> from driftline.core.schema.types import LONG
     >>> arrow_schema(Struct((Field("a", LONG, id=3),))).field("a").metadata
@@ -73,17 +73,17 @@ def arrow_schema(struct: Struct) -> pa.Schema:
 
 
 def arrow_field(field: Field) -> pa.Field:
-    """A column, or a field of a struct, as an Arrow field that may be null unless it is required."""
+    """A column, or a field of a struct, as an Arrow field that is nullable unless required."""
     return field_of(field, arrow_type(field.type))
 
 
 def field_of(field: Field, type_: pa.DataType) -> pa.Field:
-    """The same, of which it is known what Arrow type it has."""
+    """The Arrow field for a column whose Arrow type is known."""
     return _field(field.name, type_, field.id, field.required)
 
 
 def in_lists(type_: Type, leaves: pa.DataType) -> pa.DataType:
-    """The Arrow type of a column whose ``leaves``, its lists aside, are known to have this one."""
+    """The Arrow type of a column whose ``leaves``, inside its lists, have this one."""
     if not isinstance(type_, List):
         return leaves
     return pa.list_(
@@ -125,8 +125,9 @@ DEEPEST = 100  # levels of lists, maps and structs: tasks are sent what describe
 
 
 def convertible(struct: Struct) -> bool:
-    """Whether files of these columns can be made of Arrow: their types have values there, their
-    defaults are values, and they are not too deep.
+    """True if Arrow can make files of these columns.
+
+    Their types have values in Arrow, their defaults are values, and they are not too deep.
     """
     columns = list(Schema(struct).walk())
     depth = max((len(path) for path, _ in columns), default=0)

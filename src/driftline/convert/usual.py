@@ -1,7 +1,7 @@
-"""The usual type of each field of a JSON batch: what a parser reads whole columns as.
+"""The usual type of each field of a JSON batch, by which a parser reads whole columns.
 
-Of a field that drifted it is the type that came first; records that hold another are read one by one. A field
-whose values the parser cannot read, or not with the text that a column needs, has no usual type.
+For a drifted field it is the type that came first; records that hold another are read one by one. A field has
+no usual type if the parser cannot read its values, or not with the text that a column needs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Drifting: TypeAlias = "Mapping[str, Drifting | None]"
 
 
 def usual_struct(route: RecordRoute) -> Struct:
-    """The fields that Arrow reads as whole columns, by key, with the type of each."""
+    """The fields that Arrow reads as whole columns, by key, with their types."""
     return _struct([route], 0)
 
 
@@ -48,7 +48,7 @@ def _struct(routes: Sequence[RecordRoute], depth: int) -> Struct:
 
 
 def _by_key(routes: Sequence[RecordRoute]) -> dict[str, list[FieldRoute]]:
-    """The fields of records; several of one key where several columns hold the records."""
+    """The fields of records; several for one key if several columns hold the records."""
     by_key: dict[str, list[FieldRoute]] = {}
     for route in routes:
         for field in route.fields:
@@ -57,7 +57,7 @@ def _by_key(routes: Sequence[RecordRoute]) -> dict[str, list[FieldRoute]]:
 
 
 def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
-    """``routes``: those of one field; several where several columns hold the records around it."""
+    """The usual type of one field. ``routes``: several if several columns hold the records around it."""
     if any(route.beyond for route in routes):
         return None  # what goes to the rest is text as it was written
     columns = [c for r in routes for c in r.columns]
@@ -121,8 +121,9 @@ def _parsed_as(facet: Facet, seen: dict[Facet, Seen], columns: Sequence[ColumnRo
 
 
 def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShape:
-    """What of a shape has the usual types, as a copy; what the ``contract`` leaves out
-    may be anything, as the parser skips it.
+    """A copy of the part of a shape that has the usual types.
+
+    Excluded fields may have any, because the parser skips them.
     """
     types = {f.name: f.type for f in usual.fields}
     out = RecordShape()
@@ -141,7 +142,8 @@ def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShap
 def drifting_keys(
     shape: RecordShape, usual: Struct, routes: Sequence[RecordRoute], contract: Contract
 ) -> Drifting:
-    """The keys under which records of this shape have values that are not of their ``usual`` type.
+    """The keys under which records of this shape have values of another than their ``usual`` type.
+
     ``routes``: how the records become rows.
     """
     return _drifting(shape, limited(shape, usual, contract), usual, routes)
@@ -150,7 +152,7 @@ def drifting_keys(
 def _drifting(
     shape: RecordShape, same: RecordShape, usual: Struct, routes: Sequence[RecordRoute]
 ) -> Drifting:
-    """``same``: what of the shape has the usual types."""
+    """The same keys; ``same``: the part of the shape that has the usual types."""
     types = {f.name: f.type for f in usual.fields}
     drifting: dict[str, Drifting | None] = {}
     for key, fields in _by_key(routes).items():
@@ -165,8 +167,9 @@ def _drifting(
 def _drifting_below(
     field: FieldShape, same: FieldShape | None, usual: Type, routes: Sequence[FieldRoute]
 ) -> Drifting | None:
-    """The same for the records of a field; None if its values cannot be taken apart, as
-    they go to columns of other types than structs.
+    """The same keys in the records of a field.
+
+    None if its values cannot be cut apart, as they go to columns other than structs.
     """
     record = Facet(0, RECORD)
     seen, seen_same = field.facets.get(record), None if same is None else same.facets.get(record)
@@ -197,7 +200,10 @@ def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
 
 
 def _limited_inside(seen: Seen, usual: Type, contract: Contract) -> Seen:
-    """What of an object has the usual types. A map may be known by its keys yet, or by its values."""
+    """The part of an object that has the usual types.
+
+    A map may still be known by its keys, or by its values.
+    """
     match usual:
         case Struct() if seen.record is not None:
             return replace(seen, record=limited(seen.record, usual, contract))

@@ -1,4 +1,4 @@
-"""What converting asks of a batch: records by field, a field's values as leaves in lists."""
+"""The view of a batch that converting needs: records by field, a field's values as leaves in lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Numbers = Sequence[int] | NDArray[Any]  # which leaves
 
 
 class Records(Protocol):
-    """Some records. ``count``: how many; ``nulls``: which of them are none, if some are."""
+    """Some records. ``count``: their number; ``nulls``: flags those that are none, if any."""
 
     @property
     def count(self) -> int: ...
@@ -31,11 +31,11 @@ class Records(Protocol):
     def nulls(self) -> pa.Array | None: ...
 
     def values(self, route: FieldRoute) -> Values | None:
-        """The values of one field, one a record; None where no record has the field."""
+        """The values of one field, one in each record; None if no record has the field."""
 
 
 class Maps(NamedTuple):
-    """Leaves that are maps: their ``offsets`` in ``keys`` and ``values``, and which leaves they are."""
+    """Leaves that are maps: their ``offsets`` in ``keys`` and ``values``, and the numbers of the leaves."""
 
     offsets: pa.Array
     keys: pa.Array
@@ -44,8 +44,9 @@ class Maps(NamedTuple):
 
 
 class Text(NamedTuple):
-    """The value of a ``number``, or what it has at its ``places`` in lists, as exact
-    JSON text; ``type``: that of a typed one.
+    """The exact JSON text of value ``number``, or of its element at ``places``.
+
+    ``type``: of a typed value.
     """
 
     number: int
@@ -55,59 +56,62 @@ class Text(NamedTuple):
 
 
 class Values(Protocol):
-    """The values of one field. A leaf is a value without its lists; leaves are numbered."""
+    """The values of one field. A leaf is one scalar or record with its lists removed; leaves are numbered."""
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
-        """Each leaf in a column of type ``target``; null where the
-        column does not take it, or not exactly.
-        """
+        """Each leaf in a column of type ``target``; null if the column does not take it, or not exactly."""
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """The values as VARIANT, with their lists; null where one is not
-        exact so. And which leaves are held by that.
+        """The values as VARIANT, with their lists, null if one is not exact; and flags of the leaves held by
+        that.
         """
 
     def records(self, column_route: ColumnRoute) -> tuple[Records, Numbers]:
-        """The leaves that are records and that the column takes, and which they are; or all leaves, of which
-        the others are null.
+        """The leaves that are records and that the column takes, and their numbers; or all leaves, with nulls
+        for the others.
         """
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
-        """The leaves that are maps with keys of this type, of values of these dimensions, None if there can
-        be none; ``route``: how their values are routed.
+        """The leaves that are maps with keys of this type and values of these dimensions; None if there can
+        be none.
+
+        ``route``: that of their values.
         """
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        """Leaves of these numbers in their places among all; null for the others."""
+        """Leaves of these numbers at their places among all; null for the others."""
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
         """The values with these leaves, in lists as deep as the column's type."""
 
     def missing(self) -> pa.Array:
-        """Which values are null, or not there."""
+        """Flags the values that are null or absent."""
 
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
-        """By leaf, the number of the value that it is part of, and its places in the lists of that."""
+        """By leaf, the index of the value around it, and its places in that value's lists."""
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterable[Text]:
-        """What no column holds, as JSON text without what the ``contract`` of the field leaves out:
-        values, and lists in values, of which none holds anything; leaves of the others. ``held``: which
-        leaves some column holds, None for none.
+        """The texts of what no column holds, without what the ``contract`` of the field excludes.
+
+        Values, and lists in values, of which nothing is held, come whole; of the others their leaves.
+        ``held``: flags the leaves that some column holds, None for none.
         """
 
     def are_all_in(self, leaves: pa.Array) -> bool:
-        """Whether a column's leaves, which hold no others, hold all values; as far as that can be told
-        by how many are null.
+        """True if a column's leaves hold all values, as far as the number of nulls shows.
+
+        They must hold no others.
         """
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
-        """A leaf of the field that no column holds, if there is one;
-        ``held``: which leaves some column holds.
+        """A leaf of the field that no column holds, if there is one.
+
+        ``held``: flags the leaves that some column holds.
         """
 
 
 def bases_of(column_route: ColumnRoute) -> Bases:
-    """What a column takes, by the dimension of the value."""
+    """The types a column takes, by the dimension of the value."""
     out: dict[int | None, frozenset[Base]] = {}
     for facet in column_route.takes:
         out[facet.dim] = out.get(facet.dim, frozenset()) | {facet.base}
@@ -115,14 +119,12 @@ def bases_of(column_route: ColumnRoute) -> Bases:
 
 
 def primitives_of(route: FieldRoute) -> frozenset[Primitive]:
-    """The types of a field's columns inside their lists, records and maps aside."""
+    """The types of a field's columns inside their lists, except records and maps."""
     return frozenset(c.facet.base for c in route.columns if isinstance(c.facet.base, Primitive))
 
 
 def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.DataType) -> pa.Array:
-    """An array of ``count`` leaves from parts, each with the numbers
-    of its leaves; null where no part has one.
-    """
+    """An array of ``count`` leaves from parts, each with the numbers of its leaves; null elsewhere."""
     if not parts:
         return pa.nulls(count, type_)
     if len(parts) == 1 and len(parts[0][0]) == count:
@@ -137,21 +139,21 @@ def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.D
 
 
 def overlaid(array: pa.Array, numbers: Numbers, values: pa.Array) -> pa.Array:
-    """The array with ``values`` in the places of these numbers."""
+    """The array with ``values`` at the places of these numbers."""
     index = np.arange(len(array), dtype=np.int64)
     index[np.asarray(numbers, np.int64)] = np.arange(len(array), len(array) + len(values))
     return pa.concat_arrays([array, values]).take(pa.array(index))
 
 
 def first_of(values: pa.Array, fallback: pa.Array) -> pa.Array:
-    """The values, or those of the fallback where there is none."""
+    """The values, with those of the fallback for nulls."""
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     places = np.arange(len(values))
     return pa.concat_arrays([values, fallback]).take(pa.array(np.where(valid, places, places + len(values))))
 
 
 def in_places(count: int, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-    """The leaves in their places among all; records of a union come type by type, so not in order."""
+    """The leaves at their places among all; records of a union come type by type, so not in order."""
     places = np.asarray(numbers, np.int64)
     if (np.diff(places) < 0).any():
         order = np.argsort(places)
@@ -160,7 +162,7 @@ def in_places(count: int, leaves: pa.Array, numbers: Numbers) -> pa.Array:
 
 
 def dimension(type_: pa.DataType) -> int:
-    """How many lists the type has around its leaves."""
+    """The number of lists around the type's leaves."""
     dim = 0
     while pa.types.is_list(type_):
         dim, type_ = dim + 1, type_.value_type
@@ -168,7 +170,7 @@ def dimension(type_: pa.DataType) -> int:
 
 
 def variants_of(values: Iterable[object]) -> pa.Array:
-    """Each value as a VARIANT; null where it is None, or not exact as one."""
+    """Each value as a VARIANT; null if it is None, or not exact as one."""
     # Only tables of Spark's have such columns, and nothing else of the conversion knows pyspark.
     from driftline.convert.variants import variants
 

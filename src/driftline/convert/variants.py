@@ -1,4 +1,4 @@
-"""Values as VARIANT: exactly, or not at all. The bytes are made by pyspark, which knows the format."""
+"""Values as VARIANT: exactly, or not at all. pyspark, which knows the format, makes the bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _InexactError(ValueError):
 
 
 def variants(values: Iterable[object]) -> pa.Array:
-    """Each value as a VARIANT; null where it is None, or not exact as one."""
+    """Each value as a VARIANT; null if it is None, or not exact as one."""
     pairs = (None if value is None else _variant(value) for value in values)
     names = ("value", "metadata")
     return pa.array(
@@ -43,7 +43,7 @@ def _variant(value: object) -> tuple[bytes, bytes] | None:
 
 
 class _Builder(VariantBuilder):
-    """Builds of values, not of a text; numbers of JSON come as they were written."""
+    """Builds from values rather than from a text; JSON numbers come as they were written."""
 
     def of(self, value: object) -> tuple[bytes, bytes]:
         self._process_parsed_json(value)
@@ -73,7 +73,7 @@ class _Builder(VariantBuilder):
 
 
 def _number(text: Number) -> int | float | Decimal:
-    """A number of JSON: a decimal where it is written without exponent, as Spark's own parser has it."""
+    """A JSON number: a decimal if it is written without an exponent, as in Spark's own parser."""
     natural = base_of(text)
     if natural == LONG:
         return int(text)

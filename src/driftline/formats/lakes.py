@@ -1,5 +1,5 @@
-"""What others need of a lake of a format: where it is before Spark runs, its tables by name, and a table as
-its files tell.
+"""The interface of a lake in any format: its location before Spark runs, its tables by name, and a table read
+from its files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OfflineTable(Protocol):
-    """A table as its metadata tell, read without Spark, as it was when it was looked at."""
+    """A table read from its metadata without Spark, as it was at that time."""
 
     @property
     def name(self) -> str: ...
@@ -28,17 +28,17 @@ class OfflineTable(Protocol):
         ...
 
     def versions(self) -> Versions:
-        """What is left of the table's past."""
+        """The known past of the table."""
         ...
 
     def statistics(self, schema: Schema) -> TableStatistics | None:
-        """What the metadata tell of the columns of ``schema``; None where it takes Spark to read them."""
+        """The statistics of the columns of ``schema`` from metadata; None if it takes Spark to read them."""
         ...
 
     def is_empty(self, name: str) -> bool:
-        """Whether another table of this lake has no records, or is not there.
+        """True if another table of this lake has no records, or does not exist.
 
-        False also where that is not to be told.
+        False also if that cannot be known.
         """
         ...
 
@@ -60,11 +60,14 @@ class Location(Protocol):
         ...
 
     def engine(self) -> str:
-        """What reads and writes the catalog, for people. Raises SetupError where it is not installed."""
+        """The engine that reads and writes the catalog, for people.
+
+        Raises SetupError if it is not installed.
+        """
         ...
 
     def exists(self) -> bool:
-        """Whether there is a catalog to look into; a server's is not asked."""
+        """True if there is a catalog; a server's is not asked."""
         ...
 
     def tables(self) -> list[str]:
@@ -81,17 +84,17 @@ class Catalog(Protocol):
 
     @property
     def folder(self) -> str | None:
-        """Where the lake's files are; None where the catalog tells none."""
+        """The folder of the lake's files; None if the catalog names none."""
         ...
 
     @property
     def writes(self) -> str:
-        """What runs statements that write, for whoever asks for one that reads."""
+        """The engine that runs statements that write, for errors about one in a statement that reads."""
         ...
 
     @property
     def has_views(self) -> bool:
-        """Whether Spark's views can be kept beside the tables."""
+        """True if Spark's views can be kept beside the tables."""
         ...
 
     def sql_name(self, name: str) -> str:
@@ -99,13 +102,11 @@ class Catalog(Protocol):
         ...
 
     def on(self, spark: SparkSession) -> Self:
-        """The same tables, on another session of the same Spark."""
+        """The same tables in another session of the same Spark."""
         ...
 
     def table(self, name: str) -> Table:
-        """A table by ``namespace.table``, there or not. Raises
-        UsageError where it cannot be a table's name.
-        """
+        """A table by ``namespace.table``, existing or not. Raises UsageError for an impossible name."""
         ...
 
     def tables(self) -> list[str]:
@@ -117,7 +118,7 @@ class Catalog(Protocol):
         ...
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Deletes files that no snapshot has and nobody has touched
-        for ``older_than`` seconds; returns them.
+        """Delete files that no snapshot has and nobody has touched for ``older_than`` seconds;
+        returns them.
         """
         ...

@@ -1,4 +1,4 @@
-"""Files that nobody has registered: they are listed, and deleted with the folders that they leave empty."""
+"""Unregistered files: listed, and deleted together with the folders that they leave empty."""
 
 from __future__ import annotations
 

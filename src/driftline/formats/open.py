@@ -23,7 +23,7 @@ def iceberg(spark: SparkSession, name: str) -> Catalog:
 
 
 def offline(folder: Path, catalog: str, name: str) -> OfflineTable | None:
-    """A table of an embedded Iceberg lake without Spark; None where it is not to be had so."""
+    """A table of an embedded Iceberg lake without Spark; None if that is impossible."""
     from driftline.formats.iceberg.offline import OfflineTable
 
     return OfflineTable.of(folder, catalog, name)

@@ -25,8 +25,10 @@ _EAGER = 5.0  # seconds of waiting after which the pauses are half as long
 
 @dataclass(slots=True)
 class Retry:
-    """The conflicts of one piece of work on the table ``name``. ``progress`` is told of each wait, and may
-    end it by an error of its own; ``endless``: nothing else does.
+    """The conflicts of one piece of work on the table ``name``.
+
+    ``progress`` is called with each wait, and may end it by an error of its own; ``endless``: nothing else
+    does.
     """
 
     name: str
@@ -37,8 +39,8 @@ class Retry:
     committing: float = 0.0  # seconds, waits for others included
 
     def run(self, attempt: Callable[[], T], *, passing: tuple[type[CommitConflict], ...] = ()) -> T:
-        """What the attempt returns. It begins anew after each
-        conflict, but for those that are ``passing``.
+        """The result of the attempt, which is repeated after each conflict except those that are
+        ``passing``.
         """
         while True:
             try:
@@ -53,10 +55,10 @@ class Retry:
                 self.wait(CommitConflict("its columns have changed meanwhile"))
 
     def wait(self, conflict: Exception) -> None:
-        """Pauses before the next try; raises DataError where patience is at an end.
+        """Pause before the next attempt; raises DataError when patience is exhausted.
 
-        Pauses are random, so that two do not meet again, and grow with the first conflicts. Whoever has
-        waited long makes shorter ones, and so gets its turn before those that have just come.
+        Pauses are random, so that two writers do not meet again, and grow with the first conflicts. A writer
+        that has waited long makes shorter ones, and so gets its turn before newcomers.
         """
         now = time.monotonic()
         self.since = now if self.since is None else self.since
@@ -74,7 +76,7 @@ class Retry:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Whether Spark found, looking at a table once more before it read it, that others had changed it."""
+    """True if Spark found, when it looked at a table again before reading it, that others had changed it."""
     return not isinstance(error, DriftlineError) and _CHANGED in str(error)
 
 

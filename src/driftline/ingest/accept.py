@@ -1,4 +1,4 @@
-"""What of a batch the table accepts: observed, planned, and what the policies refuse set aside."""
+"""Splits a batch into the records a table accepts and those its policies refuse."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ def accepted(
     progress: Callable[[str], None],
     lossy: Callable[[Plan], Iterable[Path]] = lambda _: (),
 ) -> tuple[Observation, Plan]:
-    """What of the batch is accepted, and what that does to a table of
-    ``schema``; the plan's conflicts are the rest's.
+    """Observe and plan a batch without the records that are refused.
 
-    Where something is refused, the batch is observed once more without the records that hold it: they leave
-    no trace in the schema. ``lossy``: the columns whose values a plan's rewrites would change; those stay as
-    they are. Raises DataError for a conflict under ``on_conflict = "fail"``, for a limit under
-    ``beyond = "fail"``.
+    Returns the observation of the accepted records, and their plan for a table of ``schema``, whose conflicts
+    are the refused ones. After a refusal the batch is observed once more without those records, so they leave
+    no trace in the schema.
+
+    ``lossy``: the columns whose values a plan's rewrites would change; those stay as they are. Raises
+    DataError for a conflict under ``on_conflict = "fail"``, for a limit under ``beyond = "fail"``.
     """
     refused = _Refused(schema, settings)
     for _ in range(ROUNDS):
@@ -71,8 +72,10 @@ def accepted(
 
 @dataclass(slots=True)
 class _Refused:
-    """What of a batch was refused so far: the ``conflicts``, and the ``last`` that were looked for, which no
-    record has where it is ``stuck``. ``count``: of the records set aside; ``schemas``, ``rooms``: a judge's.
+    """The refusals of a batch so far.
+
+    ``conflicts``: all of them; ``last``: those looked for in the last round, which no record has if it is
+    ``stuck``. ``count``: of the records set aside; ``schemas``, ``rooms``: of the judge.
     """
 
     schema: Schema
@@ -87,16 +90,17 @@ class _Refused:
     rounds: int = 0
 
     def observed(self, seen: Observation) -> None:
-        """Takes in what the batch is without the last conflicts."""
+        """Take in the observation of the batch without the last conflicts."""
         self.stuck, self.count = self.count == seen.tally.malformed, seen.tally.malformed
         self.rounds += 1
         if not self.stuck:
             self.conflicts += self.last
 
     def add(self, seen: Observation, planned: Plan) -> None:
-        """Refuses what the policies do. If they refuse nothing, then what goes beyond the limits: the first
-        record of the batch that does, and all that need more columns than those before it left room for.
-        Raises DataError for a limit under ``beyond = "fail"``.
+        """Refuse the conflicts of the policies, or, if there are none, those of the limits.
+
+        Of the limits, that is the first record beyond them, and all that need more columns than the records
+        before it left room for. Raises DataError for a limit under ``beyond = "fail"``.
         """
         free = plan(self.schema, seen.shape, without_limits(self.settings), self.not_rewritten)
         if free.conflicts:
@@ -132,7 +136,7 @@ _plans: Recent[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = Re
 def planned_for(
     schema: Schema, shape: RecordShape, settings: Settings, not_rewritten: frozenset[Path] = frozenset()
 ) -> Plan:
-    """`plan`, of which the last are remembered."""
+    """Plan a batch; the last results of `plan` are cached."""
     asked = schema, shape, settings, not_rewritten
     planned = _plans.get(asked)
     if planned is None:
@@ -142,7 +146,7 @@ def planned_for(
 
 
 def _fail(seen: Observation, planned: Plan) -> None:
-    """Nothing of the batch is written where anything of it is refused or malformed."""
+    """Raise the error under which nothing of a batch with refused or malformed records is written."""
     if seen.tally.malformed:
         worst = min(seen.tally.reasons, default=None)
         raise DataError(f"{seen.tally.malformed} malformed records; {worst or 'of another length'}", _MEND)

@@ -1,4 +1,4 @@
-"""A batch under way, the same at each try, and its plan for one state of the table."""
+"""A batch under way, the same at each attempt, and its plan for one state of the table."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ AGAIN = "nothing of the batch is in: try again once its files are whole"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is the same at each try. ``properties``: settings that come with it; ``creation``: those
-    by which a table is made; ``files``: as they were before; ``once``: those that the table is to remember.
+    """The part of a batch that is the same at each attempt.
+
+    ``properties``: its settings; ``creation``: the layout of a new table; ``files``: their stamps before the
+    batch; ``once``: the files that the table is to remember.
     """
 
     table: Table
@@ -54,32 +56,28 @@ class Batch:
         }
 
     def load(self) -> State:
-        """The table as it is now. Raises BatchIsInError where it has
-        the batch, DataError where it has one of the files.
-        """
+        """Load the table. Raises BatchIsInError if it has the batch, DataError if it has one of the files."""
         state = self.table.load()
         self.check(state)
         return state
 
     def check(self, state: State) -> None:
-        """Raises BatchIsInError where the table has the batch, DataError where it has one of the files."""
+        """Raises BatchIsInError if the table has the batch, DataError if it has one of the files."""
         if self.token is not None:
             self.token.check(self.table.name, state.uuid, state.properties)
         self.once.check(self.table, state)
 
     def check_files(self) -> None:
-        """Raises DataError where a file of a store is another one by now: each
-        request may have had a version of its own.
-        """
+        """Raises DataError if a file of a store has changed: each request may have read another version."""
         if change := changed({file: stamp for file, stamp in self.files.items() if stamp.mark}):
             raise DataError(f"{self.table.name}: {change}", AGAIN)
 
     def open(self, state: State) -> Schema:
-        """The table's schema as the batch is planned for it."""
+        """The table's schema, as the batch is planned for it."""
         return closed(state.schema, self.table.fillable(state.schema))
 
     def settings(self, state: State) -> Settings:
-        """What holds for the batch; a table that it makes gets the settings of new tables."""
+        """The settings of the batch; a table that it creates gets those of new tables."""
         properties = {**self._new(state), **state.properties, **self.properties}
         return replace(from_properties(properties), as_text=self.table.as_text)
 
@@ -87,12 +85,13 @@ class Batch:
         return {} if state.exists else NEW_TABLE
 
     def with_own(self, planned: Plan, seen: Observation) -> Plan:
-        """The plan with the columns that the source fills by itself, if there are records."""
+        """The plan with the columns that the source fills itself, if there are records."""
         return with_own(planned, getattr(self.source, "columns", ())) if seen.tally.records else planned
 
     def made_as(self, state: State, planned: Plan) -> Definition | None:
-        """What the batch makes the table as; None where it is there, or
-        is not made. Raises DataError, UsageError.
+        """The definition of the table that the batch creates.
+
+        None if it exists, or is not created. Raises DataError, UsageError.
         """
         if state.exists or not planned.schema.struct.fields:
             return None
@@ -101,7 +100,7 @@ class Batch:
         return self.creation.definition(table.name, table.blank, planned.schema, settings, table.parts_of)
 
     def differences(self, state: State) -> tuple[str, ...]:
-        """In what a table that is there is not as it was asked for; a capture says so once."""
+        """The differences of an existing table from the requested layout; a capture reports them once."""
         if not (self.creation and state.exists) or (self.token is not None and not self.token.tried):
             return ()
         table = self.table
@@ -120,8 +119,9 @@ class Planned:
     settings: Settings
 
     def on(self, now: State) -> Planned:
-        """The same for the table as it is ``now``. Raises Moved where
-        the batch would not be written as it was.
+        """The same batch for the table as it is ``now``.
+
+        Raises Moved if its rows would be written differently.
         """
         if self.state.fits(now):
             return replace(self, state=now)

@@ -1,4 +1,8 @@
-"""The plan of a batch that is guessed, so that the batch is read once; and whether it was right."""
+"""Speculation: a likely plan by which a batch is read once, and the check that it was right.
+
+Tasks observe all records while they write rows by such a plan. A task that meets what the plan does not cover
+makes no more rows, and raises nothing, so that fewer rows are written than records observed.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,11 @@ from driftline.observe.observation import Observation
 
 
 class Misguess(Exception):
-    """The batch turned out to be otherwise than it was guessed."""
+    """The batch does not match the speculated plan; it has to be read again."""
 
 
 def guessed_plan(batch: Batch, state: State, settings: Settings) -> Planned | None:
-    """What the batch is likely to be, and its plan, where it can be read by that in one go."""
+    """The likely contents of the batch, and a plan by which it can be read once; None if there is none."""
     batch.progress("observing")
     schema = batch.open(state)
     seen = batch.source.guess(schema, settings)
@@ -38,10 +42,10 @@ def guessed_plan(batch: Batch, state: State, settings: Settings) -> Planned | No
 
 
 def confirmed(guessed: Planned, written: int) -> Planned:
-    """What the batch was, and its plan, after it was read by the one that
-    was guessed, and so many rows were written.
+    """Plan the batch again from everything observed, after ``written`` rows were written by the speculated
+    plan.
 
-    Raises Misguess where that plan would have made other columns, or other rows.
+    Raises Misguess if that plan would have made other columns or other rows.
     """
     settings = guessed.settings
     seen = guessed.batch.source.observe(guessed.asked, settings)

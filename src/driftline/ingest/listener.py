@@ -1,4 +1,4 @@
-"""Whoever is told of batches: logs, metrics, lineage. None of them can fail a batch."""
+"""Listeners to batches: logs, metrics, lineage. None of them can fail a batch."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _LOG = logging.getLogger("driftline")
 
 
 class Listener(Protocol):
-    """Is told of one batch after another, each as it begins and as it ends; must not take long."""
+    """Notified of each batch as it begins and as it ends; must return quickly."""
 
     def begins(self, table: str, batch: str) -> None:
         """A batch of the table, by its id, is about to be observed."""
         ...
 
     def ended(self, result: Result) -> None:
-        """It is in; or brought nothing."""
+        """The batch was committed, or it was empty."""
         ...
 
     def failed(self, error: BaseException) -> None:
-        """It is not in. The error is raised next."""
+        """The batch failed. The error is raised next."""
         ...
 
 
 class Listeners:
-    """Several as one. What one of them raises is said in the log, and it is told no more."""
+    """Several listeners as one. One that raises an error is logged, and not called again."""
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self._listeners = list(listeners)
@@ -57,7 +57,7 @@ class Listeners:
 
 
 def heard(batch: Batch, listener: Listener, take: Callable[[Batch], Result]) -> Result:
-    """Takes the batch, and tells of it."""
+    """Take the batch, and notify the listener."""
     began = time.monotonic()
     listener.begins(batch.table.name, batch.id)
     try:

@@ -1,4 +1,4 @@
-"""Each file once: a table refuses the files that a batch of it has taken already."""
+"""Each file once: a table refuses files that one of its batches has taken already."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ _NAMED = 5  # files that an error lists
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """The files of a batch, by their fingerprints. ``allowed``: those
-    that the table has are taken once more.
-    """
+    """The files of a batch, by their fingerprints. ``allowed``: files that the table has are taken again."""
 
     files: Mapping[int, str] = field(default_factory=dict)
     allowed: bool = False
 
     @classmethod
     def of(cls, source: Source, stamps: Mapping[str, Stamp], *, allowed: bool) -> Once:
-        """The files that a person named: of an archive, not what it was unpacked to."""
+        """The files that a person named: of an archive the archive itself, not its unpacked files."""
         named: Mapping[str, Stamp] = getattr(source, "originals", stamps)
         return cls.stamped(named, allowed=allowed)
 
@@ -34,7 +32,7 @@ class Once:
         return cls({fingerprint(file, stamp): file for file, stamp in stamps.items()}, allowed)
 
     def check(self, table: Table, state: State) -> None:
-        """Raises DataError where the table has one of the files."""
+        """Raises DataError if the table has one of the files."""
         if not self.allowed and (taken := self._taken(table, state)):
             more = len(taken) - _NAMED
             listed = ", ".join(taken[:_NAMED]) + (f", and {more} more" if more > 0 else "")
@@ -44,7 +42,7 @@ class Once:
             )
 
     def notes(self, table: Table, state: State) -> tuple[str, ...]:
-        """What a plan says of them."""
+        """Notes on the files that the table has, for a plan."""
         taken = self._taken(table, state)
         return (
             (f"{self._count(taken)} in the table already: --again ingests them once more",) if taken else ()

@@ -1,4 +1,4 @@
-"""What came of a batch: its result, out of what was planned and written."""
+"""The outcome of a batch: its result, from the plan and the rows written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from driftline.sql.rest import waiting
 def outcome(
     planned: Planned, written: int, quarantined: int, snapshot: int | None, rest: Mapping[str, int | None]
 ) -> Result:
-    """The result. ``rest``: how many values went there, by path."""
+    """The result of a batch. ``rest``: the number of values that went there, by path."""
     batch, state = planned.batch, planned.state
     counted = result(batch.table.name, batch.id, planned.seen, planned.plan, written, quarantined)
     counted = counted.with_rest(rest, planned.settings.contract)
@@ -35,14 +35,15 @@ def outcome(
 
 
 def notes_of(source: Source) -> Sequence[str]:
-    """What a person should know of how the source was read."""
+    """Notes to a person on how the source was read."""
     notes: Sequence[str] = getattr(source, "notes", ())
     return notes
 
 
 def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:
-    """How many values went to the rest, by path. The batch is in: where that
-    cannot be read, only the paths are known.
+    """The number of values that went to the rest, by path.
+
+    The batch is already committed: if this cannot be read, only the paths are known.
     """
     if not planned.plan.route.has_rest:
         return {}

@@ -20,12 +20,14 @@ from driftline.runtime.shown import Shown
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Shown):
-    """One batch of a table. Counts are records; ``snapshot`` None: nothing was written; ``before``: the
-    schema that it met; ``made_as``: what it makes the table as, where a layout was asked for; ``route``:
-    which fields filled which columns; ``location``: the table's folder, where rows were written;
-    ``bytes_read``: of its files; ``files_written``, ``bytes_written``: the table's new data files;
-    ``seconds`` that it took; ``commit_seconds`` of those, waits for other writers included; ``retries``: how
-    often these were faster; ``dry_run``: it was only planned.
+    """The result of one batch. Counts are records.
+
+    ``snapshot`` None: nothing was written; ``before``: the schema it met; ``made_as``: the definition of a
+    new table, if a layout was requested; ``route``: which fields filled which columns; ``location``: the
+    table's folder, if rows were written; ``bytes_read``: of its files; ``files_written``, ``bytes_written``:
+    the table's new data files; ``seconds``: the time it took, of which ``commit_seconds`` for the commit,
+    waits for other writers included; ``retries``: the number of those waits; ``dry_run``: it was only
+    planned.
     """
 
     table: str
@@ -58,7 +60,7 @@ class Result(Shown):
 
     @property
     def layout(self) -> dict[str, Any]:
-        """How the batch lays out the table that it makes, where that was asked for."""
+        """The layout of the table that the batch creates, if one was requested."""
         if self.made_as is None:
             return {}
         version = Version(None, self.made_as)
@@ -69,8 +71,9 @@ class Result(Shown):
         }
 
     def with_rest(self, waiting: Mapping[str, int | None], contract: Contract) -> Result:
-        """The same with what went to the rest, beyond limits or held: how many
-        values by path, None where that is not known.
+        """The same result with the values that went to the rest, beyond limits or held.
+
+        The number of values by path, None if unknown.
         """
         rest: dict[str, int | None] = {}
         held: dict[str, int | None] = {}
@@ -83,13 +86,15 @@ class Result(Shown):
 
     @property
     def malformed(self) -> list[str]:
-        """The reasons for quarantine that no conflict tells: what was no record at all."""
+        """The reasons for quarantine other than conflicts: lines that were no records."""
         causes = [str(conflict) for conflict in self.conflicts]
         return [reason for reason in self.rejected if not any(cause in reason for cause in causes)]
 
     def to_dict(self) -> dict[str, Any]:
-        """As `ingest --json` prints it; ``conflicts`` are there only where records were refused, the
-        ``layout`` where the batch makes a table with one.
+        """The form that `ingest --json` prints.
+
+        ``conflicts`` are there only if records were refused, the ``layout`` if the batch creates a table with
+        one.
         """
         conflicts = [
             {
@@ -134,7 +139,7 @@ class Result(Shown):
 def result(
     table: str, batch: str, seen: Observation, plan: Plan, written: int = 0, quarantined: int = 0
 ) -> Result:
-    """The result of a batch: the counts, and what the plan says of the schema."""
+    """The result of a batch: its counts, and what the plan says of the schema."""
     tally = seen.tally
     return Result(
         table,

@@ -1,7 +1,7 @@
-"""Columns of another type by rewriting: what `widen` may do where the format cannot widen in metadata.
+"""Columns that get another type by rewriting: for `widen`, where the format cannot widen in metadata.
 
-The rows that are there go down the same road as new ones: routed, by the
-names of their columns, into the new schema.
+Existing rows take the same road as new ones: they are routed, by the names of their columns, into the new
+schema.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
 
 
 def rewrites(changes: Iterable[Change]) -> list[RewriteColumn]:
-    """Those of the changes that need the table's rows written anew."""
+    """The changes that need the table's rows to be rewritten."""
     return [change for change in changes if isinstance(change, RewriteColumn)]
 
 
 def check_readable(table: Table, schema: Schema) -> None:
-    """That Spark can read all of the table's rows. Raises DataError,
-    which names the column, where it cannot.
-    """
+    """Check that Spark can read all of the table's rows. Raises DataError that names the column if not."""
     readable = table.readable(schema)
     if readable == schema:
         return
@@ -50,7 +48,7 @@ def check_readable(table: Table, schema: Schema) -> None:
 
 
 def rows_anew(table: Table, planned: Plan, after: Struct, settings: Settings, old: DataFrame) -> DataFrame:
-    """Rows of the table as rows of the struct ``after``, with their ids where they have some."""
+    """Convert the table's rows to rows of the struct ``after``, with their ids if they have any."""
     before = planned.before.struct
     converter = Converter(without_defaults(after), by_name(before, after), settings)
     ids = table.row_ids(any_value(change.path for change in rewrites(planned.changes)))
@@ -58,7 +56,7 @@ def rows_anew(table: Table, planned: Plan, after: Struct, settings: Settings, ol
 
 
 def beside(old: DataFrame, rows: DataFrame) -> DataFrame:
-    """New ``rows`` behind those that a table has."""
+    """Append new ``rows`` to those of a table."""
     for column in old.columns[len(rows.columns) :]:  # new rows have no ids yet
         rows = rows.selectExpr("*", f"cast(null as bigint) as {column}")
     return old.union(rows)
@@ -69,7 +67,7 @@ def _rewritten(before: Struct, converter: Converter, rows: pa.RecordBatch) -> pa
 
 
 def lossy_rewrites(table: DataFrame, before: Schema, changes: Iterable[Change]) -> list[Path]:
-    """The columns that have a value which the rewrite would change."""
+    """The columns with a value that the rewrite would change."""
     asked = rewrites(changes)
     if not asked:
         return []

@@ -1,6 +1,6 @@
-"""Where a table's Parquet files have the keys of a batch.
+"""Finds the rows in a table's Parquet files that have the keys of a batch.
 
-Only key and order columns are read, of the row groups that bounds leave.
+Only key and order columns are read, and only of row groups that bounds do not rule out.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _bounds(
     leaves: Mapping[str, int],
     constants: Mapping[int, pa.Scalar],
 ) -> Bounds:
-    """The bounds of a row group's column; `_NO_VALUES` where it holds only null."""
+    """The bounds of a row group's column; `_NO_VALUES` if it holds only nulls."""
     if id_ not in paths:
         value = constants[id_].as_py() if id_ in constants else None
         return _NO_VALUES if value is None else (value, value)

@@ -66,11 +66,11 @@ def _width(column: tuple[int, Primitive]) -> tuple[int, tuple[Any, ...], int]:
 
 
 def by_kind(values: pa.Array, type_: Primitive) -> list[tuple[str, pa.Array]]:
-    """The values in a form that is equal where they are one key, by kind; null where they are of another
-    kind, or none at all, as NaN is.
+    """The values in a form that is equal for equal keys, by kind; null for values of another kind, and for
+    NaN.
 
-    Whole numbers of 64 bits are of a kind of their own, so that they are compared quickly; other numbers are
-    compared by their shortest text.
+    Whole numbers of 64 bits are a kind of their own, which is compared quickly; other numbers are compared by
+    their shortest text.
     """
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
@@ -138,7 +138,7 @@ class _FieldValues:
         return pc.coalesce(*found) if found else pa.nulls(len(rows), pa.int64())
 
     def meet(self, bounds: tuple[Any, Any]) -> bool:
-        """Whether a value is within the bounds; True where that cannot be told."""
+        """True if a value may be within the bounds, or if that cannot be known."""
         low, high = bounds
         kind = {int: "whole", str: "text"}.get(type(low))
         if kind is None or kind not in self.by_kind:
@@ -190,7 +190,10 @@ class BatchKeys:
         return codes
 
     def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
-        """Whether rows may have a key of the batch. ``bounds``: by column; one without holds only null."""
+        """True if rows may have a key of the batch.
+
+        ``bounds``: by column; a column without them holds only nulls.
+        """
         return all(
             any((bound := bounds[id_]) is None or values.meet(bound) for id_ in columns.ids if id_ in bounds)
             for columns, values in zip(self.fields, self._values, strict=True)

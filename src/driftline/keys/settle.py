@@ -1,4 +1,4 @@
-"""What becomes of a batch of changes: for each key the latest counts, unless the table has a later one."""
+"""Settles a batch of changes: for each key the latest one counts, unless the table has a later one."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def settle(latest: Latest, found: Iterable[Found], remembered: Iterable[Found] =
 
 
 def _late(latest: Latest, found: Iterable[Found]) -> NDArray[np.bool_]:
-    """Whether the table knows a later change, by code."""
+    """Flags the keys for which the table knows a later change, by code."""
     late = np.zeros(len(latest.rows), np.bool_)
     if latest.orders is None:
         return late

@@ -1,4 +1,4 @@
-"""What a user holds in Python: a lake, and its tables."""
+"""The Python front: a lake, and its tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFAULT = "lake"
 class Lake(Shown):
     """A catalog of tables, and the Spark session that reads and writes them.
 
-    One that `open` gives is closed by ``with``, or by `close`.
+    A lake from `open` is closed by ``with``, or by `close`.
     """
 
     _opened: ClassVar[WeakSet[Lake]] = WeakSet()
@@ -54,13 +54,19 @@ class Lake(Shown):
         ducklake: str | None = None,
         notify: Callable[[str], None] | None = None,
     ) -> Lake:
-        """The embedded lake in a folder, made where there is none: Iceberg, its catalog in a SQLite file.
+        """Open the embedded lake in a folder, creating it if needed: Iceberg, with its catalog in a SQLite
+        file.
 
-        ``properties``: those of an existing Iceberg catalog, which is then used in place of the
-        folder's. A ``path`` like ``s3://bucket/lake`` says where its files are; such a lake has no other
-        catalog. ``ducklake``: the lake is a DuckLake with this catalog: ``duckdb``, ``sqlite``,
-        either with ``:PATH``, or ``postgres:`` and what libpq takes. Raises SetupError where Java,
-        the jars or the folder are not to be had.
+        Args:
+            path: The folder, or a URI such as ``s3://bucket/lake``, which needs the catalog of
+                ``properties``.
+            properties: Those of an existing Iceberg catalog, to use instead of the folder's.
+            ducklake: Makes the lake a DuckLake with this catalog: ``duckdb``, ``sqlite``, either with
+                ``:PATH``, or ``postgres:`` followed by what libpq takes.
+            notify: Called with a line about each download.
+
+        Raises:
+            SetupError: Java, the jars or the folder are not available.
         """
         if is_stored(str(path)):
             if ducklake is not None:
@@ -77,8 +83,9 @@ class Lake(Shown):
 
     @classmethod
     def attach(cls, spark: SparkSession, catalog: str = "spark_catalog") -> Lake:
-        """A lake on a session of your own, with an Iceberg catalog of this
-        name. Raises UsageError for one of Spark Connect.
+        """Use a Spark session of your own, with an Iceberg catalog of this name.
+
+        Raises UsageError for Spark Connect.
         """
         must_be_classic(spark)
         return cls(spark, catalog)
@@ -97,12 +104,12 @@ class Lake(Shown):
         self.close()
 
     def on(self, spark: SparkSession) -> Lake:
-        """The same lake on another session of the same Spark."""
+        """The same lake in another session of the same Spark."""
         return Lake(spark, self.catalog, self.format.on(spark))
 
     @property
     def warehouse(self) -> str | None:
-        """The folder of the lake's files; None where the catalog tells none."""
+        """The folder of the lake's files; None if the catalog names none."""
         return self.format.folder
 
     def tables(self) -> list[Table]:
@@ -110,10 +117,10 @@ class Lake(Shown):
         return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(QUARANTINE)]
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
-        """What is in all tables, what drifted lately, and what waits: from metadata, or ``exact`` by scans.
-        Where all records of a table wait, there is none yet, but its numbers are among them.
+        """The statistics of all tables: their contents, their recent drift, their waiting records.
 
-        ``progress`` is told what comes next.
+        From metadata, or ``exact`` by scans. A table all of whose records wait does not exist yet, but its
+        numbers are among them. ``progress`` is called with the name of each step.
         """
         names = {name.removesuffix(QUARANTINE) for name in self.format.tables()}
         stats = (
@@ -122,13 +129,13 @@ class Lake(Shown):
         return LakeStats(self.warehouse or self.catalog, tuple(stats))
 
     def table(self, name: str) -> Table:
-        """A table by ``namespace.table``; it is made on its first ingest."""
+        """A table by ``namespace.table``; its first ingest creates it."""
         return Table(self, name)
 
     def alter(self, sql: str, *, upgrade: bool = False) -> Altered:
-        """Runs ALTER TABLE statements about one table in one commit, or none of them.
+        """Run ALTER TABLE statements about one table in one commit, or none of them.
 
-        ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
+        ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
         """
         request = Request.of_sql(sql)
         table = self.table(local_name(request.table, self.catalog))
@@ -137,24 +144,22 @@ class Lake(Shown):
         return altered(table, request, upgrade=upgrade)
 
     def query(self, sql: str) -> DataFrame:
-        """Runs SQL that only reads, by the plan that Spark parses it
-        into. Raises UsageError for any other.
-        """
+        """Run SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""
         must_read(self.spark, sql, self.format.writes)
         return self.sql(sql)
 
     def sql(self, query: str) -> DataFrame:
-        """Runs SQL: any statement of Spark's; on a DuckLake, which Spark's SQL cannot write, one that reads.
+        """Run any SQL statement of Spark's; on a DuckLake, which Spark's SQL cannot write, one that reads.
 
-        Raises UsageError for another on a DuckLake, and Spark's own errors.
+        Raises UsageError for another statement on a DuckLake, and Spark's own errors.
         """
         return self.format.sql(query)
 
     def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
-        """Deletes files that no snapshot has, left by batches that died; returns them.
+        """Delete files that no snapshot has, left by batches that died; returns them.
 
-        ``older_than``: hours that nobody has touched them; a younger one may be of a batch that is to commit
-        yet. In an Iceberg lake they are those that driftline's own tasks wrote.
+        ``older_than``: hours since they were last touched; a younger file may belong to a batch that has yet
+        to commit. In an Iceberg lake only files that driftline's own tasks wrote are deleted.
         """
         left = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
         return [*self.format.clean(older_than * 3600, dry_run=dry_run), *left]

@@ -1,4 +1,4 @@
-"""The rows of a table as one Arrow table, for what a person does in the same process."""
+"""The rows of a table as one Arrow table, for work in the same process."""
 
 from __future__ import annotations
 

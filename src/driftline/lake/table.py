@@ -1,4 +1,4 @@
-"""One table of a lake, as a user holds it."""
+"""One table of a lake, for users."""
 
 from __future__ import annotations
 
@@ -72,16 +72,26 @@ class Table(Shown):
         on_change: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Result:
-        """Takes what a person has at hand, as one batch: files, or what comes through a pipe (``-``:
-        standard input); a DataFrame of Spark, pandas or Polars; a table or reader of Arrow, or what
-        gives such a stream; an iterable of dicts.
+        """Ingest data as one batch.
 
-        Columns keep their types. Of a pandas index, the levels that have a name are columns. ``json_column``:
-        the DataFrame's column that holds JSON text, whose records are the rows. ``strings``: CSV cells stay
-        text. ``again``: files that the table has taken before are ingested once more, not refused.
-        ``on_change``: a command that is called, or a URL that is posted to, where the batch changed the
-        schema or left records in quarantine. ``progress`` is told what comes next; without it, a notebook
-        shows that. Raises UsageError, DataError; the table is then as it was.
+        ``data``: files; ``-`` for standard input, or another pipe; a Spark, pandas or Polars DataFrame; an
+        Arrow table, reader or anything with an Arrow stream; an iterable of dicts. Columns keep their types.
+        Named levels of a pandas index are columns.
+
+        Args:
+            data: The records.
+            format: json, csv, parquet, avro or orc; by default from the files' endings.
+            json_column: The DataFrame's column of JSON text, whose records are the rows.
+            strings: Keep CSV cells as text.
+            settings: Settings of the table, kept with it.
+            dry_run: Plan only; write nothing.
+            again: Ingest files that the table has taken before once more, instead of refusing them.
+            on_change: A command to call, or a URL to post to, if the batch changed the schema or left records
+                in quarantine.
+            progress: Called with the name of each step; without it, a notebook shows the steps.
+
+        Raises:
+            UsageError, DataError: The table is then as it was.
         """
         must_take_records(self.name)
         spark, shared = self.lake.spark, self.lake.warehouse
@@ -96,9 +106,9 @@ class Table(Shown):
         return result
 
     def alter(self, *changes: TableChange, upgrade: bool = False) -> Altered:
-        """Makes the changes, values of `driftline.core.changes`, in one commit, or none of them.
+        """Make the changes, values of `driftline.core.changes`, in one commit, or none of them.
 
-        ``upgrade``: to format v3 as well, where that is needed. Raises UsageError, DataError.
+        ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
         """
         return altered(self, Request.of_changes(changes), upgrade=upgrade)
 
@@ -127,28 +137,38 @@ class Table(Shown):
         on_batch: Callable[[Batch], None] = lambda _: None,
         on_change: str | None = None,
     ) -> CaptureQuery:
-        """Takes a stream into the table, each record once, and returns Spark's StreamingQuery of it.
+        """Capture a stream into the table, each record once; returns Spark's StreamingQuery.
 
-        ``data``: a streaming DataFrame; a folder or glob whose new files are taken once each, ``max_files``
-        at a time; or kafka://HOST:PORT/TOPIC, ``max_records`` at a time. ``name``: what the capture goes on
-        as after its end, or its death. ``checkpoint``: the folder of what it remembers; by default in the
-        lake. ``every``: seconds between micro-batches; None: it ends when it has caught up. ``json_column``:
-        the DataFrame's column that holds JSON text, whose records are the rows.
+        Args:
+            data: A streaming DataFrame; a folder or glob, whose new files are taken once each; or
+                ``kafka://HOST:PORT/TOPIC``.
+            name: The capture's name, under which it continues after its end, or its death.
+            checkpoint: The folder of its state; by default in the lake.
+            every: Seconds between micro-batches; None: it ends when it has caught up.
+            format: That of the files; by default from their endings.
+            json_column: The DataFrame's column of JSON text, whose records are the rows.
+            strings: Keep CSV cells as text.
+            max_files: The number of files in one micro-batch.
+            notify: For a folder in S3: the URL of an SQS queue that gets the bucket's notifications, a file
+                of them, one on each line, or a folder of such files.
+            list_every: For a folder in S3: seconds between complete listings (with ``notify``, 900). In
+                between, the files that notifications name are taken, or those that sort behind the last one.
+            kafka: Settings of the client, in librdkafka's words or Java's.
+            start: Where the first run begins: ``earliest``, ``latest``, or a time.
+            value_format: ``json``, ``avro``, ``protobuf`` or ``json-schema``; the latter three with ids of
+                schemas in a ``registry``.
+            registry: Its URL, or settings as confluent-kafka's client takes them.
+            metadata: Add key, topic, partition, offset, timestamp and headers in a column of their own.
+            max_records: The number of records in one micro-batch.
+            skip_lost: Go on without records that Kafka deleted before they were taken, and with all of a
+                recreated topic.
+            settings: Settings of the table, kept with it.
+            progress: Called with the name of each step.
+            on_batch: Called with each micro-batch, in another thread.
+            on_change: As for `ingest`.
 
-        Of a folder in S3: ``notify``: the URL of an SQS queue to which the bucket's notifications go, or a
-        file of them, one a line, or a folder of such. ``list_every``: everything is listed only each so many
-        seconds (with ``notify``, 900); in between, what they name is taken, or what sorts behind the last.
-
-        Of Kafka: ``kafka``: settings of the client, in librdkafka's words or Java's. ``start``: where the
-        capture begins when it first runs: ``earliest``, ``latest``, or a time. ``value_format``: ``json``,
-        ``avro``, ``protobuf`` or ``json-schema``, these with ids of schemas of a ``registry``: its URL, or
-        settings, as confluent-kafka's client takes them. ``metadata``: key, topic,
-        partition, offset, timestamp and headers go along, in a column of their own. ``skip_lost``: goes on
-        without records that Kafka has deleted before they were taken, and with all of a topic that was
-        made again.
-
-        ``on_batch`` is told of each micro-batch, in another thread. ``on_change``: as with `ingest`. Raises
-        UsageError, DataError, SetupError; so does the query's `awaitTermination`.
+        Raises:
+            UsageError, DataError, SetupError: Also raised by the query's `awaitTermination`.
         """
         must_take_records(self.name)
         settings_of = {"url": registry} if isinstance(registry, str) else registry or {}
@@ -167,31 +187,37 @@ class Table(Shown):
         return capture(self.lake.format, data, reading, request)
 
     def history(self) -> History:
-        """What happened to the table's schema, partitioning and sort
-        order, and by whom. Raises UsageError.
+        """The history of the table's schema, partitioning and sort order, with the author of each change.
+
+        Raises UsageError.
         """
         return history(self.format)
 
     def layout(self) -> Layout:
-        """Which files follow which partitioning. Raises UsageError."""
+        """The data files by the partitioning they follow. Raises UsageError."""
         return layout(self.format)
 
     def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:
-        """Takes the last change of the table's definition back, or all since
-        schema version ``to``, in metadata only.
+        """Take back the last change of the table's definition, or all since schema version ``to``, in
+        metadata only.
 
-        ``yes``: also where that hides values. Raises UsageError, DataError with the reason.
+        ``yes``: even if that hides values. Raises UsageError, DataError with the reason.
         """
         return undo(self.format, to=to, yes=yes)
 
     def view(
         self, name: str | None = None, *, types: Mapping[str, str] | None = None, make: bool = True
     ) -> View:
-        """Makes a view that gives each drifted field as one column; made again, it shows what is new since.
+        """Create a view that shows each drifted field as one column. Created again, it also shows newer
+        columns.
 
-        ``name``: of the view, by default the table's with ``_settled`` behind it. ``types``:
-        of single fields, by path; by default the widest of their columns. ``make`` False:
-        only says how. Raises UsageError, DataError.
+        Args:
+            name: The view's name; by default the table's with ``_settled`` appended.
+            types: Types of single fields, by path; by default the widest of their columns.
+            make: False: only return the statement.
+
+        Raises:
+            UsageError, DataError: The view cannot be created.
         """
         return view(self.lake.format, self.format, view_name=name, types=types, make=make)
 
@@ -204,11 +230,11 @@ class Table(Shown):
         drop_rest: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Resolved:
-        """Folds the columns of a drifted field into one of this type,
-        in one commit; captures may run meanwhile.
+        """Fold the columns of a drifted field into one of this type, in one commit; captures may go on
+        meanwhile.
 
-        A value converts exactly or not at all; what does not stays in a column beside it, or goes with
-        ``drop_rest``. ``dry_run``: only says how many would. Raises UsageError, DataError.
+        A value converts exactly or not at all. Values that do not convert stay in a column beside it, or are
+        dropped with ``drop_rest``. ``dry_run``: only count them. Raises UsageError, DataError.
         """
         done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
         return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
@@ -220,21 +246,26 @@ class Table(Shown):
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Promoted:
-        """Makes columns of what waits in the rest at or below the paths, or of
-        ``everything``; in old rows too, in one commit.
+        """Make columns of the values that wait in the rest at or below the paths, or of ``everything``, in
+        one commit.
 
-        The limits of the table do not count here. ``dry_run``: only says what would
-        come to be. Raises UsageError, DataError.
+        Old rows get them too, and the limits of the table do not count. ``dry_run``: only report the columns.
+        Raises UsageError, DataError.
         """
         done = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
         return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
 
     def quarantine(self) -> Quarantine:
-        """What could not be accepted and waits, by reason. Raises UsageError where there is no such table."""
+        """The records that were not accepted and wait, by reason.
+
+        Raises UsageError if there is no such table.
+        """
         return listed(self.format)
 
     def export_quarantine(self, file: str | os.PathLike[str]) -> int:
-        """Writes what waits in quarantine as JSON lines, each record with its reason; returns how many."""
+        """Write the waiting records of the quarantine as JSON lines, each with its reason; returns their
+        number.
+        """
         return export(self.format, Path(file))
 
     def replay(
@@ -243,24 +274,27 @@ class Table(Shown):
         settings: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Replay:
-        """Sends what waits in quarantine through again, each record
-        once, as the table and its settings are now.
+        """Ingest the waiting records of the quarantine again, each once, under the table's present schema and
+        settings.
         """
         return replay(self.format, settings=settings, progress=progress)
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
-        """What is in the table, column by column, and what drifted: from metadata, or ``exact`` by a scan.
+        """The contents of the table, column by column, and its drift: from metadata, or ``exact`` by a scan.
 
-        ``progress`` is told what comes next. Raises UsageError where the table does not exist.
+        ``progress`` is called with the name of each step. Raises UsageError if the table does not exist.
         """
         return stats(self.format, exact=exact, progress=progress)
 
     def schema(self) -> TableSchema:
-        """The schema: ids, types, docs. Raises UsageError where the table does not exist."""
+        """The schema: ids, types, docs. Raises UsageError if the table does not exist."""
         return TableSchema(self.state().schema, self.name)
 
     def state(self) -> State:
-        """The table as it is now: schema, properties, snapshot. Raises UsageError where it does not exist."""
+        """The present state of the table: schema, properties, snapshot.
+
+        Raises UsageError if it does not exist.
+        """
         state: State = self.format.load()
         if not state.exists:
             raise no_table(self.name)
@@ -269,7 +303,7 @@ class Table(Shown):
     def read(self) -> DataFrame:
         """The table's rows.
 
-        Raises UsageError where it does not exist, DataError where it has a column that Spark cannot read.
+        Raises UsageError if it does not exist, DataError if it has a column that Spark cannot read.
         """
         frame: DataFrame = self.format.read()
         return frame
@@ -305,17 +339,17 @@ class Table(Shown):
         return frame
 
     def verify(self, data: Data, format: str | None = None, *, exactly: bool = False) -> Verdict:  # noqa: A002
-        """Whether every record is in the table or its quarantine: an independent check, value by value.
+        """Check independently, value by value, that every record is in the table or its quarantine.
 
-        ``data``: as `ingest` takes them, but for DataFrames of Spark. ``exactly``: and whether nothing else
-        is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default what
-        files' endings tell. Raises UsageError where there is neither such a table nor its quarantine.
+        ``data``: as `ingest` takes them, except Spark DataFrames. ``exactly``: also check that nothing else
+        is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default from
+        the files' endings. Raises UsageError if there is neither such a table nor its quarantine.
         """
         return checked(self, data, format, exactly=exactly)
 
 
 def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:
-    """Tells of a micro-batch there too, and of the lag after it."""
+    """Also call ``on_change`` for a micro-batch, and report the lag after it."""
     notice = Notice(on_change) if on_change else None
 
     def tell(batch: Batch) -> None:
@@ -336,7 +370,7 @@ class TableSchema(Shown):
         self.table = table
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return to_json(self.schema)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
-    """The table altered; its view follows where it gets another name."""
+    """Alter the table; its view follows if the table gets another name."""
     done = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
     if done.table == table.name:
         return done
@@ -26,7 +26,7 @@ def altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
 
 
 def view_note(table: Table) -> tuple[str, ...]:
-    """The table's view follows it, where there is one; what there is to say of that."""
+    """Make the table's view follow it, if there is one; returns a note on that."""
     try:
         view = remade(table.lake.format, table.format)
     except DriftlineError as error:

@@ -1,6 +1,4 @@
-"""Observing Arrow columns: the facets come from the types that are declared
-(rules 2.3), the marks from every value.
-"""
+"""Observes Arrow columns: facets come from the declared types (rules 2.3), marks from every value."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ class ArrowObserver:
     """Observes batches of columns against what a table has (``known``).
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
-    counts even when it holds only nulls, but for what is `driftline.convert.declared.BEYOND`.
+    counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.BEYOND`.
     """
 
     def __init__(self, struct: Struct, known: Expect, source: str) -> None:
@@ -43,7 +41,7 @@ class ArrowObserver:
         self._records = 0
 
     def feed(self, batch: pa.RecordBatch) -> None:
-        """Observes some rows, whose columns are those of the struct."""
+        """Observe some rows, whose columns are those of the struct."""
         self._records += batch.num_rows
         for f, column in zip(self._struct.fields, batch.columns, strict=True):
             if not f.name:
@@ -51,7 +49,7 @@ class ArrowObserver:
         _mark_record(batch.columns, self._struct, self._shape, self._known)
 
     def result(self) -> Observation:
-        """What was observed so far."""
+        """The observation so far."""
         return Observation(self._shape, Tally(self._records, dropped_names=self._dropped))
 
 
@@ -110,7 +108,7 @@ def _mark_record(arrays: Sequence[pa.Array], struct: Struct, shape: RecordShape,
 
 
 def _some_missing(arrays: Sequence[pa.Array]) -> bool:
-    """Whether some record has a value in none of the columns."""
+    """True if some record has a value in none of the columns."""
     return bool(np.logical_and.reduce([array.is_null() for array in arrays]).any())
 
 
@@ -137,7 +135,7 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: Expect)
 
 
 def _mark(leaves: pa.Array, type_: Primitive, seen: Seen) -> None:
-    """Marks what of a type's values other columns may not hold exactly."""
+    """Mark the values of a type that other columns may not hold exactly."""
     if not seen.sample and type_ != VARIANT:
         seen.sample = sample(_text(leaves.slice(0, 1), type_))
     match type_.name:
@@ -173,9 +171,7 @@ def _micros(leaves: pa.Array, type_: Primitive) -> NDArray[np.int64]:
 
 
 def _all_single(leaves: pa.Array) -> bool:
-    """Whether a float of 4 bytes holds each of the integers: what is
-    left without factors of two has 24 bits.
-    """
+    """True if a float of 4 bytes holds each of the integers: without factors of two they have 24 bits."""
     numbers = leaves.cast(pa.int64()).to_numpy(zero_copy_only=False)
     numbers = numbers[numbers != 0]
     return bool((np.abs(numbers // (numbers & -numbers)) < 2**24).all())

@@ -1,4 +1,4 @@
-"""Text that is packed, or in another encoding than UTF-8: which codec its first bytes tell, what it holds."""
+"""Packed text, and text in other encodings than UTF-8: the codec by its first bytes, and the contents."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ _DAMAGED = "the file is cut off or damaged: copy it again"
 
 
 class Readable(Protocol):
-    """What text is read from."""
+    """A readable source of text."""
 
     def read(self, size: int = -1, /) -> bytes: ...
 
 
 def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
-    """The codec of a file of text that begins, and ends, with these bytes; None for plain text.
+    """The codec of a text file that begins and ends with these bytes; None for plain text.
 
-    Raises DataError where the bytes are not what the name says, or no text at all.
+    Raises DataError if the bytes are not what the name says, or no text at all.
 
     >>> codec_of("a.json", b"{}"), codec_of("a.json", bytes.fromhex("1f8b08")), codec_of("a.csv.sz", b"")
     (None, 'gzip', None)
@@ -98,10 +98,11 @@ def _without_a_sign(path: str, head: bytes, claimed: str) -> str:
 
 
 class Unpacked:
-    """A packed file as what it holds; text in UTF-16 or UTF-32, packed or not, as UTF-8 with its byte order
-    mark. ``path``: how errors name it.
+    """Reads a packed file as its contents, and UTF-16 or UTF-32, packed or not, as UTF-8 with a byte order
+    mark.
 
-    Raises DataError, while it is read, where it is broken or cut off, or holds more than it may.
+    ``path``: its name in errors. Reading raises DataError if the file is broken or cut off, or holds more
+    than it may.
     """
 
     def __init__(self, file: IO[bytes], path: str, codec: str) -> None:
@@ -115,7 +116,7 @@ class Unpacked:
             self._stream = begun if inner is None else _READERS[inner](begun)
 
     def read(self, size: int = -1, /) -> bytes:
-        """So many bytes; fewer only at the end; all that is left where it is negative."""
+        """Read this many bytes, fewer only at the end; all that is left if negative."""
         if size < 0:
             return b"".join(iter(partial(self.read, _BLOCK), b""))
         data: bytes = self._checked(partial(self._stream.read, size))
@@ -133,7 +134,7 @@ class Unpacked:
 
 
 class _Begun:
-    """A file of which the first bytes, the ``head``, are read already."""
+    """A file whose first bytes, the ``head``, are already read."""
 
     def __init__(self, head: bytes, file: Readable) -> None:
         self._head, self._file = head, file
@@ -146,7 +147,7 @@ class _Begun:
 
 
 class _Joined:
-    """Texts of any sizes, read as a file."""
+    """Texts of any sizes, read as one file."""
 
     def __init__(self, texts: Iterator[bytes]) -> None:
         self._texts, self._left = texts, b""

@@ -1,5 +1,5 @@
-"""The types of CSV columns: a column is typed only if every text in it is
-written as a value of the type (rules 2.3).
+"""Types of CSV columns: a column is typed only if every text in it is written as a value of the type (rules
+2.3).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MOMENT = (
 
 
 def with_point(texts: pa.Array, decimal: str) -> pa.Array:
-    """Texts with another ``decimal`` sign as they would be with a point; what has a point is no number then.
+    """Replace the ``decimal`` sign of texts by a point; a text that already has a point is no number then.
 
     >>> with_point(pa.array(["1,5", "1.000,5"]), ",").to_pylist()
     ['1.5', '1_000.5']
@@ -61,8 +61,9 @@ def with_point(texts: pa.Array, decimal: str) -> pa.Array:
 
 
 def types_of(texts: pa.Array, among: Types = ALL, decimal: str = POINT) -> Types:
-    """The types ``among`` some as whose values every text that is not null is written; of no text, all of
-    them. ``decimal``: the sign in numbers.
+    """The types ``among`` these by which every text that is not null is written; of no text, all of them.
+
+    ``decimal``: the sign in numbers.
 
     >>> sorted(type_.name for type_ in types_of(pa.array(["1", None, "-20"])))
     ['double', 'long']
@@ -85,8 +86,8 @@ def types_of(texts: pa.Array, among: Types = ALL, decimal: str = POINT) -> Types
 
 
 def type_of(parts: Sequence[Types]) -> Primitive:
-    """The type of a column from those that each part of it could have: VOID where there is no
-    text, STRING where no type has all texts.
+    """The type of a column from the possible types of each part: VOID if there is no text, STRING if no type
+    fits all.
 
     >>> str(type_of([frozenset({LONG, DOUBLE}), frozenset({DOUBLE})]))
     'double'
@@ -96,8 +97,8 @@ def type_of(parts: Sequence[Types]) -> Primitive:
 
 
 def numbers_of(texts: pa.Array, among: Types, decimal: str = POINT) -> Types:
-    """The number types ``among`` some that hold exactly every text that is not null, read as a
-    number of JSON; of no text, all of them.
+    """The number types ``among`` these that hold every text that is not null exactly, read as a JSON number;
+    of no text, all of them.
 
     >>> from driftline.core.schema.types import INT, decimal
     >>> sorted(map(str, numbers_of(pa.array(["1.50", "2"]), frozenset({decimal(10, 2), decimal(4, 1), INT}))))
@@ -112,8 +113,8 @@ def numbers_of(texts: pa.Array, among: Types, decimal: str = POINT) -> Types:
 
 
 def java_text(number: float) -> str:
-    """A double as Java prints it: the shortest decimal that reads back as it,
-    with at least one digit behind the point.
+    """A double as Java prints it: the shortest decimal that reads back as it, with at least one digit after
+    the point.
 
     >>> java_text(100.0), java_text(12345678.9), java_text(0.0005), java_text(5e-324)
     ('100.0', '1.23456789E7', '5.0E-4', '4.9E-324')
@@ -158,7 +159,7 @@ def _are(texts: pa.Array, type_: Primitive) -> bool:
 
 
 def _longs(texts: pa.Array) -> pa.Array | None:
-    """The texts as whole numbers of 64 bits; None where one prints otherwise, or is none."""
+    """The texts as whole numbers of 64 bits; None if one prints otherwise, or is no such number."""
     try:
         numbers = texts.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -177,7 +178,7 @@ def _holds(texts: pa.Array, type_: Primitive) -> bool:
 
 
 def _are_doubles(texts: pa.Array) -> bool:
-    """A double's column may hold whole numbers, as far as they are exact."""
+    """True if all texts are doubles. Whole numbers count, as far as they are exact."""
     numbers = texts.cast(pa.float64())
     size, has_point = pc.abs(numbers), pc.match_substring(texts, POINT)
     plain = pc.and_(pc.greater_equal(size, _PLAIN_IN_ARROW[0]), pc.less(size, _PLAIN_IN_ARROW[1]))

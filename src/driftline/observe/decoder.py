@@ -1,8 +1,7 @@
-"""The adaptive decoder: a type tree for msgspec, made of the facets known so far.
+"""The adaptive decoder: a type tree for msgspec, built from the facets known so far.
 
-It takes a line only if walking it would add nothing to the shape; every other line fails,
-and is walked. Where msgspec has no type for what is known of a field, the field is
-decoded plainly and given to `Walker.check`.
+It takes a line only if walking it would add nothing to the shape; every other line fails, and is walked. If
+msgspec has no type for what is known of a field, the field is decoded plainly and passed to `Walker.check`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,8 @@ _Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | No
 
 
 class Fields(dict[str, Decode]):
-    """Decoders by key, each made when it is asked for; of a key that is not known, one that takes nothing.
+    """Decoders by key, each built on first use; an unknown key has one that takes nothing.
+
     ``types``: of the values, by key; ``below``: the decoders for the records of a field, by its key.
     """
 
@@ -67,7 +67,7 @@ class Fields(dict[str, Decode]):
 
     @classmethod
     def none(cls, _: str = "") -> Fields:
-        """Of no key."""
+        """Decoders of no keys."""
         return cls(dict, lambda _: _unknown, cls.none)
 
     def __missing__(self, key: str) -> Decode:
@@ -84,9 +84,10 @@ def _unknown(_: bytes | Raw) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """``decode`` raises one of `REFUSED` for a line that may add something to the shape. ``doubles``: it
-    forgets how doubles were written, so that `driftline.observe.screen.doubtful` lines are not for it.
-    ``fields``: the same of values alone, by the key of a record.
+    """``decode`` raises one of `REFUSED` for a line that may add something to the shape.
+
+    ``doubles``: it forgets how doubles were written, so `driftline.observe.screen.doubtful` lines are not for
+    it. ``fields``: decoders of single values, by the key of a record.
     """
 
     decode: Decode
@@ -98,14 +99,12 @@ NOTHING = Decoder(_unknown, False, Fields.none())  # takes no line
 
 
 def build(walker: Walker, *, exact: bool) -> Decoder:
-    """A decoder of what the walker knows now. ``exact``: numbers with a
-    fraction are judged by their text, slowly.
-    """
+    """Build a decoder of what the walker knows now. ``exact``: fractions are judged by their text, slowly."""
     builder = _Builder(walker, exact)
     rules, fallback = builder.rules, walker.check
 
     def check(kind: type, value: object) -> object:
-        """The hook of values that have no type: by a pattern if it is sure, else as they would be walked."""
+        """The hook for values without a type: by a pattern if it is certain, else as they would be walked."""
         sure, checked, seen, known = rules[kind]
         match = sure.get(type(value))
         if match is not None and match(value):
@@ -142,9 +141,7 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
 
 
 def _wide(fields: Fields, required: Sequence[str]) -> Decode:
-    """Decodes a record of very many keys: each by its own decoder,
-    because msgspec looks keys up one by one.
-    """
+    """A decoder of records with very many keys, one decoder for each: msgspec looks keys up one by one."""
     split = json.Decoder(dict[str, Raw]).decode
 
     def decode(line: bytes | Raw) -> object:
@@ -175,8 +172,8 @@ class _Builder:
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
     def keys(self, shape: RecordShape, known: Expect) -> Iterator[tuple[str, Any, bool]]:
-        """The keys of a record, the types of their values, and whether
-        it must have one, which is then not null.
+        """The keys of a record, the types of their values, and True for a key that must be there and not
+        null.
         """
         for key, seen in shape.fields.items():
             # The first record that has a key is walked, and each that has an empty one, which is counted.
@@ -190,7 +187,7 @@ class _Builder:
                 yield key, _or_null(type_), False
 
     def field(self, seen: FieldShape, known: Expect) -> Any:
-        """The type of a field's values, null aside; None where it has no others, or they are to be walked."""
+        """The type of a field's values, null aside; None if it has no others, or they are to be walked."""
         dims = {facet.dim for facet in seen.facets if facet.dim}
         deepest = max(*dims, seen.empty_lists, 0)
         if len(dims) > 1 or self.untypable(seen, known):
@@ -208,8 +205,8 @@ class _Builder:
         return type_
 
     def checked(self, seen: FieldShape | None, known: Expect, pattern: str | None = None) -> Any:
-        """A type of values that are checked: strings by the pattern, all
-        others, if ``seen``, by the field's shape.
+        """A type whose values are checked: strings by the pattern, all others, if ``seen``, by the field's
+        shape.
         """
         sure: dict[type, Any] = {str: re.compile(pattern).match} if pattern else {}
         fractions, simple = simple_fractions(known.types)
@@ -220,7 +217,7 @@ class _Builder:
         return kind
 
     def untypable(self, seen: FieldShape, known: Expect) -> bool:
-        """Whether what is known of the field is more than msgspec's types can say, or can say for sure."""
+        """True if msgspec's types cannot express what is known of the field, or not with certainty."""
         bases = {facet.base for facet in seen.facets}
         if known.beside is not None or bases >= {RECORD, _MAP}:
             return True
@@ -243,8 +240,8 @@ class _Builder:
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 
     def level(self, seen: FieldShape, known: Expect, level: int) -> tuple[list[Any], str | None]:
-        """The types, lists aside, of what may stand inside ``level`` lists,
-        and the pattern of strings if not all may.
+        """The types, lists removed, of values inside ``level`` lists, and the pattern of strings if not all
+        may occur.
         """
         facets = {facet.base: s for facet, s in seen.facets.items() if facet.dim == level}
         parts: list[Any] = [bool] if BOOLEAN in facets else []
@@ -268,8 +265,9 @@ class _Builder:
         return parts, pattern
 
     def pattern(self, strings: Mapping[Any, Seen], known: Expect) -> str | None:
-        """What the strings match that are of these types, no finer and no
-        further than seen; None for all or none.
+        """The pattern of strings of these types, no finer and no further than ``strings`` are.
+
+        None for all or none.
         """
         if not strings:
             return None

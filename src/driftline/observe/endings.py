@@ -1,4 +1,4 @@
-"""What the ending of a file's name tells."""
+"""Endings of file names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ARCHIVE = ".zip"
 
 
 def format_by_name(path: str) -> str | None:
-    """The format that the ending tells, if any.
+    """The format that the ending names, if any.
 
     >>> format_by_name("a/b.jsonl.zst"), format_by_name("b.csv.zip"), format_by_name("b.txt")
     ('json', 'csv', None)
@@ -39,20 +39,20 @@ def format_by_name(path: str) -> str | None:
 
 
 def is_packed(path: str) -> bool:
-    """Whether the ending tells that the file is compressed, or holds others that are."""
+    """True if the ending says that the file is compressed, or contains compressed files."""
     return path.lower().endswith((*ENDINGS, ARCHIVE))
 
 
 def is_archive(path: str) -> bool:
-    """Whether the ending tells that the file holds others."""
+    """True if the ending says that the file contains others."""
     return path.lower().endswith(ARCHIVE)
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether a file, or a folder that it is in, is passed over, as Spark does."""
+    """True if a file, or a folder around it, is skipped as Spark does."""
     return any(map(is_hidden_name, path.parts))
 
 
 def is_hidden_name(name: str) -> bool:
-    """Whether a file, or a folder, is passed over by its name; `_day=2026-01-01` is a partition."""
+    """True if a file or folder is skipped by its name; `_day=2026-01-01` is a partition."""
     return (name.startswith(".") and name != "..") or (name.startswith("_") and "=" not in name)

@@ -1,4 +1,4 @@
-"""How many records have a value at an excluded path."""
+"""Counts of records that have a value at an excluded path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Excluded:
         self.counts: Counter[str] = Counter()
 
     def feed(self, lines: Iterable[bytes]) -> None:
-        """Counts in lines of JSON; what is no object has no such value."""
+        """Count in lines of JSON; a line that is no object has no such value."""
         for line in lines if self.paths else ():
             try:
                 record = _decode(line)

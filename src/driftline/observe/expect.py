@@ -1,4 +1,4 @@
-"""What a table has for each key, so that observing knows what is new."""
+"""A table's columns by key, so that observing knows what is new."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ from driftline.core.values.dates import DATELIKE
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A struct beside a map: it has the ``keys``, or ``words``, too, which then are not in the map."""
+    """A struct beside a map.
+
+    It has the ``keys``, and with ``words`` all words, which are then not in the map.
+    """
 
     keys: AbstractSet[str] = frozenset()
     words: bool = True
@@ -49,10 +52,11 @@ class Beside:
 
 @dataclass(slots=True)
 class Expect:
-    """What a table has for one field: the ``types`` of its columns inside their lists, what is known of the
-    ``fields`` of its records and of the ``value`` of its maps, whether a column is ``required``. ``sole``:
-    the type of the one column, if values of this type say nothing new by being there. ``beside``: which keys
-    of objects are kept apart, where there is a struct beside a map.
+    """A table's columns for one field.
+
+    ``types``: of its columns, inside their lists; ``fields``: those of its records, ``value``: of its maps;
+    ``required``: one of the columns is. ``sole``: the type of the only column, if values of this type are
+    nothing new. ``beside``: the keys of objects that are kept apart, if there is a struct beside a map.
     """
 
     types: frozenset[Primitive] = frozenset()
@@ -86,7 +90,7 @@ UNKNOWN = Expect()
 
 @no_search()
 def expect(schema: Schema, settings: Settings | None = None) -> Expect:
-    """What a table has, or gets by hints, for each key of a record."""
+    """A table's columns, existing or declared by hints, for each key of a record."""
     settings = settings or Settings()
     return Expect(fields=_expected(schema.struct.fields, settings.contract, settings))
 
@@ -134,7 +138,7 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
 
 
 def steady(known: Expect) -> RecordShape:
-    """The shape of records that have just what the table has columns for, as far as that is plain."""
+    """The shape of records that have exactly what the table has columns for, as far as that is plain."""
     shape = RecordShape()
     for position, (key, below) in enumerate(known.fields.items()):
         if below.sole is not None:
@@ -145,9 +149,7 @@ def steady(known: Expect) -> RecordShape:
 
 
 def foreseen(known: Expect, shape: RecordShape) -> Expect:
-    """What a table has, and the maps whose many keys were forgotten in
-    observing a batch of this ``shape``.
-    """
+    """Add the maps whose many keys were forgotten while a batch of this ``shape`` was observed."""
     fields = {key: _foreseen(known.fields.get(key, UNKNOWN), field) for key, field in shape.fields.items()}
     more = {key: below for key, below in fields.items() if below is not known.fields.get(key, UNKNOWN)}
     return replace(known, fields={**known.fields, **more}) if more else known

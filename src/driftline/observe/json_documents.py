@@ -25,8 +25,10 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 def is_document(head: bytes, *, whole: bool) -> bool:
-    """Whether a file that begins so is an array, or has records over several lines, or several on one, as
-    where lines end in a carriage return alone; ``whole``: this is all of it.
+    """True for an array, and for records that span lines or share one, also with lone carriage returns as
+    line ends.
+
+    ``whole``: ``head`` is all of the file.
 
     >>> is_document(b'{"a": 1}\\n{"a": 2}', whole=True), is_document(b'[{"a": 1},\\n{"a": 2}]', whole=True)
     (False, True)
@@ -54,9 +56,9 @@ def is_document(head: bytes, *, whole: bool) -> bool:
 
 
 def _begins(text: str, *, whole: bool) -> int:
-    """Where the JSON value ends that the text begins with, and blanks behind it; 0 where it begins with none.
+    """The end of the JSON value that the text begins with, and of the blanks after it; 0 if there is none.
 
-    ``whole``: the text is all there is; else what is no value yet may become one.
+    ``whole``: the text is complete; otherwise an incomplete value may still become one.
     """
     try:
         _, end = _scan(text)
@@ -69,8 +71,9 @@ def _begins(text: str, *, whole: bool) -> int:
 
 
 def records_in(file: IO[bytes], longest: int) -> Iterator[bytes]:
-    """The text of each record of a document, as `records_of` has them; a large document is read in pieces.
-    What is longer than ``longest`` bytes comes as `Cut`.
+    """The text of each record of a document, as `records_of` yields them; a large document is read in pieces.
+
+    A record of more than ``longest`` bytes comes as `Cut`.
     """
     head = file.read(_WHOLE)
     if len(head) < _WHOLE:
@@ -80,10 +83,9 @@ def records_in(file: IO[bytes], longest: int) -> Iterator[bytes]:
 
 
 def records_of(document: bytes) -> Iterator[bytes]:
-    """The text of each record of a document: of each element of an array,
-    or of the values that follow one another.
+    """The text of each record of a document: the elements of an array, or successive values.
 
-    What is no JSON comes as it is, up to the next line that begins with a brace.
+    Text that is no JSON comes as it is, up to the next line that begins with a brace.
     """
     text = document.removeprefix(BOM).strip()
     if text.startswith(b"["):
@@ -98,10 +100,9 @@ def records_of(document: bytes) -> Iterator[bytes]:
 
 
 class _Pieces:
-    """The values of a text, of which no more is held than a window: those
-    of an array, or that follow one another.
+    """The values of an array, or successive values, of a text of which only a window is in memory.
 
-    ``file``: has what follows the window; None where nothing does.
+    ``file``: the text after the window; None if there is none.
     """
 
     def __init__(self, window: bytes, file: IO[bytes] | None, longest: int) -> None:
@@ -126,7 +127,7 @@ class _Pieces:
                 self._at = end
 
     def _goes_on(self) -> bool:
-        """Moves to the next value, if there is one."""
+        """Move to the next value, if there is one."""
         between = _BETWEEN if self._array else _BLANKS
         self._at = _end_of(between, self._chars, self._at)
         while self._at == len(self._chars) and self._read():
@@ -137,8 +138,9 @@ class _Pieces:
         return self._at < len(self._chars)
 
     def _value(self) -> int | None:
-        """Where the value ends that begins here; `_BEYOND` the window, where it is too
-        long to be held; None where it is no JSON.
+        """The end of the value that begins here.
+
+        `_BEYOND` if it is too long for the window, None if it is no JSON.
         """
         while True:
             end = None
@@ -158,7 +160,7 @@ class _Pieces:
                 return end
 
     def _skip(self) -> None:
-        """Passes over a value that is too long to be held."""
+        """Skip a value that is too long to be held."""
         depth, in_text = 0, False
         while True:
             for mark in _MARKS.finditer(self._chars, self._at):
@@ -176,8 +178,8 @@ class _Pieces:
                 return
 
     def _broken(self) -> bytes:
-        """What is no JSON, up to the next line that begins with a brace; no
-        more of it than tells that it is too long.
+        """The text that is no JSON, up to the next line that begins with a brace, and no more than shows that
+        it is too long.
         """
         parts, room = [], self._longest + 1
         while True:
@@ -197,7 +199,7 @@ class _Pieces:
         return cut("".join(parts).encode("latin-1"), self._longest)
 
     def _read(self) -> bool:
-        """Holds more of the text, and no more of what is done with; False where there is none."""
+        """Read on, and drop what is done with; False at the end of the text."""
         size = max(_WINDOW, len(self._chars) - self._at)
         data = b"" if self._file is None else self._file.read(size)
         if data:

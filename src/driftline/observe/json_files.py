@@ -1,4 +1,4 @@
-"""Files of JSON, lines or documents, cut into splits that tasks observe and read on their own."""
+"""Files of JSON, lines or documents, cut into splits that tasks observe and read independently."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _BEHIND_ALL = Place("\U0010ffff")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A range of bytes of a file: the lines that start in it. ``line``: the number of the first of them.
+    """A range of bytes of a file: the lines that start in it. ``line``: the number of the first.
 
     A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
     ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
-    ``beside``: what each record has beside what is written, by key, as JSON.
+    ``beside``: members added to each record, by key, as JSON.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Split:
     beside: tuple[tuple[str, bytes], ...] = ()
 
     def cut(self, size: int) -> list[Split]:
-        """The split in parts of about this many bytes, where it can be cut."""
+        """Cut the split into parts of about this many bytes, if it can be cut."""
         if self.document or self.packed:
             return [self]
         parts = max(1, -(-self.length // size))
@@ -58,11 +58,11 @@ class Split:
         return replace(self, length=min(self.length, size), text_length=size)
 
     def to_end(self) -> Split:
-        """The split and all that follows it in its file, whatever has been added there."""
+        """The split extended to the end of its file, with anything added there since."""
         return replace(self, length=2**62)
 
     def at_line(self, line: int) -> Split:
-        """The split, its first line numbered so."""
+        """The split with another number for its first line."""
         return self if line == self.line else replace(self, line=line)
 
 
@@ -71,7 +71,10 @@ Share: TypeAlias = Sequence[tuple[int, Split]]  # splits, each with its number i
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What some splits hold together. ``lines``: how many each has, by its number, in their order."""
+    """The observation of some splits.
+
+    ``lines``: the number of lines of each, by its number, in their order.
+    """
 
     seen: Observation
     lines: Mapping[int, int]
@@ -83,7 +86,7 @@ class Part:
 
 
 def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
-    """The splits of a file of this machine, or of a store by its URI; in order, at least one.
+    """The splits of a file on this machine, or in a store by its URI; in order, at least one.
 
     Raises DataError for a compressed file that is cut off or broken.
     """
@@ -95,8 +98,10 @@ def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
 
 
 def together(share: Share) -> Iterator[Share]:
-    """The splits that are observed together, in order: such as begin their files, whose lines count from 1.
-    Any other one, of which it is not known yet which line is its first, stands alone.
+    """Group the splits that are observed together, in order: those that begin their files, whose lines count
+    from 1.
+
+    Any other stands alone, because the number of its first line is not known yet.
     """
     for begins, splits in groupby(share, lambda numbered: numbered[1].start == 0):
         group = list(splits)
@@ -104,8 +109,10 @@ def together(share: Share) -> Iterator[Share]:
 
 
 def observe_splits(known: Expect, settings: Settings, judge: Judge | None, share: Share) -> Iterator[Part]:
-    """Every type of every path of every record of the splits, against what a table has, in parts; lines count
-    from 1. What the first one holds counts as observed in those after it, in order of their places.
+    """Observe every type of every path of every record of the splits, against what a table has, in parts.
+
+    Lines count from 1. What the first part holds counts as observed in those after it, in order of their
+    places.
     """
     observer = partial(JsonObserver, known, settings, judge)
     under_way = observer()
@@ -128,9 +135,10 @@ def observe_splits(known: Expect, settings: Settings, judge: Judge | None, share
 
 
 def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
-    """The lines of a split, some at a time, without a byte order mark; of a document its records. Those of
-    more than ``longest`` bytes come as `Cut`. Raises DataError for a record that says other than what the
-    split has beside.
+    """The lines of a split in groups, without a byte order mark; of a document its records.
+
+    Those of more than ``longest`` bytes come as `Cut`. Raises DataError for a record that contradicts the
+    split's ``beside``.
     """
     as_written = _blocks(split, longest)
     if not split.beside:
@@ -153,7 +161,7 @@ def _blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
 
 
 def with_members(line: bytes, split: Split) -> bytes:
-    """A record with what it has beside; a line that is none as it is.
+    """Add the split's members to a record; a line that is no record stays as it is.
 
     >>> with_members(b'{"a": 1}', Split("f", 0, 0, beside=(("day", b"7"),)))
     b'{"a": 1,"day":7}'
@@ -179,7 +187,7 @@ def with_members(line: bytes, split: Split) -> bytes:
 
 
 def gathered(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[list[bytes]]:
-    """Some groups of records at a time, of ``size`` bytes at least."""
+    """Join groups of records until they have at least ``size`` bytes."""
     records: list[bytes] = []
     held = 0
     for group in groups:
@@ -210,7 +218,7 @@ def _lines(pieces: Iterable[bytes], longest: int) -> Iterator[list[bytes]]:
 
 
 class _Line:
-    """A line that comes in parts. Of one that is too long, no more is held than how it begins."""
+    """A line that arrives in parts. Of one that is too long, only the beginning is kept."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -223,7 +231,7 @@ class _Line:
             self._size += len(part)
 
     def end(self) -> bytes:
-        """The line; the next one begins."""
+        """Finish the line; the next one begins."""
         line = b"".join(self._parts)
         self._parts, self._size = [], 0
         return cut(line, self._longest)

@@ -1,4 +1,4 @@
-"""Observing lines of JSON: every type of every path of every record, no sampling."""
+"""Observes lines of JSON: every type of every path of every record, no sampling."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Looked: TypeAlias = (
 
 
 class JsonObserver:
-    """Observes the lines that it is fed, against what a table has (``known``).
+    """Observes the lines it is fed, against what a table has (``known``).
 
-    A decoder, typed by what was seen so far, reads the lines. It takes only lines that would teach nothing;
-    any other is walked, and the decoder built anew once the walking has cost as much as building did.
+    A decoder, typed by the lines so far, reads them. It takes only lines that would add nothing; any other is
+    walked, and the decoder is rebuilt once the walks have cost as much as building it did.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class JsonObserver:
         many: int = MANY_KEYS,
         before: RecordShape | None = None,
     ) -> None:
-        """``judge``: records that it does not accept are not observed, but counted as malformed. ``usual``:
-        the part of a shape that the decoder takes; what has more is looked at. ``many``: keys of an object
-        that are kept apart before it is asked whether they are data. ``before``: what lines before these,
-        or the first of these, have been seen to hold; it counts as observed.
+        """``judge``: records that it does not accept are counted as malformed, not observed.
+
+        ``usual``: the part of a shape that the decoder takes; lines with more are walked. ``many``: the
+        number of an object's keys that are kept apart before they are checked for data. ``before``: the shape
+        of earlier lines, or of the first of these; it counts as observed.
         """
         self._known, self._dates = known, settings.dates
         self._folds_at = many if settings.contract.folds else None
@@ -82,9 +83,10 @@ class JsonObserver:
 
     @no_search()
     def feed(self, lines: Sequence[bytes], source: str, line: LineNumbers) -> list[Looked]:
-        """Observes lines of JSON, one record each; a blank one counts as a line only. ``line``: of the first
-        of them, or of each where they do not follow one another; none is before the one in front of it.
-        Returns those that the decoder did not take.
+        """Observe lines of JSON, one record each; a blank one only counts as a line.
+
+        ``line``: the number of the first, or of each if they have gaps, in rising order. Returns the lines
+        that the decoder did not take.
         """
         numbers = range(line, line + len(lines)) if isinstance(line, int) else line
         if not lines:
@@ -108,16 +110,16 @@ class JsonObserver:
 
     @property
     def learnt(self) -> int:
-        """Rises with all that the lines teach, and with those that are no records."""
+        """A counter that rises with everything the lines add, and with lines that are no records."""
         return self._walker.learnt + self._malformed
 
     @property
     def fields(self) -> Fields:
-        """By key, what takes values of the types that the decoder does."""
+        """By key, decoders of values of the types that the line decoder takes."""
         return self._fast.decoder().fields
 
     def result(self) -> Observation:
-        """What was observed so far; to be asked for when all is fed."""
+        """The observation so far; to be called when all is fed."""
         records = self._lines - self._blank - self._malformed
         tally = Tally(records, self._malformed, Counter(self._walker.dropped), tuple(self._bad))
         shape = self._walker.shape if records else RecordShape()
@@ -125,7 +127,7 @@ class JsonObserver:
         return replace(whole, tally=replace(whole.tally, excluded=Counter(self._excluded.counts)))
 
     def taken(self) -> Observation:
-        """The same; what is fed from now on is observed for itself."""
+        """The observation so far; lines fed from now on are observed separately."""
         result, self._done = self.result(), Observation()
         self._excluded.counts.clear()
         self._begin()
@@ -152,8 +154,9 @@ class JsonObserver:
                 at += 1
 
     def look(self, line: bytes, source: str, number: int) -> Why | None:
-        """Walks a line that is not for the fast decoder, unless the exact one takes it. Why it is
-        no record of the table's; None if it is.
+        """Walk a line that the fast decoder did not take, unless the exact one takes it.
+
+        Returns the reason it is no record of the table's; None if it is one.
         """
         start = perf_counter()
         try:
@@ -189,8 +192,9 @@ class JsonObserver:
 
 
 class _Adaptive:
-    """A decoder of what the walker knows, or a ``part`` of it, built anew when the walking for want of it has
-    cost as much: in seconds, ``cost`` at first.
+    """A decoder of what the walker knows, or of a ``part`` of it.
+
+    It is rebuilt when the walks for want of it have cost as much: in seconds, ``cost`` at first.
     """
 
     def __init__(
@@ -200,7 +204,7 @@ class _Adaptive:
         self._first: _Built | None = None  # of what each walker knows at first
 
     def begin(self, walker: Walker) -> None:
-        """Begins anew, with a walker that knows the same as all before it knew at first."""
+        """Start again, with a walker that knows what every walker before knew at first."""
         self._walker, self._folded, self._missed = walker, walker.folded, 0.0
         self._built = self._first or _Built(NOTHING, None, self._least)
         self._knows = -1 if walker.shape.fields and self._first is None else 0
@@ -236,7 +240,7 @@ class _Adaptive:
 
 
 class _Built(NamedTuple):
-    """A decoder, what it takes, and the seconds that building it cost."""
+    """A decoder, what it takes, and the seconds it took to build."""
 
     decoder: Decoder
     takes: RecordShape | None

@@ -1,4 +1,4 @@
-"""How much a packed file may hold."""
+"""The limit of a packed file's contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LIMIT = 64 * 2**30  # bytes
 
 
 def largest() -> int:
-    """How many bytes a packed file may hold. Raises UsageError where the setting is no number."""
+    """The number of bytes a packed file may contain. Raises UsageError if the setting is no number."""
     text = os.environ.get(LIMIT, "")
     if text and not text.isdecimal():
         raise UsageError(f"{LIMIT} = {text!r} is not a whole number of bytes")
@@ -19,5 +19,5 @@ def largest() -> int:
 
 
 def too_large(path: str, limit: int) -> DataError:
-    """What is said of a file that holds more."""
+    """The error for a file that contains more."""
     return DataError(f"{path}: holds more than {limit} bytes", hint=f"if that is right, set {LIMIT} to more")

@@ -1,4 +1,4 @@
-"""What observing a batch gives: its shape, and counts that add up."""
+"""The observation of a batch: its shape, and counts that add up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REASONS = 5  # malformed records that are kept as examples
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bad:
-    """A malformed record: where, why, and how it begins."""
+    """A malformed record: its place, the reason, and its beginning."""
 
     place: Place
     reason: str
@@ -30,9 +30,10 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of one part of a batch; parts add up. ``malformed``: what is no record, or is refused.
-    ``excluded``: records with a value at a path that is left out. ``dropped_names``: how often a
-    key was empty, by the path of its record.
+    """The counts of one part of a batch; parts add up.
+
+    ``malformed``: lines that are no records, or are refused. ``excluded``: records with a value at an
+    excluded path. ``dropped_names``: the number of empty keys, by the path of their record.
     """
 
     records: int = 0
@@ -60,7 +61,7 @@ class Observation:
     lines: int = 0
 
     def shifted(self, lines: int) -> Observation:
-        """The same ``lines`` further down in its file."""
+        """The same observation, ``lines`` further down in its file."""
 
         def below(place: Place) -> Place:
             return Place(place.source, place.line + lines, place.position)
@@ -69,7 +70,7 @@ class Observation:
 
     @no_search()
     def placed(self, at: Callable[[Place], Place]) -> Observation:
-        """The same, seen in other places."""
+        """The same observation at other places."""
         reasons = tuple(replace(r, place=at(r.place)) for r in self.tally.reasons)
         entries = _packed(self.shape)
         for _, _, item in entries:
@@ -84,7 +85,7 @@ class Observation:
 
 @no_search()
 def merge_observations(parts: Iterable[Observation]) -> Observation:
-    """One observation of all parts."""
+    """Merge all parts into one observation."""
     shape, tally, lines = RecordShape(), Tally(), 0
     for part in parts:
         shape, tally, lines = shape.merge(part.shape), tally + part.tally, lines + part.lines
@@ -92,7 +93,7 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
 
 
 def copied(shape: RecordShape) -> RecordShape:
-    """A copy, which may learn more."""
+    """A copy that may be added to."""
     return _unpacked(_packed(shape))
 
 

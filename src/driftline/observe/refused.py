@@ -1,4 +1,4 @@
-"""Which rows of typed columns have what a policy refuses, or a value at a path at all."""
+"""Finds the rows of typed columns with a value that a policy refuses, or with any value at a path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 def first_conflicts(
     batch: pa.RecordBatch, struct: Struct, conflicts: Sequence[Conflict]
 ) -> NDArray[np.int64]:
-    """For each row the number of the first conflict that it has; -1 where it has none."""
+    """For each row the number of its first conflict; -1 if it has none."""
     numbers = np.full(batch.num_rows, -1, np.int64)
     rows = _Records(batch.columns, struct, batch.num_rows)
     for number in reversed(range(len(conflicts))):
@@ -29,18 +29,18 @@ def first_conflicts(
 
 
 def having(batch: pa.RecordBatch, struct: Struct, path: Path, conflict: Conflict | None = None) -> Flags:
-    """Which rows have the conflict at a path of the data; without one, any value."""
+    """Flag the rows with the conflict at a path of the data; without one, with any value there."""
     return _Records(batch.columns, struct, batch.num_rows).at(path, conflict)
 
 
 class _Records:
-    """Some records: an array for each field of their struct, in which a key may stand several times."""
+    """Some records: an array for each field of their struct, in which a key may occur several times."""
 
     def __init__(self, arrays: Sequence[pa.Array], struct: Struct, count: int) -> None:
         self._arrays, self._struct, self._count = arrays, struct, count
 
     def at(self, path: Path, conflict: Conflict | None) -> Flags:
-        """Which of them have the conflict at the path; without a ``conflict``, any value."""
+        """Flag the records with the ``conflict`` at the path; without one, with any value there."""
         key, *below = path
         fields = [
             (f.type, array)
@@ -59,7 +59,7 @@ class _Records:
 
 
 def _at(values: pa.Array, type_: Type, path: Path, conflict: Conflict | None) -> Flags:
-    """Steps of lists count only where the data has a list."""
+    """Flag values in lists. Steps of lists count only where the data has a list."""
     if not path or (set(path) == {"element"} and not isinstance(type_, Struct)):
         return _leaf(values, type_, conflict)
     match type_:
@@ -102,7 +102,7 @@ def _any_leaf(values: pa.Array, dim: int, inner: Type, conflict: Conflict | None
 
 
 def _any(lists: pa.Array, flags: Flags) -> Flags:
-    """Which lists hold an element that is flagged."""
+    """Flag the lists that hold a flagged element."""
     lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     any_inside = np.zeros(len(lists), np.bool_)
     any_inside[np.repeat(np.arange(len(lists)), lengths)[flags]] = True

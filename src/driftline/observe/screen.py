@@ -1,4 +1,4 @@
-"""Which lines hold a number that a decoder's double may not tell: found for many lines at once."""
+"""Finds lines with a number that a decoder's double may not hold, for many lines at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAD = b"\n" * (_LONGEST + 1)
 
 def doubtful(lines: Sequence[bytes]) -> list[int]:
     """The lines, by index, that hold a number which
-    `driftline.observe.numbers.base_of` finds more than a double.
+    `driftline.core.values.numbers.base_of` finds more than a double.
 
     At most 15 digits without a negative exponent are a double, always, or `HUGE`; other numbers are judged by
     their text, and with them what looks like one inside a string.
@@ -61,7 +61,7 @@ def _digit(chars: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _digits(chars: NDArray[np.uint8], at: NDArray[Any], steps: Sequence[int]) -> NDArray[np.bool_]:
-    """Whether there are digits at all these distances."""
+    """True for positions with digits at all these distances."""
     are_digits = _digit(chars[at + steps[0]])
     for step in steps[1:]:
         are_digits &= _digit(chars[at + step])
@@ -69,7 +69,7 @@ def _digits(chars: NDArray[np.uint8], at: NDArray[Any], steps: Sequence[int]) ->
 
 
 def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """First and last position, exclusive, of what may be such numbers."""
+    """The first and last position, exclusive, of possible numbers of this kind."""
     dots = np.flatnonzero(chars == ord("."))
     # Sixteen digits have eight behind the point, or nine before it.
     behind = _digits(chars, dots, (1, 4, 8))
@@ -82,7 +82,7 @@ def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _run(chars: NDArray[np.uint8], at: NDArray[Any], step: int) -> NDArray[Any]:
-    """As far in one direction as characters of numbers go."""
+    """The extent of a number's characters in one direction."""
     at, moving = at.copy(), np.arange(len(at))
     for _ in range(_LONGEST):
         moving = moving[_NUMBER[chars[at[moving] + step]]]

@@ -1,4 +1,4 @@
-"""Single records before the judge: what a table would not accept, told by the record's own shape."""
+"""Judges single records, each by its own shape: those that a table would not accept."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not f
 
 
 class Court:
-    """Asks the judge of each record; records of one shape have one verdict."""
+    """Asks the judge about each record; records of one shape share a verdict."""
 
     def __init__(self, judge: Judge, known: Expect, dates: str) -> None:
         self._judge, self._known, self._dates = judge, known, dates
         self._verdicts: dict[object, Conflict | None] = {}
 
     def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
-        """Why the record is not accepted; None if it is. The sample
-        and the place may be those of one like it.
+        """The reason the record is not accepted.
+
+        None if it is. Sample and place may be those of a record like it.
         """
         walker = Walker(self._known, self._dates)
         walker.walk(record, source, line)
@@ -36,7 +37,7 @@ class Court:
 
 
 def _signature(shape: RecordShape) -> object:
-    """All of a shape but places and samples."""
+    """A hashable form of a shape without places and samples."""
     return tuple((key, _field(field)) for key, field in shape.fields.items())
 
 

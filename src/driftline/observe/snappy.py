@@ -1,6 +1,4 @@
-"""Snappy's frames, and the blocks that Hadoop makes of snappy and of lz4:
-packed texts for which Arrow has no reader.
-"""
+"""Snappy's frames, and Hadoop's blocks of snappy and lz4: packed text for which Arrow has no reader."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _ROW = 256  # bytes over which checksums are worked out side by side
 
 
 def frames(file: IO[bytes]) -> Iterator[bytes]:
-    """The text of a file of snappy's frames. Raises ValueError where it
-    is broken, EOFError where it is cut off.
-    """
+    """The text of a file of snappy's frames. Raises ValueError if it is broken, EOFError if it is cut off."""
     snappy = pa.Codec("snappy")
     while head := file.read(4):
         kind, chunk = head[0], _exactly(file, int.from_bytes(_whole(head, 4)[1:], "little"))
@@ -36,8 +32,9 @@ def frames(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def blocks(file: IO[bytes], codec: str) -> Iterator[bytes]:
-    """The text of a file of Hadoop's blocks, packed by ``codec``,
-    Arrow's name of it. Raises as `frames` does.
+    """The text of a file of Hadoop's blocks, packed by ``codec`` in Arrow's spelling.
+
+    Raises as `frames` does.
     """
     unpack = pa.Codec(codec)
     while head := file.read(4):
@@ -52,7 +49,7 @@ def blocks(file: IO[bytes], codec: str) -> Iterator[bytes]:
 
 
 def begins_block(head: bytes) -> bool:
-    """Whether a file whose first bytes these are may be one of Hadoop's blocks.
+    """True if a file with these first bytes may be one of Hadoop's blocks.
 
     >>> begins_block(bytes.fromhex("0000000a0000000c")), begins_block(b'{"a": 1}')
     (True, False)
@@ -98,14 +95,14 @@ def _table() -> NDArray[np.uint32]:
 
 @cache
 def _over_a_row() -> list[list[int]]:
-    """What each byte of a checksum becomes when a row of zeros follows."""
+    """For each byte of a checksum its value after a row of zeros."""
     crc = (np.arange(256, dtype=np.uint32)[None, :] << np.array([[0], [8], [16], [24]], np.uint32)).ravel()
     table: list[list[int]] = _advanced(crc, np.zeros((_ROW, len(crc)), np.uint32)).reshape(4, 256).tolist()
     return table
 
 
 def _advanced(crc: NDArray[np.uint32], codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Some checksums, after one byte for each of them at a time."""
+    """Advance some checksums by one byte each at a time."""
     table = _table()
     for column in codes:
         crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
@@ -113,7 +110,7 @@ def _advanced(crc: NDArray[np.uint32], codes: NDArray[np.uint32]) -> NDArray[np.
 
 
 def _size(packed: bytes) -> int:
-    """How many bytes a text of snappy has unpacked, which its first bytes say."""
+    """The unpacked size of a snappy text, which its first bytes state."""
     size, shift = 0, 0
     for code in packed[:5]:
         size |= (code & 0x7F) << shift

@@ -1,4 +1,4 @@
-"""The walk: one record's facets, added to a shape. What the fast decoder knows, it learnt here."""
+"""The walk: adds one record's facets to a shape. The fast decoder learns from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from driftline.observe.sample import sample
 
 
 class Parts:
-    """A value taken apart: its leaves by depth, the deepest list without any, the depths of ``{}``."""
+    """A value taken apart: its leaves by depth, the deepest empty list, the depths of ``{}``."""
 
     def __init__(self) -> None:
         self.leaves: dict[int, list[object]] = {}
@@ -33,9 +33,9 @@ class Parts:
         self.empty_records: set[int] = set()
 
     def dimension(self) -> tuple[int, bool]:
-        """The depth of the deepest value, and whether there are values at others, too.
+        """The depth of the deepest value, and True if there are values at other depths too.
 
-        Objects without any value decide only where there is no other.
+        Objects without any value decide only if there is nothing else.
         """
         valued = [depth for depth, leaves in self.leaves.items() if any(map(has_value, leaves))]
         return max(valued or self.leaves, default=0), len(valued) > 1
@@ -61,7 +61,7 @@ _FOLDED = Beside()  # an object whose many keys were folded but for its words
 
 
 class Depth(NamedTuple):
-    """How many lists are around a value; ``ragged``: others of its field have another number."""
+    """The number of lists around a value; ``ragged``: others of its field have another number."""
 
     dim: int
     ragged: bool = False
@@ -71,24 +71,28 @@ _FLAT = Depth(0)
 
 
 class News(ValueError):
-    """A value has something that the shape does not know yet."""
+    """A value has something that the shape does not contain yet."""
 
 
 class Walker:
-    """Adds records to a ``shape``; ``learnt`` rises with every addition, ``folded`` with every object whose
-    keys are forgotten. ``dropped``: how often a key was empty, by the path of its record. ``root``: the shape
-    as that of a field that holds the records.
+    """Adds records to a ``shape``.
 
-    A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape
-    already implies adds nothing: a date in a field known to hold other strings, an empty list
-    where lists as deep hold values, ``{}`` where objects are. So a shape depends on the order of
-    records, but never on how they were read.
+    ``learnt`` rises with every addition, ``folded`` with every object whose keys are forgotten. ``dropped``:
+    the number of empty keys, by the path of their record. ``root``: the shape as that of a field that holds
+    the records.
+
+    A list's dimension is that of its deepest leaf, and all its leaves count there. What a shape already
+    implies adds nothing: a date in a field known to hold other strings, an empty list where lists as deep
+    hold values, ``{}`` where objects are. So a shape depends on the order of records, but never on how they
+    were read.
     """
 
     def __init__(
         self, known: Expect, dates: str, shape: RecordShape | None = None, *, folds_at: int | None = None
     ) -> None:
-        """``folds_at``: an object of so many keys, if these are data, is known by all its values together."""
+        """``folds_at``: an object of this many keys, if these are data, is known by all its values
+        together.
+        """
         self.known, self.dates = known, dates
         self._folds_at = folds_at
         self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
@@ -103,7 +107,7 @@ class Walker:
         self._quick: dict[tuple[int, int, int], Seen] = {}
 
     def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
-        """Adds one record, as `driftline.observe.parse.parse` gives it."""
+        """Add one record, as `driftline.core.values.parse.parse` returns it."""
         self._source, self._line = source, line
         self._path.clear()
         self._record(record, self.shape, self.known)
@@ -178,7 +182,7 @@ class Walker:
     def _leaf(
         self, leaf: object, depth: Depth, value: object, seen: FieldShape, known: Expect, position: int
     ) -> None:
-        """A value that is no list; ``value`` is the whole that it is part of."""
+        """Add a value that is no list; ``value`` is the whole around it."""
         wide = beyond = False
         digits = 0
         base: Base
@@ -211,8 +215,8 @@ class Walker:
         known: Expect,
         position: int,
     ) -> None:
-        """An object: as a record, as a map's values, or, where both
-        stand beside each other, each with its keys.
+        """Add an object: as a record, as a map's values, or, if both exist side by side, each with
+        its keys.
         """
         dim, ragged = depth
         beside = known.beside
@@ -245,9 +249,7 @@ class Walker:
             facet.ragged = True
 
     def _fold(self, facet: Seen, record: RecordShape, dim: int, seen: FieldShape, many: int) -> None:
-        """Forgets the keys of an object that has many, and is a map:
-        memory follows the schema, not the keys.
-        """
+        """Forget the keys of a large object that is a map: memory follows the schema, not the keys."""
         if len(record.fields) < self._next_look.get(id(facet), many):
             return
         verdict = as_map(entries_of([record]))

@@ -1,1 +1,1 @@
-"""What a person does with a table beside filling it, a file each."""
+"""The operations on a table besides ingesting into it, a file each."""

@@ -1,4 +1,4 @@
-"""What breaks a data contract: of a table as it is, and of data as a batch would bring them."""
+"""Breaches of a data contract, by a table as it is, or by data as a batch would bring them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from driftline.source.opening import Data, opened
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How data are read, in the words of `Table.ingest`."""
+    """The way data are read, in the terms of `Table.ingest`."""
 
     format: str | None = None
     strings: bool = False
@@ -38,7 +38,7 @@ BREAKS = ("missing", "type", "required", "new", "sibling", "setting")
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One thing in which a table is not as its contract says. ``kind``: one of `BREAKS`."""
+    """One difference between a table and its contract. ``kind``: one of `BREAKS`."""
 
     kind: str
     path: Path
@@ -46,7 +46,7 @@ class Break:
 
 
 def breaks(promise: Promise, schema: Schema, properties: Mapping[str, str]) -> Iterator[Break]:
-    """In what a table of this schema and these properties is not what the contract says."""
+    """The differences between a table of this schema and these properties and the contract."""
     yield from _of_struct(promise, promise.schema.struct, schema.struct, ())
     for key, value in sorted(promise.properties.items()):
         name = key.removeprefix(PREFIX).replace("-", "_")
@@ -95,8 +95,9 @@ def _mark(promise: Promise) -> str:
 
 
 def planned(promise: Promise, table: Table, data: Data, reading: Reading, progress: Progress) -> Result:
-    """What a batch would do to a table that is just as the contract says. Raises UsageError, DataError for
-    what cannot be read.
+    """Plan a batch for a table exactly as the contract says.
+
+    Raises UsageError, DataError for unreadable data.
     """
     settings = from_properties(promise.properties)
     beyond = "quarantine" if settings.beyond == "fail" else settings.beyond

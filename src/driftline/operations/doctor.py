@@ -1,4 +1,4 @@
-"""What `driftline doctor` looks at: each part that a lake needs, from the cheapest to the dearest."""
+"""The checks of `driftline doctor`: each part that a lake needs, the cheapest first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRACE = "See all of it with DRIFTLINE_DEBUG=1."
 
 @dataclass(frozen=True)
 class Check:
-    """One look at one part. `detail` says what was found; `fix`, empty if all is well, what to do."""
+    """One check of one part. `detail`: what was found; `fix`: what to do, empty if all is well."""
 
     name: str
     ok: bool
@@ -32,7 +32,7 @@ class Check:
     fix: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The form that JSON output has."""
         return asdict(self)
 
 

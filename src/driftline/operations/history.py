@@ -22,7 +22,7 @@ class History(Shown):
     whole: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "whole": self.whole,
@@ -30,7 +30,7 @@ class History(Shown):
         }
 
     def schema(self, version: int) -> Schema:
-        """The schema of a version. Raises UsageError where there is none."""
+        """The schema of a version. Raises UsageError if there is none."""
         if version not in self.schemas:
             versions = ", ".join(map(str, sorted(self.schemas)))
             raise UsageError(
@@ -39,7 +39,7 @@ class History(Shown):
         return self.schemas[version]
 
     def diff(self, one: int, other: int) -> Difference:
-        """What leads from one schema version to another."""
+        """The changes from one schema version to another."""
         return Difference(self.table, one, other, diff(self.schema(one), self.schema(other)))
 
 
@@ -51,7 +51,7 @@ class Difference(Shown):
     changes: tuple[ColumnChange, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "from": self.one,
@@ -70,7 +70,7 @@ class Versioned(Protocol):
 
 
 def history(table: Versioned) -> History:
-    """A table's history, as far as its metadata are there. Raises UsageError where there is no table."""
+    """A table's history, as far as its metadata reach. Raises UsageError if there is no table."""
     return of(table.name, table.versions())
 
 

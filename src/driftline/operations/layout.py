@@ -1,4 +1,4 @@
-"""Which files follow which partitioning."""
+"""The data files of a table by the partitioning they follow."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Layout(Shown):
-    """How a table's files are laid out: ``groups`` of them, each by its partitioning, and the ``sort`` order
-    in which new rows are written.
-    """
+    """A table's layout: ``groups`` of files, each by its partitioning, and the ``sort`` order of new rows."""
 
     table: str
     groups: tuple[Group, ...]
     sort: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "partitions": [

@@ -63,8 +63,10 @@ _EXACT = {type_name(type_) for type_ in _NAMED} | {"binary", "variant", "unknown
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a contract says of a table. ``loose``: the logical type of columns that it gives no exact one, by
-    their path; ``properties``: the table's settings.
+    """The promises of a contract about a table.
+
+    ``loose``: the logical type of columns without an exact one, by path; ``properties``: the table's
+    settings.
     """
 
     schema: Schema
@@ -97,8 +99,10 @@ def exported(table: str, schema: Schema, properties: Mapping[str, str]) -> str:
 
 
 def read(file: Path, table: str) -> Promise:
-    """What a contract's file says of a table. Raises UsageError for a file that is none, or says nothing of
-    it; SetupError where the standard's package is not there.
+    """Read the promises of a contract file about a table.
+
+    Raises UsageError for a file that is no contract, or does not mention the table; SetupError if the
+    standard's package is missing.
     """
     described = _object(_contract(file), table, file)
     loose: dict[tuple[str, ...], str] = {}
@@ -208,7 +212,7 @@ def _contract(file: Path) -> OpenDataContractStandard:
 
 
 def _object(contract: OpenDataContractStandard, table: str, file: Path) -> SchemaObject:
-    """What the contract says of the table: the object of its name, or the only one."""
+    """The contract's object for the table: the one of its name, or the only one."""
     objects = contract.schema_ or []
     for each in objects:
         if table in (each.physicalName, each.name):
@@ -266,7 +270,7 @@ def _physical(text: str) -> Type | None:
 
 
 def meets(logical: str, type_: Type) -> bool:
-    """Whether a column of this type is what a logical type asks for.
+    """True if a column of this type satisfies a logical type.
 
     >>> meets("number", LONG), meets("integer", DOUBLE)
     (True, False)

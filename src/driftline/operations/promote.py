@@ -1,7 +1,7 @@
-"""`promote`: what waits in the rest gets columns, in old rows too, in one commit.
+"""`promote`: values that wait in the rest get columns, in old rows too, in one commit.
 
-The rows are written anew with the new columns, the rest as it was, and a rest without what was promoted. The
-old rest is dropped in the same commit: so `undo` brings it back, as it takes back any drop.
+The rows are rewritten with the new columns, the rest as it was, and a rest without the promoted values. The
+old rest is dropped in the same commit, so `undo` restores it like any dropped column.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _SHOWN = 5  # paths in an error
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """What got columns, or would. ``values``: how many, by path; ``changes``: to the table's columns."""
+    """The paths that got columns, or would.
+
+    ``values``: the number for each path; ``changes``: to the table's columns.
+    """
 
     table: str
     dry_run: bool
@@ -60,7 +63,7 @@ class Promoted:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "dry_run": self.dry_run,
@@ -79,10 +82,10 @@ def promote(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Promoted:
-    """Makes columns of what waits at or below the ``paths``, or of ``everything``, by the rules; the limits
-    of the table do not count here. Planned anew where others change the table.
+    """Make columns of the values at or below the ``paths``, or of ``everything``, by the rules.
 
-    Raises UsageError, DataError; the table is then as it was.
+    The limits of the table do not count here. If others change the table, it is planned again. Raises
+    UsageError, DataError; the table is then as it was.
     """
     if everything is bool(paths):
         raise UsageError("promote what?", "give paths, or --all")
@@ -148,7 +151,7 @@ def _promote(table: Table, state: State, paths: tuple[Path, ...], retry: Retry, 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is wanted of the column ``rest``, and how it is read."""
+    """A request for the column ``rest``, and the way it is read."""
 
     rest: Field
     selection: Selection
@@ -157,8 +160,8 @@ class _Asked:
 
 @dataclass(slots=True)
 class Seen:
-    """What is selected: JSON values and typed ones, how many values by field, and which paths of the
-    selection lead to some.
+    """The selection: JSON values and typed ones, the number of values by field, and the paths that matched
+    some.
     """
 
     of_json: Observation
@@ -213,8 +216,10 @@ def _write(
     asked: _Asked,
     check: Callable[[DataFrame], None],
 ) -> None:
-    """Writes the rows, with a rest in place of the old one. ``check``: raises Moved where rows that others
-    append meanwhile need another plan."""
+    """Write the rows, with a new rest in place of the old one.
+
+    ``check``: raises Moved if rows that others append in the meantime need another plan.
+    """
     rest = asked.rest
     new = Names.of(planned.schema.struct).take(rest.name)
     transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest.doc))])
@@ -245,7 +250,7 @@ def _write(
 
 
 def _look(schema: Schema, asked: _Asked, rows: DataFrame, known: Schema) -> Seen:
-    """What is selected in the rows, for a table that has the columns that are ``known``."""
+    """Select from the rows, for a table with the columns in ``known``."""
     rest, selection, settings = asked.rest, asked.selection, asked.settings
     rows = rows.where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
@@ -269,7 +274,7 @@ def _observed(
 
 
 def seen_in(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> Seen:
-    """What is selected in batches of rows, for a table that is ``known``."""
+    """Observe the selection in batches of rows, against the table's ``known`` columns."""
     walker = Walker(known, dates)
     counts, met = Counter[Path](), set[Path]()
     typed: list[Observation] = []
@@ -291,7 +296,7 @@ def seen_in(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> S
 def _check_found(
     table: Table, schema: Schema, counts: Counter[Path], missing: Sequence[Path], mark: str
 ) -> None:
-    """Raises DataError for a path below which nothing waits; it says what does."""
+    """Raises DataError for a path below which nothing waits; it names the paths that have values."""
     if missing:
         paths = [one.path for one in waiting(table.read(), schema, mark)]
         shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")

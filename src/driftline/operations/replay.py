@@ -1,7 +1,7 @@
-"""The quarantine of a table, looked at, and sent through again.
+"""Lists the quarantine of a table, and ingests its records again.
 
-A replay has a number, which its rows in the quarantine bear, and the table keeps the last one that it has: so
-each record is taken once, whenever a replay dies, and what waits can be told from what is in.
+A replay has a number, which its rows in the quarantine carry; the table keeps the last number it has. So each
+record is taken once, even if a replay dies, and waiting records can be told from taken ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SAMPLE = 500  # characters of a record
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Records that wait for one reason. ``sample``: the first of them, ``place``: where it came from."""
+    """Records that wait for one reason. ``sample``: the first of them, ``place``: its origin."""
 
     reason: str
     path: str
@@ -49,7 +49,7 @@ class Group:
     last: datetime
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "reason": self.reason,
             "path": self.path or None,
@@ -65,9 +65,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Quarantine(Shown):
-    """What is in a table's quarantine: ``waiting`` records by reason,
-    and how many went through again since.
-    """
+    """The contents of a table's quarantine: ``waiting`` records by reason, and the number replayed since."""
 
     table: str
     waiting: int = 0
@@ -75,7 +73,7 @@ class Quarantine(Shown):
     groups: tuple[Group, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "waiting": self.waiting,
@@ -86,9 +84,9 @@ class Quarantine(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replay(Shown):
-    """What went through again: a result for each replay, those of before that had not
-    ended among them. ``stay``: texts that are no records, and are not tried; ``held``:
-    records of a capture's batch that has not ended.
+    """The outcome of a replay: a result for each run, including earlier ones that had not ended.
+
+    ``stay``: texts that are no records, and are not tried; ``held``: records of a capture's unfinished batch.
     """
 
     table: str
@@ -98,16 +96,16 @@ class Replay(Shown):
 
     @property
     def written(self) -> int:
-        """How many records the table took."""
+        """The number of records the table took."""
         return sum(result.rows_written for result in self.results)
 
     @property
     def back(self) -> int:
-        """How many came back, with a row of their own for the reason of now."""
+        """The number of records that came back, each with a row for its present reason."""
         return sum(result.rows_quarantined for result in self.results)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "rows_written": self.written,
@@ -119,13 +117,13 @@ class Replay(Shown):
 
 
 def waiting(table: Table) -> DataFrame | None:
-    """The rows of the quarantine that are not in the table since; None where there is no quarantine."""
+    """The rows of the quarantine that the table has not taken since; None if there is no quarantine."""
     pending = Pending.of(table)
     return None if pending is None else pending.rows().where(pending.waits)
 
 
 def _there(table: Table) -> Pending | None:
-    """The quarantine, if the table has one. Raises UsageError where there is no such table."""
+    """The quarantine, if the table has one. Raises UsageError if there is no such table."""
     pending = Pending.of(table)
     if pending is None and not table.load().exists:
         raise no_table(table.name)
@@ -133,7 +131,7 @@ def _there(table: Table) -> Pending | None:
 
 
 def listed(table: Table) -> Quarantine:
-    """What is in the quarantine, by reason. Raises UsageError where there is no such table."""
+    """The records in the quarantine, by reason. Raises UsageError if there is no such table."""
     pending = _there(table)
     if pending is None:
         return Quarantine(table.name)
@@ -204,9 +202,9 @@ def replay(
     settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Replay:
-    """Sends the records of the quarantine down the road again, each once. Raises DataError, UsageError.
+    """Ingest the records of the quarantine again, each once. Raises DataError, UsageError.
 
-    What is refused again is in quarantine once more, for the reason of now.
+    A record that is refused again returns to the quarantine with its present reason.
     """
     pending = None if _there(table) is None else _marked(table, progress)
     if pending is None:

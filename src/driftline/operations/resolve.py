@@ -1,7 +1,8 @@
-"""`resolve`: the columns of a drifted field become one, in one commit; what does not convert stays beside it.
+"""`resolve`: the columns of a drifted field become one, in one commit; values that do not convert stay beside
+it.
 
-The rows are written anew with the new columns and the old ones, and the old ones are dropped in the same
-commit: so `undo` takes a resolve back as it takes back any drop, values included.
+The rows are rewritten with the new columns and the old ones, and the old ones are dropped in the same commit,
+so `undo` takes a resolve back like any drop, values included.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Resolved(Shown):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "field": dotted(self.field),
@@ -113,10 +114,10 @@ def resolve(
     drop_rest: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Resolved:
-    """Folds the columns of the field at ``path`` into one of type ``to``;
-    planned anew where others change the table.
+    """Fold the columns of the field at ``path`` into one of type ``to``. If others change the table, it is
+    planned again.
 
-    ``drop_rest``: what does not convert goes. Raises UsageError, DataError; the table is then as it was.
+    ``drop_rest``: drop values that do not convert. Raises UsageError, DataError; the table is then as it was.
     """
     try:
         field, _ = parse_path(path), parse_type(to)
@@ -142,7 +143,7 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a person asked for: the columns of the field at ``path`` as one ``to`` this type."""
+    """A request to fold the columns of the field at ``path`` into one of type ``to``."""
 
     path: Path
     to: str
@@ -150,7 +151,7 @@ class _Request:
     drop_rest: bool
 
     def record(self) -> dict[str, str]:
-        """What the table's properties say of it from now on."""
+        """The properties that record this in the table."""
         path = spelled_path(self.path)
         text = f"{path} --as '{self.to}'" + " --drop-rest" * self.drop_rest
         return {
@@ -220,7 +221,7 @@ def _resolve(table: Table, state: State, request: _Request, retry: Retry) -> Res
 
 
 def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Resolved:
-    """How many values convert, and samples of those that do not."""
+    """Count the values that convert, and sample those that do not."""
     plan = folding.resolution
     values = rows.selectExpr(f"explode({folding.folds()}) as v")
     width = max(len(site.folded) for site in plan.sites)

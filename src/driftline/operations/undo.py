@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How many values a column has; ``before``: how many it had when it
-    was dropped, None where that is not known.
-    """
+    """The number of values in a column; ``before``: at the time it was dropped, None if unknown."""
 
     path: str
     count: int
@@ -39,9 +37,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Undone(Shown):
-    """What was taken back. ``changes``: what it did to the columns;
-    ``stays``: what could not be taken back.
-    """
+    """The outcome of an undo. ``changes``: to the columns; ``stays``: what could not be taken back."""
 
     table: str
     undone: str
@@ -53,7 +49,7 @@ class Undone(Shown):
     schema: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "undone": self.undone,
@@ -103,8 +99,9 @@ def _undo(table: Table, to: int | None, counter: _Counter, *, yes: bool) -> Undo
 def _hidden(
     table: Table, now: Definition, columns: Sequence[Path], change: str, counter: _Counter, *, yes: bool
 ) -> tuple[Values, ...]:
-    """How many values of the columns nobody would see any more. Raises DataError where there are
-    some, unless a person has said ``yes``.
+    """Count the values of the columns that would be hidden.
+
+    Raises DataError if there are any, unless ``yes``.
     """
     ids = {f.id for _, f in table.readable(now.schema).walk()}
     counted = [path for path in columns if (f := now.schema.find(path)) and f.id in ids]
@@ -125,13 +122,13 @@ def _hidden(
 
 
 def _just_rewritten(table: Table, versions: Versions) -> bool:
-    """Whether the last change is a resolve or a promote, and no row was written since."""
+    """True if the last change is a resolve or a promote, and no row was written since."""
     last = history.of(table.name, versions).entries[-1]
     return last.by in ("resolve", "promote") and table.load().snapshot == last.after.snapshot
 
 
 def _target(table: str, versions: Versions, now: Definition, to: int | None) -> tuple[str, Definition]:
-    """What is taken back, and what the table was before it."""
+    """The change to take back, and the table's definition before it."""
     events = history.of(table, versions)
     if to is not None:
         return f"all since schema {to}", replace(now, schema=events.schema(to))
@@ -207,7 +204,7 @@ class _Counter:
             self._hidden, self._back = {}, {}
 
     def hidden(self, schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
-        """How many values the table has in the columns."""
+        """The number of values the table has in the columns."""
         new = [path for path in paths if path not in self._hidden]
         counted = _by_path(new, _counted(self._rows, schema, new))
         if (appended := self.appended) is not None:
@@ -218,7 +215,7 @@ class _Counter:
         return tuple(counted[path] for path in paths)
 
     def back(self, draft: Draft, schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
-        """How many there are in columns that come back: appended rows have none."""
+        """The number of values in columns that return: appended rows have none."""
         new = [path for path in paths if path not in self._back]
         self._back |= _by_path(new, _counted(draft.read, schema, new))
         return tuple(self._back[path] for path in paths)
@@ -244,7 +241,7 @@ def _back(
 
 
 def _had(table: Table, versions: Versions, schema: Schema, path: Path) -> int | None:
-    """How many values a column had when it was dropped; None where that snapshot is gone."""
+    """The number of values in a column when it was dropped; None if that snapshot is gone."""
     column = schema.find(path)
     assert column is not None
     for before, after in reversed(list(pairwise(versions.versions))):

@@ -32,9 +32,10 @@ _NO_VIEWS = ("not supported by catalog", "without view support", "ability.views"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class View(Shown):
-    """A view of a table. ``statement`` makes it; ``select`` is what it shows. If it is not
-    ``in_catalog``, ``why`` says so where a view was wanted. ``new``: columns that the view of before had not,
-    None where there was none.
+    """A view of a table. ``statement`` creates it; ``select`` is its query.
+
+    If it is not ``in_catalog`` though requested, ``why`` is the reason. ``new``: columns that the previous
+    view lacked, None if there was none.
     """
 
     table: str
@@ -47,7 +48,7 @@ class View(Shown):
     new: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "view": self.name,
@@ -74,8 +75,9 @@ def view(
     types: Mapping[str, str] | None = None,
     make: bool = True,
 ) -> View:
-    """Makes, or makes anew, the view of a table. ``types``: of fields,
-    by path. Raises UsageError, DataError.
+    """Create, or recreate, the view of a table.
+
+    ``types``: of fields, by path. Raises UsageError, DataError.
     """
     state = table.load()
     if not state.exists:
@@ -122,17 +124,19 @@ def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
 
 
 def remade(catalog: Catalog, table: Table) -> View | None:
-    """The table's view made anew, as it was wanted, where there is one of the
-    usual name. Raises UsageError, DataError.
+    """Recreate the table's view with its settings, if one of the usual name exists.
+
+    Raises UsageError, DataError.
     """
     types = _types_of_view(catalog, table)
     return None if types is None else view(catalog, table, types=types)
 
 
 def moved(catalog: Catalog, before: Table, table: Table) -> View | None:
-    """The view of a table that has another name now, under that name, where there was one of the usual name.
+    """Move the view of a renamed table to the new name, if one of the usual name exists.
 
-    Raises UsageError, DataError."""
+    Raises UsageError, DataError.
+    """
     types = _types_of_view(catalog, before)
     if types is None:
         return None
@@ -142,7 +146,7 @@ def moved(catalog: Catalog, before: Table, table: Table) -> View | None:
 
 
 def _types_of_view(catalog: Catalog, table: Table) -> dict[str, str] | None:
-    """The types that the table's view was made with; None where there is none of the usual name."""
+    """The types that the table's view was created with; None if there is none of the usual name."""
     if not catalog.has_views:
         return None
     with configured(table.spark, PLAIN):
@@ -193,7 +197,7 @@ def _create(spark: SparkSession, view: View, full: str) -> View:
 
 
 def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | None:
-    """The columns of the view that is there. Raises DataError for a view of somebody else's."""
+    """The columns of the existing view. Raises DataError for somebody else's view."""
     from pyspark.errors import PySparkException
 
     try:
@@ -208,7 +212,7 @@ def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | N
 
 
 def _properties(spark: SparkSession, full: str) -> dict[str, str]:
-    """What a view says of itself; nothing where there is none."""
+    """The properties of a view; empty if there is none."""
     from pyspark.errors import PySparkException
 
     try:

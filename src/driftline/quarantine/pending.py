@@ -60,7 +60,7 @@ class Pending:
         return f"{RECORDS} and (batch not in ({listed}) or reason = {_NO_COLUMNS})"
 
     def left(self) -> tuple[int, int]:
-        """How many wait that are no records; and how many that are not ready."""
+        """The number that wait but are no records, and the number that are not ready."""
         stay, held = f"not {RECORDS}", f"{RECORDS} and not ({self.ready})"
         row = self.rows().where(self.waits).selectExpr(f"count_if({stay})", f"count_if({held})").head()
         assert row is not None

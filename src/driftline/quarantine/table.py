@@ -112,7 +112,7 @@ def _rows(rejected: DataFrame, constants: Mapping[str, Any]) -> DataFrame:
 
 
 def forget(table: Table, token: Token) -> bool:
-    """Deletes what an earlier try of a micro-batch left; False where there was none."""
+    """Delete what an earlier attempt at a micro-batch left; False if there was nothing."""
     quarantine = of(table)
     state = quarantine.load()
     if not (state.exists and token.reached(state.properties)):

@@ -1,1 +1,1 @@
-"""What a person, or a program, is told of a batch."""
+"""Reports of batches, to people and to programs."""

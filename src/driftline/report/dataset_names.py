@@ -80,7 +80,7 @@ def _folder(source: str) -> str:
 
 
 def _without_pattern(source: str) -> str:
-    """What is above the first part of a path that is a pattern."""
+    """The part of a path above its first pattern."""
     parts = source.split("/")
     plain = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return "/".join(parts[:plain]) or ("/" if source.startswith("/") else ".")

@@ -1,4 +1,4 @@
-"""What people read where they settle a drift: of views, of resolved fields, of the quarantine."""
+"""Text for people who settle a drift: views, resolved fields, the quarantine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def view(result: View) -> Iterator[RenderableType]:
-    """A view that was made: the fields that are one column there."""
+    """A created view: the fields that are one column there."""
     head = "view of" if result.in_catalog else f"not made, for {result.why}: the statement is below; view of"
     yield Text.assemble(
         (clean(result.name), "bold"), f"  {head} {clean(result.table)}, {_fields(len(result.fields))}"
@@ -47,7 +47,7 @@ def _fields(n: int) -> str:
 
 
 def resolved(result: Resolved) -> Iterator[RenderableType]:
-    """What became of a field's values, or would."""
+    """The outcome of a resolve, done or planned."""
     field = clean(dotted(result.field))
     done = "would be" if result.dry_run else "is"
     yield Text.assemble((clean(result.table), "bold"), f"  {field} {done} {short(result.type)}")
@@ -82,7 +82,7 @@ def resolved(result: Resolved) -> Iterator[RenderableType]:
 
 
 def promoted(result: Promoted) -> Iterator[RenderableType]:
-    """What got columns out of the rest, or would."""
+    """The outcome of a promote, done or planned."""
     done = "would get columns" if result.dry_run else "got columns"
     total = sum(result.values.values())
     yield Text.assemble((clean(result.table), "bold"), f"  {counted(total, 'value')} {done}")
@@ -103,7 +103,7 @@ def promoted(result: Promoted) -> Iterator[RenderableType]:
 
 
 def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
-    """What waits, by reason."""
+    """The waiting records, by reason."""
     more = f", {waiting.replayed} went through again" if waiting.replayed else ""
     count = (
         f"{counted(waiting.waiting, 'record')} in quarantine" if waiting.waiting else "nothing in quarantine"
@@ -134,7 +134,7 @@ def _group(group: Group) -> Iterator[RenderableType]:
 
 
 def replayed(replay: Replay) -> Iterator[RenderableType]:
-    """What went through again."""
+    """The outcome of a replay."""
     if not replay.results:
         yield Text.assemble((clean(replay.table), "bold"), "  nothing to send through again")
     hints: set[str] = set()

@@ -1,4 +1,4 @@
-"""What people read of changes by hand, of a table's history and of what was taken back."""
+"""Text for people about changes by hand, a table's history, and undos."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def altered(result: Altered) -> Iterator[RenderableType]:
-    """What `alter` did."""
+    """The outcome of an `alter`."""
     if not result.changes:
         yield Text.assemble((clean(result.table), "bold"), "  nothing to change")
         return
@@ -51,7 +51,7 @@ def history(changes: History) -> Iterator[RenderableType]:
 
 
 def difference(result: Difference) -> Iterator[RenderableType]:
-    """What leads from one schema version to another."""
+    """The changes from one schema version to another."""
     yield Text.assemble((clean(result.table), "bold"), f"  schema {result.one} → schema {result.other}")
     for change in told(result.changes):
         yield Hanging(Text(clean(in_words(change))), 2, 6)
@@ -60,7 +60,7 @@ def difference(result: Difference) -> Iterator[RenderableType]:
 
 
 def undone(result: Undone) -> Iterator[RenderableType]:
-    """What `undo` took back, and what readers see now."""
+    """The outcome of an `undo`, and what readers see now."""
     yield Text.assemble((clean(result.table), "bold"), f"  schema {result.schema}")
     yield Hanging(Text(clean(f"taken back: {result.undone}")), 2, 6)
     for change in told(result.changes):
@@ -90,7 +90,7 @@ def _comes_back(values: Values) -> str:
 
 
 def layout(result: Layout) -> Iterator[RenderableType]:
-    """Which files follow which partitioning."""
+    """The data files by the partitioning they follow."""
     yield Text.assemble(
         (clean(result.table), "bold"), f"  sorted by {clean(', '.join(result.sort))}" * bool(result.sort)
     )

@@ -1,4 +1,4 @@
-"""What a plan would change, one finding each, for checks of a pull request: as annotations, as JUnit."""
+"""The changes a plan would make, one finding each, for checks of a pull request: as annotations, as JUnit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Finding:
 
 
 def findings(result: Result) -> Iterator[Finding]:
-    """What a batch does, or would do: each change of a column, each reason for which records wait."""
+    """The findings of a batch, done or planned: each change of a column, each reason for which
+    records wait.
+    """
     for change in result.changes:
         if isinstance(change, AddColumn) and (change.within or is_metadata(change.column.doc)):
             continue
@@ -61,7 +63,7 @@ def findings(result: Result) -> Iterator[Finding]:
 
 
 def broken(contract: Path, breaks: Iterable[Break]) -> Iterator[Finding]:
-    """Where a table is not as the contract of this file says."""
+    """The differences of a table from the contract in this file."""
     for one in breaks:
         yield Finding(one.kind, dotted(one.path), one.text, file=from_folder(str(contract), Path.cwd()))
 

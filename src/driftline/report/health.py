@@ -1,4 +1,4 @@
-"""Whether a capture gets on: asked over HTTP, at /healthz."""
+"""The health of a capture, served over HTTP at /healthz."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ class Health:
         self._doing = "starting"
 
     def seen(self, mark: object, doing: str, *, idle: bool = False) -> None:
-        """How it is now. ``mark``: differs where it got on; ``idle``: there is nothing for it to do."""
+        """Record the present state.
+
+        ``mark``: differs if there was progress; ``idle``: there is nothing to do.
+        """
         if idle or mark != self._mark:
             self._since = self._clock()
         self._mark, self._doing = mark, doing
 
     @property
     def fault(self) -> str | None:
-        """Why it is not well; None where it is."""
+        """The reason the capture is unhealthy; None if it is healthy."""
         still = self._clock() - self._since
         return None if still < self.patience else f"no progress for {still:.0f} s: {self._doing}"
 

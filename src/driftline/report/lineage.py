@@ -1,6 +1,6 @@
-"""OpenLineage's events of each batch: START, then COMPLETE with the columns' lineage, FAIL or ABORT.
+"""OpenLineage events of each batch: START, then COMPLETE with the columns' lineage, FAIL or ABORT.
 
-Where they go is said as its client knows it: `OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, a file.
+The client's own settings say where they go: `OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, a file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FILE = "openlineage.yml"
 
 
 def wanted(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether somebody has said where events go, and they can be made."""
+    """True if events have a destination, and can be made."""
     if env.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
         return False
     is_configured = any(name.startswith("OPENLINEAGE_") for name in env)
@@ -62,7 +62,7 @@ def _client() -> OpenLineageClient:
 
 
 class Lineage:
-    """Tells of each batch of ``table``; ``inputs``: where it comes from, as far as that has a name."""
+    """Sends events of each batch of ``table``; ``inputs``: its sources, as far as they have names."""
 
     def __init__(self, inputs: Sequence[DatasetName], capture: str | None = None) -> None:
         self._inputs, self._capture = inputs, capture

@@ -38,7 +38,7 @@ _OF_SCHEMA = schema_dataset.SchemaDatasetFacetFields
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """A batch as OpenLineage has it: a run, with the table that it goes into, and where it comes from."""
+    """A batch in OpenLineage's terms: a run, with the table it goes into, and its sources."""
 
     id: str
     table: str
@@ -69,7 +69,7 @@ def event(
 
 
 def _parent(named: str) -> dict[str, RunFacet]:
-    """The run that started this one, as ``NAMESPACE/JOB/RUN`` names it; none where it does not."""
+    """The run that started this one, named ``NAMESPACE/JOB/RUN``; None if the text names none."""
     job, _, run = named.rpartition("/")
     namespace, _, name = job.rpartition("/")
     if not (namespace and name and _RUN.fullmatch(run)):
@@ -120,7 +120,7 @@ _last: tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]] | None = No
 
 
 def _of_plan(result: Result, inputs: Sequence[DatasetName]) -> dict[str, DatasetFacet]:
-    """What the plan tells of the table; micro-batches that bring nothing new share a plan, and these."""
+    """The facets that follow from the plan; micro-batches that bring nothing new share a plan, and these."""
     global _last  # noqa: PLW0603  one thread makes all events
     if _last is not None:
         before, last_inputs, facets = _last

@@ -1,4 +1,4 @@
-"""What lines for people are made of: names, values and types of data, on little room."""
+"""Building blocks of text for people: names, values and types of data, in little space."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def clean(text: str) -> str:
 
 
 def sample(text: str, most: int = SAMPLE) -> str:
-    """A value from the data, cut where it is longer than ``most`` characters."""
+    """A value from the data, cut to ``most`` characters."""
     text = clean(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -57,7 +57,7 @@ def short(type_: Type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """Text that is indented, and more so where it goes on in further lines."""
+    """Indented text, whose continuation lines are indented further."""
 
     text: Text
     first: int

@@ -1,4 +1,4 @@
-"""Who listens to the batches of a table."""
+"""The listeners to the batches of a table."""
 
 from __future__ import annotations
 

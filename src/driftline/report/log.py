@@ -30,11 +30,11 @@ class Log:
         LOGGER.info("%s: %s", result.table, _sentence(result), extra={"event": "batch", **fields})
 
     def failed(self, error: BaseException) -> None:
-        """Whoever it is raised for says so."""
+        """Log nothing: whoever the error is raised to reports it."""
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """What a batch did, in counts; changes of the schema and reasons for quarantine by their kind."""
+    """The counts of a batch, with schema changes and reasons for quarantine by kind."""
     return {
         "table": result.table,
         "batch": result.batch,

@@ -22,7 +22,10 @@ from driftline.report.http import serve
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``label`` tells its ``values`` apart; ``adds``: it only grows, and else is set. ``unit``: UCUM's."""
+    """A metric. ``label`` distinguishes its ``values``.
+
+    ``adds``: it only grows; otherwise it is set. ``unit``: in UCUM.
+    """
 
     about: str
     unit: str
@@ -59,7 +62,7 @@ class Reading(NamedTuple):
 
 
 def readings(result: Result) -> Iterator[Reading]:
-    """What a batch adds to the metrics."""
+    """The amounts a batch adds to the metrics."""
     yield Reading("batches", 1)
     yield Reading("records", result.rows_written, "written")
     yield Reading("records", result.rows_quarantined, "quarantined")
@@ -155,14 +158,14 @@ def _put(metric: Metric, child: Any, amount: float) -> None:
 
 
 class Telemetry:
-    """The same by OpenTelemetry's API, of a call or a ``capture``."""
+    """Metrics through OpenTelemetry's API, of a call or a ``capture``."""
 
     def __init__(self, capture: str | None = None) -> None:
         self._own = {} if capture is None else {"capture": capture}
 
     @staticmethod
     def wanted() -> bool:
-        """Whether the program has the API at work: nobody can have set it up without its module."""
+        """True if the program uses the API: nobody can have set it up without importing its module."""
         return "opentelemetry.metrics" in sys.modules
 
     def begins(self, table: str, batch: str) -> None:

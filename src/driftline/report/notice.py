@@ -1,8 +1,8 @@
-"""Notices: a command is called, or a URL posted to, for each batch that changed
-the schema or left records in quarantine.
+"""Notices: a command is called, or a URL posted to, for each batch that changed the schema or left records in
+quarantine.
 
-What goes wrong with one is said in the log, and never is the batch's failure. The log shows nothing of it
-that may be secret: neither the rest of the command or the URL, nor what a command says.
+A failure is logged, and never fails the batch. The log shows nothing that may be secret: neither the rest of
+the command or the URL, nor the command's output.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Notice:
     timeout: float = TIMEOUT
 
     def send(self, result: Result, more: Mapping[str, Any] | None = None) -> bool:
-        """Tells of a batch, if there is something to tell; whether that was told. ``more``: goes along."""
+        """Send a notice of a batch, if there is anything to report.
+
+        True if one was sent. ``more``: further members.
+        """
         if not (result.changes or result.rows_quarantined):
             return True
         try:
@@ -62,7 +65,7 @@ class Notice:
 
     @property
     def shown(self) -> str:
-        """Where it goes, without what may be secret: a URL's host, a command's name."""
+        """The destination without anything that may be secret: a URL's host, a command's name."""
         if not self._is_url:
             first = re.match(r"\s*([\w./+-]+)(?=\s|$)", self.to)
             return PurePath(first[1]).name if first else "the command"
@@ -73,8 +76,8 @@ class Notice:
             return "the URL"
 
     def _post(self, body: bytes) -> None:
-        """In a thread: the timeout of a socket begins anew with each byte,
-        and does not count the look-up of the host.
+        """Post, in a thread: a socket's timeout restarts with each byte, and does not cover the look-up of
+        the host.
         """
         went: list[Exception] = []
 
@@ -146,8 +149,8 @@ _OPENER = build_opener(_Stay)
 
 
 def told(result: Result) -> dict[str, Any]:
-    """What a notice says: the batch's counts; each change with the field's columns before and
-    after it; what is in quarantine, and why.
+    """The contents of a notice: the batch's counts; each change with the field's columns before and after it;
+    the records in quarantine, and why.
     """
     whole = result.to_dict()
     conflicts = whole.get("conflicts", [])

@@ -1,4 +1,4 @@
-"""What is sent to others beside the work: a thread sends it, and only the process's end waits for that."""
+"""An outbox: a thread sends its messages beside the work, and only the end of the process waits for it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) ->
 
 
 def _defaults(f: Field) -> str:
-    """What records without a value get, and rows older than the column where that is another."""
+    """The default of records without a value, and that of older rows if it differs."""
     new, old = (
         "null" if value is None else clean(str(value)) for value in (f.write_default, f.initial_default)
     )

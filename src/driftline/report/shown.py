@@ -1,4 +1,4 @@
-"""How each result prints in Python."""
+"""The printed forms of results in Python."""
 
 from __future__ import annotations
 

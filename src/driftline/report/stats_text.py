@@ -1,4 +1,4 @@
-"""What people read of a table's statistics in a terminal or a log."""
+"""Text for people about a table's statistics, for a terminal or a log."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _notes(table: Stats) -> Iterator[Text]:
 
 @dataclass(frozen=True, slots=True)
 class _Drifted:
-    """Each drifted field with its types; where there is little room, without counts, bars and times."""
+    """Each drifted field with its types; in little space without counts, bars and times."""
 
     fields: Sequence[Drifted]
 
@@ -136,7 +136,7 @@ class _Drifted:
 
 
 def _part_cells(field: str, part: Part, narrow: bool) -> dict[str, Text | str]:
-    """What stands of one type of a drifted field, by the head that it stands below."""
+    """The cells of one type of a drifted field, by column head."""
     some = percent(part.share) if part.share else ""
     return {
         "drifted field": Text(clean(field), "bold yellow"),
@@ -151,7 +151,7 @@ def _part_cells(field: str, part: Part, narrow: bool) -> dict[str, Text | str]:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Each column with its numbers; where there is little room, without trends and times of day."""
+    """Each column with its numbers; in little space without trends and times of day."""
 
     stats: Stats
 
@@ -166,7 +166,7 @@ class _Columns:
 
 
 def _column_cells(column: Column, nested: bool, narrow: bool) -> dict[str, Text | str]:
-    """What stands of a column, by the head that it stands below."""
+    """The cells of a column, by column head."""
     n = column.numbers
     title = Text(clean("  " * (len(column.path) - 1) + column.path[-1] if nested else dotted(column.path)))
     if origin(column) is not None:
@@ -227,8 +227,7 @@ def bar(share: float | None, width: int = 8) -> str:
 
 
 def spark(trend: Sequence[float | None]) -> str:
-    """The share of records with a value, batch by batch; a dot where
-    there is none, a blank where it is not known.
+    """The share of records with a value, batch by batch; a dot for none, a blank if unknown.
 
     >>> spark((0.0, 0.5, 1.0, None))
     '·▅█ '

@@ -1,4 +1,4 @@
-"""What people read of a batch, a schema, a check: lines for a terminal or a log."""
+"""Text for people about a batch, a schema, a check: lines for a terminal or a log."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _owner(name: str) -> str:
 
 
 def lost(offsets: Iterable[Lost]) -> Iterator[RenderableType]:
-    """What a capture went on without."""
+    """The lost records that a capture went on without."""
     for one in offsets:
         yield _item(
             "lost", f"{clean(str(one))}, {counted(one.count, 'offset')}", "deleted before they were taken"
@@ -85,7 +85,7 @@ def lost(offsets: Iterable[Lost]) -> Iterator[RenderableType]:
 
 
 def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:
-    """Lines to paste, of those that were not told before."""
+    """Lines to paste, without those that were printed before."""
     new = [hint for hint in hints if hint not in before]
     shown = _first(new, HINTS)
     for hint in shown:
@@ -96,13 +96,13 @@ def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:
 
 
 def _layout(layout: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """How a table that is made is laid out."""
+    """The layout of a table that is created."""
     keys = [f"{word} by {', '.join(map(clean, layout[key]))}" for word, key in _LAID if layout[key]]
     yield _item("new table", "; ".join([*keys, f"format v{layout['format_version']}"]), style="green")
 
 
 def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[RenderableType]:
-    """What went to the rest, in one line."""
+    """The values that went to the rest, in one line."""
     if waiting:
         known = list(waiting.items())[:LISTED]
         shown = [sample(path, _PATH) + (f" × {count}" if count is not None else "") for path, count in known]
@@ -111,7 +111,7 @@ def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[R
 
 
 def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
-    """What a check of source against table found."""
+    """The outcome of a check of source against table."""
     counts = f"{counted(result.records, 'record')}: {result.found} in {table}"
     if result.quarantined:
         counts += f", {result.quarantined} in its quarantine"
@@ -131,7 +131,7 @@ def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
 
 
 def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[RenderableType]:
-    """What the doctor found, and what to do."""
+    """The doctor's findings, and what to do."""
     width = max(len(check.name) for check in answers)
     for check in answers:
         word = Text("ok    ", "green") if check.ok else Text("FAILS ", "bold red")
@@ -158,7 +158,7 @@ def _heading(result: Result, title: str) -> Text:
 
 
 def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
-    """What is in quarantine: each conflict with its cause, and what was no record at all."""
+    """The records in quarantine: each conflict with its cause, and lines that are no records."""
     for c in result.conflicts:
         into = "where the table has no column" if c.table_type == "none" else f"into {clean(c.table_type)}"
         types = f"{clean(dotted(c.path))}: {clean(c.incoming_type)} {into}"
@@ -173,7 +173,7 @@ def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
 
 
 def _is_no_json(result: Result) -> bool:
-    """Whether no record of the batch is JSON: then it may be of another format."""
+    """True if no record of the batch is JSON, so that it may be in another format."""
     reasons = result.malformed
     set_aside = max(result.rows_quarantined, len(result.rejected))  # a plan sets nothing aside
     nothing = result.rows_read == set_aside and not result.conflicts
@@ -186,7 +186,7 @@ def _first(items: Sequence[T], most: int) -> Sequence[T]:
 
 
 def _more(items: Sequence[object], hint: str) -> Iterator[RenderableType]:
-    """What is said of those that are not listed."""
+    """A line about the items that are not listed."""
     if rest := len(items) - len(_first(items, LISTED_CHANGES)):
         yield Text(f"  and {rest} more {hint}", "yellow")
 
@@ -251,7 +251,7 @@ def _plain(change: Change) -> bool:
 
 
 def _seen(value: str, place: Place | str | None, near: Path) -> str:
-    """A sample and where it stands."""
+    """A sample and its place."""
     at = place.source if isinstance(place, Place) and not place.line else str(place or "")
     where = clean(from_folder(at, near))
     return f"{sample(value)} ({where})" if value and where else sample(value) or where

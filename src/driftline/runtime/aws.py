@@ -1,4 +1,6 @@
-"""Amazon's own client, for what Arrow has not: queues of messages, and listings that begin behind a name."""
+"""Amazon's own client, for features that Arrow lacks: queues of messages, and listings that begin behind a
+name.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def client(service: str, options: Mapping[str, str]) -> Any:
 
 @contextmanager
 def explaining(place: str, options: Mapping[str, str]) -> Iterator[None]:
-    """What a service answers, as SetupError in one sentence, without secrets of the options."""
+    """Turn a service's answer into a SetupError of one sentence, without secrets of the options."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

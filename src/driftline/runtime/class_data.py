@@ -1,9 +1,8 @@
-"""Java's archive of classes: those of Spark, as a Java had them loaded. With
-it, the next ones start in half the time.
+"""An archive of Spark's classes as Java has loaded them. With it, Java starts in half the time.
 
-It is made once for each Java, pyspark and set of jars, by a process in the background, and takes
-190 MB of the cache. Without it all is the same, only slower. Java crashes on an archive that is
-cut off: so its size is part of its name.
+A background process makes it once for each Java, pyspark and set of jars; it takes 190 MB of the cache.
+Without it everything works, only slower. Java crashes on a truncated archive, so its size is part of its
+name.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Archive:
         return None
 
     def options(self) -> str:
-        """What Java is told to use it; empty where it is not there."""
+        """The options with which Java uses it; empty if there is none."""
         file = self.file()
         if file is None:
             return ""
@@ -71,7 +70,7 @@ class Archive:
         return f'"-XX:SharedArchiveFile={file}" "-XX:ErrorFile={crash}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
     def wanted(self) -> bool:
-        """Whether it is to be made: not if it is there, was tried today, or has no room."""
+        """True if it should be made: not if it exists, was tried today, or has no room."""
         if self.file() is not None:
             return False
         try:
@@ -106,7 +105,7 @@ class Archive:
             self._tidy()
 
     def remove(self) -> bool:
-        """Removes it, for a day at least; False where it is not there."""
+        """Remove it, for a day at least; False if there is none."""
         file = self.file()
         if file is not None:
             with suppress(OSError):
@@ -119,9 +118,7 @@ class Archive:
         return self.folder / f"{self.key}.failed"
 
     def _tidy(self) -> None:
-        """Removes what processes that died have left, and archives that are
-        broken or that nobody has used for long.
-        """
+        """Remove leftovers of dead processes, and archives that are broken or long unused."""
         rmtree(self.folder / "lake", ignore_errors=True)
         for file in self.folder.glob("*.*"):
             unused = time.time() - file.stat().st_mtime > UNUSED
@@ -135,7 +132,7 @@ _missing: list[Archive] = []
 
 
 def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
-    """What Java is told to use the archive; empty where it is not there."""
+    """The options with which Java uses the archive; empty if there is none."""
     archive = Archive.of(cache, java, jars, spark)
     if archive is None:
         return ""
@@ -145,10 +142,10 @@ def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
 
 
 def discard() -> bool:
-    """Removes the archive that this process's Java was told to use, which may be
-    why it did not start; False if none was.
+    """Remove the archive that this process's Java used, which may be why it did not start; False if it used
+    none.
 
-    Whether it is damaged inside, Java does not look.
+    Java does not check the archive's contents.
     """
     used = [archive.remove() for archive in _used]
     _used.clear()

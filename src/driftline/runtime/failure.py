@@ -67,8 +67,9 @@ def explained(error: BaseException) -> tuple[str, str | None]:
 
 
 def java_ended(error: BaseException) -> SetupError | None:
-    """The error to tell where this process's Java has ended, which was the reason of ``error``; None where
-    Java runs, or runs elsewhere.
+    """The error to report if this process's Java has ended, which caused ``error``.
+
+    None if Java runs, or runs elsewhere.
     """
     spark = sys.modules.get("pyspark.core.context")
     process = getattr(spark and spark.SparkContext._gateway, "proc", None)
@@ -93,7 +94,7 @@ def _is_cut_off(error: BaseException) -> bool:
 
 
 def of_text(text: str) -> tuple[str, str | None]:
-    """The same of what Python or Java prints of an error, with its causes.
+    """The message and hint for an error as Python or Java prints it, with its causes.
 
     >>> of_text("Job aborted: Lost task 0.0 (TID 1): java.lang.OutOfMemoryError: Java heap space")[0]
     'Java ran out of memory: Java heap space'
@@ -124,7 +125,7 @@ def sentence(text: str) -> str:
 
 
 def _innermost(text: str) -> str:
-    """What the innermost cause that says something says."""
+    """The message of the innermost cause that has one."""
     sentences = [
         sentence(message) or _EMPTY.get(class_.rpartition(".")[2], "")
         for class_, message in _NESTED.findall(text)
@@ -137,12 +138,12 @@ def _innermost(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    """A local file as its path, where Spark tells it as a URI."""
+    """A local file as a path, if Spark names it as a URI."""
     return unquote(re.sub(r"^file:/+", "/", text)) if text.startswith("file:/") else text
 
 
 def text_of(error: BaseException) -> str:
-    """All that an error says: of Java's, the causes too."""
+    """The whole text of an error; of Java's, with its causes."""
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     return "\n".join([str(error) or type(error).__name__, *_caused(java)])
 

@@ -51,11 +51,11 @@ _FILE_IOS = {
 
 
 def options(file_io: str, properties: Mapping[str, str], location: str) -> dict[str, str] | None:
-    """What `stores.filesystem` takes for files at the URI ``location``, which Java
-    reaches by the class ``file_io`` with these ``properties``.
+    """The options of `stores.filesystem` for files at the URI ``location``, which Java reaches by the class
+    ``file_io`` with these ``properties``.
 
-    None where only Java gets there: by a FileIO or a property of one that says
-    more than is known here, or by requests that the catalog signs.
+    None if only Java can reach them: by a FileIO or a property that is not known here, or by requests that
+    the catalog signs.
 
     >>> options("S3FileIO", {"s3.endpoint": "http://h:9", "warehouse": "w", "s3.delete.batch-size": "9"}, "s3://b/t")
     {'endpoint': 'http://h:9'}
@@ -78,7 +78,7 @@ def options(file_io: str, properties: Mapping[str, str], location: str) -> dict[
 
 
 def options_at(uri: str, properties: Mapping[str, str]) -> dict[str, str] | None:
-    """The same, by the class that Java has for URIs of this kind."""
+    """The same options, for the class that Java uses with URIs of this kind."""
     return options(_FILE_IOS.get(uri.partition("://")[0], ""), properties, uri)
 
 

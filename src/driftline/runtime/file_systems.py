@@ -58,7 +58,7 @@ def _s3(options: dict[str, str]) -> FileSystem:
 
 
 def with_address(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of S3, with its address, as the environment tells it, where they have none."""
+    """The options of S3, with the environment's address if they have none."""
     env = os.environ
     address = {
         "endpoint": env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL"),
@@ -98,7 +98,7 @@ def _azure(authority: str, options: dict[str, str]) -> FileSystem:
 
 
 def _split(endpoint: str | None) -> tuple[str | None, str | None]:
-    """An endpoint's scheme and host; https where it names none."""
+    """An endpoint's scheme and host; https if it names none."""
     if not endpoint:
         return None, None
     scheme, slashes, host = endpoint.rstrip("/").rpartition("://")

@@ -1,4 +1,4 @@
-"""The Java libraries: which there are, in which versions, and where they are kept."""
+"""The Java libraries, their versions, and the folder that keeps them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SIGNS = {
 
 
 def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The packages of the stores that a catalog's properties tell of.
+    """The packages for the stores that a catalog's properties mention.
 
     >>> bundles({"type": "rest", "warehouse": "s3://bucket/lake"})
     ('org.apache.iceberg:iceberg-aws-bundle:1.12.0',)
@@ -65,7 +65,7 @@ def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def cache_folder() -> Path:
-    """Where jars are kept between runs; made if it is not there."""
+    """The folder that keeps jars between runs; created if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("DRIFTLINE_CACHE") or Path(base, "driftline")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,8 +82,9 @@ def cached_jars(more: Collection[str] = ()) -> list[Path]:
 
 
 def find_jars(notify: Callable[[str], None] | None = None, more: Collection[str] = ()) -> list[Path]:
-    """The same jars, downloaded by Spark's own resolver when the cache
-    has not got them. SetupError if that fails.
+    """The jars, downloaded by Spark's own resolver if the cache lacks them.
+
+    Raises SetupError if that fails.
     """
     if jars := cached_jars(more):
         return jars

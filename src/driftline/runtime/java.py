@@ -1,4 +1,4 @@
-"""Which Java runs Spark: one that is on the machine, or else the JRE that comes as a wheel."""
+"""The Java that runs Spark: one on the machine, or else the JRE that comes as a wheel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java: its home folder, its major version, and where it was found."""
+    """A Java: its home folder, its major version, and its origin."""
 
     home: Path
     major: int
@@ -65,8 +65,9 @@ def find_java(env: Mapping[str, str] = os.environ, places: Sequence[str] | None 
 
 
 def inspect(executable: Path, origin: str) -> Java | None:
-    """What a `java` executable is, by the release file in its home or
-    by its own word. None if it is no Java.
+    """Identify a `java` executable by the release file in its home, or by its output.
+
+    None if it is no Java.
     """
     home = executable.resolve().parent.parent
     try:

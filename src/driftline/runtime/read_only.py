@@ -1,4 +1,4 @@
-"""Whether SQL only reads, by the plan that Spark parses it into."""
+"""Decides if SQL only reads, by the plan that Spark parses it into."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _INSTEAD = {
 
 
 def must_read(spark: SparkSession, sql: str, otherwise: str) -> None:
-    """Raises UsageError for SQL that does more than read. It says what does
-    that; ``otherwise``, if nothing of ours.
+    """Raises UsageError for SQL that does more than read. It names the command for that, or else
+    ``otherwise``.
 
-    SQL that cannot be parsed passes: Spark says why when it is run.
+    SQL that cannot be parsed passes: Spark explains it when it runs.
     """
     session: Any = spark._jsparkSession
     try:

@@ -1,4 +1,4 @@
-"""How results print in Python: as the command line shows them; in a notebook, as the same in HTML."""
+"""Printed forms of results in Python: as on the command line; in a notebook the same as HTML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def shows(type_: type[_T], render: Callable[[_T], Iterable[RenderableType]]) -> 
 
 
 class Shown:
-    """A value that prints as it is shown, once `shows` has said how; a dataclass of it has ``repr=False``."""
+    """A value that prints in its readable form, once `shows` has defined it; a dataclass of it has
+    ``repr=False``.
+    """
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What our own reading and writing needs of Spark: settings for as long as it lasts, and paths."""
+"""Spark settings for driftline's own reading and writing, for as long as it lasts, and paths."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALL = {**INTERPRETED, "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive
 
 
 def runs_here(context: SparkContext) -> bool:
-    """Whether tasks run on this machine."""
+    """True if tasks run on this machine."""
     return str(context.master).startswith("local")
 
 

@@ -1,4 +1,4 @@
-"""What stores answer when they do not give what they are asked for: one sentence, and what to do."""
+"""Errors of stores as one sentence, and what to do."""
 
 from __future__ import annotations
 
@@ -64,15 +64,16 @@ _SIGNED = re.compile(r"([?&;](?:sig|X-Amz-[\w-]+)=)[^&\s]+")
 
 
 def explained(uri: str, error: OSError, options: Mapping[str, str]) -> DriftlineError:
-    """What a store answered to a request about ``uri``. ``options``: what it
-    is reached with, of which no secret is told.
+    """The error for a store's answer to a request about ``uri``.
+
+    ``options``: those of the store; no secret among them appears.
     """
     words = f"{uri}: the store says: {without_secrets(str(error), options)}"
     return answer_in(uri, error) or SetupError(words)
 
 
 def answer_in(uri: str, error: BaseException) -> DriftlineError | None:
-    """The same where it is one that is known, and no other error."""
+    """The error for a known answer of a store; None for any other error."""
     text = str(error)
     for pattern, sentence, hint in _ANSWERS:
         if re.search(pattern, text):
@@ -85,7 +86,7 @@ def answer_in(uri: str, error: BaseException) -> DriftlineError | None:
 
 
 def without_secrets(text: str, options: Mapping[str, str]) -> str:
-    """A store's words on one line, without the values that nobody else may see.
+    """A store's message on one line, without values that must stay secret.
 
     >>> without_secrets("bad sig\\n s3cr3t at ?sig=ab%3D&x=1", {"secret_key": "s3cr3t"})
     'bad sig *** at ?sig=***&x=1'

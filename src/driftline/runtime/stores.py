@@ -58,9 +58,9 @@ _in_task = False
 
 
 def configure(kind: str, options: Options) -> None:
-    """What stores of a kind (``s3``, ``gs``, ``abfss``, ``hdfs``) are reached with, here and in tasks.
+    """Set the options of a kind of store (``s3``, ``gs``, ``abfss``, ``hdfs``), here and in tasks.
 
-    Raises UsageError for a kind or an option that there is not.
+    Raises UsageError for an unknown kind or option.
     """
     if kind not in _OPTIONS:
         raise UsageError(f"[store.{kind}]: there is no such store", hint=f"there are {', '.join(_OPTIONS)}")
@@ -71,8 +71,8 @@ def configure(kind: str, options: Options) -> None:
 
 
 def configured(uri: str) -> Options:
-    """What the store of a URI is reached with: what `configure` said, and of
-    its address what the environment says. Keys of the environment are not told.
+    """The options of a URI's store: those of `configure`, and for its address those of the environment,
+    without its keys.
     """
     kind = _kind(uri)
     given = _configured.get(kind, {})
@@ -103,7 +103,7 @@ def _arrived(uri: str, kind: str, options: dict[str, str] | None, process: str) 
 
 
 def is_stored(path: str) -> bool:
-    """Whether this is the URI of a store.
+    """True if this is the URI of a store.
 
     >>> is_stored("s3a://bucket/in/a.json"), is_stored("in/a.json"), is_stored("https://example.com/a.json")
     (True, False, False)
@@ -113,15 +113,15 @@ def is_stored(path: str) -> bool:
 
 
 def is_s3(path: str) -> bool:
-    """Whether this is the URI of S3, or of what speaks like it."""
+    """True if this is the URI of S3, or of a store with its interface."""
     return is_stored(path) and _kind(path) == "s3"
 
 
 def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, str]:
     """The file system of a URI, and the path in it.
 
-    ``options``: what the store is reached with; None: what `configure` said, or else the environment says.
-    Raises UsageError for a URI that is none, SetupError where the store cannot be used from here.
+    ``options``: those of the store; None: those of `configure`, or else of the environment. Raises UsageError
+    for a malformed URI, SetupError if the store cannot be reached from here.
     """
     kind = _kind(uri)
     rest = uri.partition("://")[2]
@@ -171,9 +171,9 @@ def created(uri: str, options: Options) -> pa.NativeFile:
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[Any, int]]:
-    """A file of this machine, or of a store by its URI, to be read as bytes; and its size.
+    """Open a file on this machine, or in a store by its URI, for reading bytes; also returns its size.
 
-    What a store answers is told in one sentence: DataError where the file is not there, SetupError else.
+    Errors of a store are one sentence: DataError if the file does not exist, otherwise SetupError.
     """
     if not is_stored(path):
         with open(path, "rb") as file:
@@ -187,7 +187,7 @@ def opened(path: str) -> Iterator[tuple[Any, int]]:
 
 
 def buffered(uri: str) -> io.BufferedReader:
-    """A file of a store, to be read as bytes from any place, whose errors are told as `opened` tells them."""
+    """Open a file of a store for reading bytes at any position; its errors are those of `opened`."""
     return io.BufferedReader(_Explained(native(uri), uri))
 
 
@@ -210,8 +210,10 @@ def put(uri: str, data: bytes) -> None:
 
 
 def version(path: str) -> tuple[int, int, str]:
-    """How a file is now: its size, when it was changed, in nanoseconds since 1970, and, of a store, the mark
-    that it gives to the content. Raises OSError where it is not there; of a store, as `opened`.
+    """The version of a file: its size, its time of change in nanoseconds since 1970, and, in a store, the
+    mark of its content.
+
+    Raises OSError if it does not exist; in a store, as `opened`.
     """
     if not is_stored(path):
         stat = Path(path).stat()
@@ -230,19 +232,22 @@ def version(path: str) -> tuple[int, int, str]:
 
 
 def mapped(work: Callable[[str], T], paths: Sequence[str]) -> list[T]:
-    """What work gives for each path, in order; of a store, several are asked for at once."""
+    """The results of work for each path, in order; in a store, several run at once."""
     return at_once(work, paths) if any(map(is_stored, paths)) else list(map(work, paths))
 
 
 def at_once(work: Callable[[S], T], parts: Iterable[S]) -> list[T]:
-    """What work, which asks a store, gives for each part, in order."""
+    """The results of work, which asks a store, for each part, in order."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return list(threads.map(work, parts))
 
 
 @contextmanager
 def explaining(path: str, options: Options | None = None) -> Iterator[None]:
-    """What a store answers to a request about ``path``, as driftline's errors. ``options``: as for it."""
+    """Turn a store's answers to requests about ``path`` into driftline's errors.
+
+    ``options``: those of the store.
+    """
     try:
         yield
     except OSError as error:
@@ -251,13 +256,14 @@ def explaining(path: str, options: Options | None = None) -> Iterator[None]:
 
 
 def answer(path: str, error: BaseException) -> DriftlineError | None:
-    """What the error says of a store that was asked for ``path``; None for another error, or no store."""
+    """The store's error for a request about ``path``; None for another error, or no store."""
     return answer_in(path, error) if is_stored(path) else None
 
 
 class _Explained(io.RawIOBase):
-    """A file of a store whose errors are driftline's. It seeks only when it reads: Google's store refuses
-    to seek to the end, or to be asked for what is behind it.
+    """A file of a store whose errors are driftline's.
+
+    It seeks only when it reads: Google's store refuses a seek to the end, or a read behind it.
     """
 
     def __init__(self, file: pa.NativeFile, uri: str) -> None:
@@ -305,7 +311,7 @@ class _Explained(io.RawIOBase):
 
 
 def _blank(buffer: Any) -> None:
-    """Empties a buffer: a store's refusal is read out of it, too, with all that stands behind."""
+    """Empty a buffer: a store's refusal is read from it too, with everything after it."""
     view = memoryview(buffer).cast("B")
     view[:] = bytes(len(view))
 

@@ -67,8 +67,10 @@ def exactly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 
 
 def nearly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
-    """The same for reading only: a whole number beyond what a double holds is the nearest double, an instant
-    between two units of an epoch the one before, and anything but bytes its text's bytes.
+    """A cast for reading only.
+
+    A whole number beyond what a double holds is the nearest double, an instant between two units of an epoch
+    the one before, and anything but bytes its text's bytes.
     """
     if t == BINARY and s.name not in ("binary", "fixed"):
         return f"cast({exactly(x, s, STRING, unit)} as binary)"

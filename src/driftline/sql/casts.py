@@ -22,7 +22,7 @@ _FIRST_YEAR, _LAST_YEAR = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def convert(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
-    """``x`` of type ``s`` as ``t``, which it fits; null where the value is not exact there.
+    """Convert ``x`` of type ``s`` to ``t``, which it fits; null if the value is not exact there.
 
     ``unit`` is the epoch unit, None where it was not set.
     """
@@ -121,8 +121,9 @@ def _instant(x: str, t: Primitive, unit: str | None) -> str:
 
 
 def from_text(x: str, s: Primitive, mode: str) -> str:
-    """A JSON string as the date-like or uuid it is, null where it is none
-    (rules 2.2). ``mode``: the dates setting.
+    """The date-like or uuid that a JSON string is, null if it is none (rules 2.2).
+
+    ``mode``: the dates setting.
     """
     if s.name == "uuid":
         return f"if({x} rlike {literal(_whole(UUID_PATTERN))}, {x}, null)"

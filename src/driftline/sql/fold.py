@@ -27,9 +27,7 @@ class Fold:
     near: bool = False
 
     def struct(self, columns: Sequence[tuple[Struct, str]], to: One) -> list[str]:
-        """One expression for each field of ``to``, from records that stand
-        behind a prefix each (``""``, ``"x."``).
-        """
+        """One expression for each field of ``to``, from records with a prefix each (``""``, ``"x."``)."""
         assert to.fields is not None
         families_of = [{f.key: f.columns for f in families([struct], self.mark)} for struct, _ in columns]
         return [
@@ -57,7 +55,7 @@ class Fold:
         return first_of(parts, to.type)
 
     def value(self, type_: Type, x: str, to: One) -> str:
-        """A value of one column as the one type; null where it has no place there."""
+        """A value of one column as the single type; null if it has no place there."""
         dim, inner = peel(type_)
         if to.text:
             return self._text(type_, x)
@@ -100,7 +98,7 @@ class Fold:
         return f"if({x} is null, null, map_filter(map({', '.join(entries)}), ({k}, {v}) -> {v} is not null))"
 
     def _text(self, type_: Type, x: str) -> str:
-        """A value beside others that have no type in common with it: text, JSON where it is nested."""
+        """The text of a value that shares no type with those beside it; JSON if it is nested."""
         if isinstance(type_, Primitive):
             return exactly(x, type_, STRING, None)
         settled = Settling(self.mark).of([type_], (), ())
@@ -108,8 +106,8 @@ class Fold:
 
 
 def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str:
-    """A column's value without the instants that routing made of numbers: another column of the field has
-    these as they were sent (seed rule 10).
+    """A column's value without the instants that routing made of numbers, which another column of the field
+    has as they were sent (seed rule 10).
     """
     numbers = [(other.type, y) for other, y in columns if _routed(other.type, column.type)]
     if isinstance(column.type, Primitive):
@@ -124,7 +122,7 @@ def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str
 
 
 def _routed(number: Type, instant: Type) -> bool:
-    """Whether numbers of the one column may stand in the other one as instants."""
+    """True if numbers of the one column may be in the other one as instants."""
     match peel(number)[1], peel(instant)[1]:
         case Map(key, value), Map(other_key, other_value):
             return key == other_key and _routed(value, other_value)
@@ -181,7 +179,7 @@ def _joined(a: str, b: str) -> str:
 
 
 def _all_merged(parts: Sequence[str], dim: int) -> str:
-    """In pairs, and pairs of these: Spark resolves so many functions inside each other and no more."""
+    """Merge in pairs, and pairs of these: Spark resolves only so many nested functions."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2

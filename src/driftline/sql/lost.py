@@ -1,4 +1,4 @@
-"""Which values of a column a folded one has no place for, as SQL; wherever in a row the column stands."""
+"""The values of a column for which a folded one has no place, as SQL, at any depth of a row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class Folding:
     fold: Fold
 
     def rows(self, rest: dict[Path, list[str]]) -> list[str]:
-        """The table's columns, and the new ones: the folded, and what is left, of the columns in ``rest``."""
+        """The table's columns, and the new ones: the folded one, and the leftovers of the columns in
+        ``rest``.
+        """
         return [f"{sql} as {name(n)}" for n, sql in self._fields(self.struct, (), "", rest)]
 
     def folds(self) -> str:
@@ -112,7 +114,7 @@ class Folding:
         return f"coalesce(flatten(transform({array}, {e} -> {inner})), array())"
 
     def _lost(self, type_: Type, x: str, one: str) -> str:
-        """Whether a column's value ``x`` has anything that ``one``, made of it, has not."""
+        """SQL that is true if a column's value ``x`` holds anything that ``one``, made of it, lacks."""
         to = self.resolution.one
         if spelled(type_) == spelled(to.type):
             return "false"
@@ -133,8 +135,8 @@ class Folding:
 
 
 def _lost_value(type_: Type, x: str, one: str, to: One) -> str:
-    """Whether a plain value, or list of such, has anything that ``one`` has
-    not; any other is there whole or not at all.
+    """SQL that is true if a plain value, or list of such, holds anything that ``one`` lacks; any other is
+    there whole or not at all.
     """
     dim, inner = peel(type_)
     if to.base is None or not isinstance(inner, Primitive) or dim > to.dim:

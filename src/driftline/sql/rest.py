@@ -1,4 +1,4 @@
-"""What stands in the rest of some rows, path by path."""
+"""The contents of the rest of some rows, path by path."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Waiting:
     first: Seen | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         first = None if self.first is None else self.first.to_dict()
         return {"path": self.path, "values": self.values, "sample": self.sample, "first_seen": first}
 
 
 def waiting(rows: DataFrame, schema: Schema, mark: str) -> tuple[Waiting, ...]:
-    """What waits in rows of a table, at most `MOST` paths, those of most values first.
+    """The values waiting in rows of a table: at most `MOST` paths, those with most values first.
 
     ``mark``: the prefix of docs of evolved columns.
     """

@@ -31,10 +31,10 @@ __all__ = ["Column", "Drifted", "Stats", "stats"]
 
 
 def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
-    """A table's statistics. ``exact``: with a scan of its rows.
+    """The statistics of a table. ``exact``: with a scan of its rows.
 
-    A table whose records all wait in quarantine, so that there is none yet, has no more than these. Raises
-    UsageError where there is neither.
+    A table all of whose records wait in quarantine does not exist yet, and has only their numbers. Raises
+    UsageError if there is neither.
     """
     # Whoever reads metadata files alone needs none of these, and starts without Spark.
     from driftline.quarantine import table as quarantine
@@ -71,7 +71,7 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
 
 
 def _countable(table: str, readable: Schema, fields: Sequence[Siblings]) -> None:
-    """That the values of drifted fields can be divided by types. Raises DataError."""
+    """Check that the values of drifted fields can be divided by types. Raises DataError."""
     ids = {f.id for _, f in readable.walk()}
     for column in (c for siblings in fields for c in siblings.columns):
         if column.id not in ids:

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Known:
-    """What there is to put together; None: it was not asked for, or the format does
-    not have it.
-    """
+    """The known parts of the statistics; None: not requested, or not available in the format."""
 
     metadata: TableStatistics | None = None
     history: History | None = None
@@ -113,7 +111,7 @@ def _number(f: Field, known: Known, origins: Origins, out: dict[int, Numbers], *
 
 
 def _over(inside: Sequence[Numbers], records: int) -> Numbers:
-    """What the columns inside tell of a struct: it has a value wherever one of them has."""
+    """The numbers of a struct from the columns inside: it has a value wherever one of them has."""
     values = [n.values for n in inside if n.values is not None]
     if not values:
         return Numbers()

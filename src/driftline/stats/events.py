@@ -1,4 +1,4 @@
-"""A table's history as the page and the text tell it."""
+"""A table's history for the page and the text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
 
 
 def added(history: History) -> dict[int, tuple[Seen | None, Rule | None]]:
-    """By column id: the batch that brought the column, where one did, and for which rule."""
+    """By column id: the batch that added the column, if one did, and the rule."""
     out: dict[int, tuple[Seen | None, Rule | None]] = {}
     for entry in history.entries:
         seen = Seen(entry.at, entry.record.batch) if entry.by == "batch" and entry.at is not None else None
@@ -62,7 +62,7 @@ def _step(change: ColumnChange, rule: Rule | None, samples: Mapping[int, str]) -
 
 
 def _is_plain(change: ColumnChange, rule: Rule | None) -> bool:
-    """A new column of a field seen for the first time, under its own name."""
+    """True for a new column of a new field, under its own name."""
     if not isinstance(change, AddColumn) or change.column.doc:
         return False
     return rule is None or rule.rule == PLAIN

@@ -48,7 +48,9 @@ Roots: TypeAlias = Mapping[Chain, str]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a column's values are: ``chain`` leads through lists to the element, ``steps`` on from there.
+    """The position of a column's values: ``chain`` leads through lists to the element, ``steps`` on from
+    there.
+
     ``inside``: the id of the innermost list, None for the rows themselves.
     """
 
@@ -78,7 +80,7 @@ def exact(
     drifted: Sequence[Siblings],
     progress: Callable[[str], None] = lambda _: None,
 ) -> Exact:
-    """Scans the rows. ``progress`` is told what is counted."""
+    """Scan the rows. ``progress`` is called with what is being counted."""
     places = list(_inside(schema.struct, (), (), (), None))
     with configured(frame.sparkSession, LOOK):
         progress("counting records")
@@ -131,7 +133,7 @@ def _joined(root: str, steps: Sequence[str]) -> str:
 
 
 def _passes(asked: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[list[Chain], list[T]]]:
-    """What one pass each can do: of one depth, and not too much."""
+    """Divide the work into passes: each of one depth, and not too large."""
     depths = sorted({len(chain) for chain, _ in asked})
     for depth in depths:
         same = [(chain, item) for chain, item in asked if len(chain) == depth]
@@ -273,7 +275,7 @@ def _sample(text: str | None, type_: Type) -> str | None:
 
 
 def _own(siblings: Siblings, group: Sequence[Field], sql: Mapping[int, str]) -> str:
-    """Whether a row's value is the columns' own: they have one, and no narrower column has."""
+    """SQL that is true if a row's value is the columns' own: they have one, and no narrower column has."""
     narrower = {c.id for column in group for c in siblings.below(column)} - {c.id for c in group}
     tests = [f"{sql[c.id]} is not null" for c in group]
     tests += [f"{sql[c.id]} is null" for c in siblings.columns if c.id in narrower]

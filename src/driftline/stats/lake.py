@@ -35,7 +35,7 @@ class LakeStats(Shown):
 
     @property
     def drift(self) -> tuple[tuple[Stats, Event], ...]:
-        """What drifted in the last `DAYS`, the newest first, each with its table."""
+        """The drift of the last `DAYS`, newest first, each with its table."""
         since = self.at - DAYS * _DAY
         drifted = [
             (one, event)
@@ -51,7 +51,7 @@ class LakeStats(Shown):
         return tuple(one for one in self.tables if one.quarantined or one.rest)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         drift: Iterator[dict[str, Any]] = (
             {"table": one.table, **event.to_dict()} for one, event in self.drift
         )

@@ -1,4 +1,4 @@
-"""What is known of a table's data, column by column: plain values, which text, JSON and page show alike."""
+"""The statistics of a table's data, column by column: plain values for text, JSON and page alike."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from driftline.sql.rest import Waiting as Rest
 
 
 def fits(text: str, pattern: str) -> bool:
-    """Whether a path has the pattern in it, in any letter case. With
-    ``*``, any text, the whole path must be so.
+    """True if a path contains the pattern, in any letter case.
+
+    With ``*``, any text, the whole path must match.
 
     >>> fits("who.id", "ID"), fits("who.id", "who.*"), fits("who.id", "id*"), fits("who.id", "")
     (True, True, False, False)
@@ -30,7 +31,7 @@ def fits(text: str, pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, at any depth. ``key``: that of the data whose values it holds, where it evolved from it."""
+    """A column, at any depth. ``key``: that of the data whose values it holds, if it evolved from it."""
 
     path: Path
     id: int
@@ -40,11 +41,11 @@ class Column:
 
     @property
     def nested(self) -> bool:
-        """Whether other columns are inside."""
+        """True if other columns are inside."""
         return bool(children(self.type))
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         n = self.numbers
         density = n.density
         return {
@@ -71,10 +72,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The values of a field that came as one type. ``columns``: where they are, more than one where
-    these cannot be told apart. ``records`` None: not known; ``about``: nearly so many;
-    ``at_least``: or more. ``share`` is of the field's values. ``rule`` and ``seen_in``: why the
-    column was made, and the file or offset that caused it.
+    """The values of a field that came as one type.
+
+    ``columns``: where they are, several if these cannot be told apart. ``records`` None: not known;
+    ``about``: approximately; ``at_least``: that many or more. ``share``: of the field's values. ``rule`` and
+    ``seen_in``: why the column was made, and the file or offset that caused it.
     """
 
     columns: tuple[Path, ...]
@@ -93,7 +95,7 @@ class Part:
         return " or ".join(outline(t) for t in self.types)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "type": self.name,
             "columns": [dotted(path) for path in self.columns],
@@ -116,7 +118,7 @@ class Drifted:
     parts: tuple[Part, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {"field": dotted(self.path), "types": [part.to_dict() for part in self.parts]}
 
 
@@ -135,7 +137,7 @@ class Step:
     sample: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "text": self.text,
             "action": self.action,
@@ -149,10 +151,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A new version of the schema. ``by``: batch, alter, undo, outside or
-    unknown; ``who``: the batch, or the statement.
+    """A new version of the schema. ``by``: batch, alter, undo, outside or unknown; ``who``: the batch, or the
+    statement.
 
-    ``plain``: how many columns came with fields seen for the first time; ``steps``: what is worth a look.
+    ``plain``: the number of columns of new fields; ``steps``: the changes worth a look.
     """
 
     at: int | None
@@ -164,7 +166,7 @@ class Event:
     makes_table: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "at": iso(self.at) if self.at is not None else None,
             "schema": self.schema,
@@ -185,7 +187,7 @@ class Waiting:
     last: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "reason": self.reason,
             "records": self.records,
@@ -226,13 +228,11 @@ class Stats(Shown):
 
     @property
     def waiting_values(self) -> int:
-        """How many values wait in the rest, as far as its paths are listed."""
+        """The number of values waiting in the rest, as far as its paths are listed."""
         return sum(one.values for one in self.rest)
 
     def only(self, pattern: str) -> Stats:
-        """The same of the columns whose path, or the field that they
-        evolved from, has the pattern (`words.fits`).
-        """
+        """The statistics of the columns whose path, or the field they evolved from, `fits` the pattern."""
         columns = tuple(
             c for c in self.columns if any(fits(text, pattern) for text in (dotted(c.path), origin(c) or ""))
         )
@@ -241,7 +241,7 @@ class Stats(Shown):
         return replace(self, columns=columns, drifted=drifted)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "schema": self.schema,

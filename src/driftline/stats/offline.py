@@ -1,4 +1,4 @@
-"""The statistics of a table of the embedded lake, without Java, where its metadata files tell all of them."""
+"""The statistics of a table of the embedded lake from its metadata files alone, without Java."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from driftline.stats.shares import drifted
 
 
 def stats(table: OfflineTable) -> Stats | None:
-    """What `driftline.stats.stats` tells. None where Spark is needed for it: values are to be looked up as
-    samples, records wait in quarantine, or values in the rest.
+    """The statistics as `driftline.stats.stats` gives them.
+
+    None if Spark is needed: for values to look up as samples, records in quarantine, or values in the rest.
     """
     state = table.load()
     statistics = table.statistics(state.schema)

@@ -16,7 +16,7 @@ _SAMPLE = 200  # characters
 
 
 def waiting(table: Table) -> tuple[int, tuple[Waiting, ...]]:
-    """How many records are in quarantine, and the reasons, each with a record."""
+    """The number of records in quarantine, and the reasons, each with a record."""
     from pyspark.sql import functions as F
 
     quarantined: Any = quarantine.of(table)

@@ -28,9 +28,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 def samples(
     table: Table, schema: Schema, fields: Sequence[Siblings], statistics: TableStatistics
 ) -> dict[int, str]:
-    """By column id. Where bounds do not tell, a few values are read: of
-    one batch each, and no more than needed.
-    """
+    """Samples by column id. Where bounds do not serve, a few values are read, of one batch each."""
     known, missing = by_bounds(fields, statistics)
     readable = {f.id for _, f in table.readable(schema).walk()}
     asked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]
@@ -45,7 +43,7 @@ def samples(
 def by_bounds(
     fields: Sequence[Siblings], statistics: TableStatistics
 ) -> tuple[dict[int, str], list[tuple[Siblings, Field]]]:
-    """By column id, what bounds tell; and the columns with values of which they do not."""
+    """Samples by column id from bounds, and the columns with values for which bounds do not serve."""
     bounds: dict[int, str] = {}
     missing: list[tuple[Siblings, Field]] = []
     for siblings in fields:
@@ -87,7 +85,7 @@ def own_sample(column: Field, narrower: Sequence[Field], bounds: Numbers | None)
 
 
 def _holds(column: Field, value: Value) -> bool:
-    """Whether the column could have had a value that is written so."""
+    """True if the column could have held a value that is written so."""
     type_ = peel(column.type)[1]
     text = str(value)
     if not isinstance(type_, Primitive):

@@ -1,7 +1,7 @@
-"""How the values of a drifted field divide by the types in which they came.
+"""Divides the values of a drifted field by the types in which they came.
 
-A value is in the column of its own type, and in every wider column that was there: so a column's own values
-are those that no narrower column beside it has.
+A value is in the column of its own type, and in every wider column that existed: so a column's own values are
+those that no narrower column beside it has.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Siblings:
 
     @property
     def groups(self) -> list[tuple[Field, ...]]:
-        """Each column; behind it, with another one, if each takes the other's values."""
+        """Each column alone, followed by each pair with an earlier column if each takes the other's
+        values.
+        """
         out: list[tuple[Field, ...]] = []
         for i, column in enumerate(self.columns):
             twins = [c for c in self.columns[:i] if c in self.below(column) and column in self.below(c)]
@@ -59,14 +61,14 @@ def _inside(type_: Type, at: Path, mark: str) -> Iterator[Siblings]:
 
 
 def narrow_first(columns: Sequence[Field]) -> tuple[Field, ...]:
-    """The columns, each behind those whose values it takes too."""
+    """Order the columns so that each follows those whose values it takes too."""
     count = [sum(goes(other, c, columns) for other in columns if other is not c) for c in columns]
     order = sorted(range(len(columns)), key=lambda i: (count[i], i))
     return tuple(columns[i] for i in order)
 
 
 def goes(one: Field, other: Field, among: Sequence[Field]) -> bool:
-    """Whether values of one column's type are in the other column, too."""
+    """True if values of one column's type are in the other column too."""
     if any(isinstance(m := peel(c.type)[1], Map) and not isinstance(m.key, Primitive) for c in (one, other)):
         return False
     narrow, wide = facet_of(one.type), facet_of(other.type)
@@ -113,8 +115,10 @@ def own_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own
 
 
 def rewritten_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own]:
-    """The same in files that were written anew. Their rows may be older than a column, or folded into one
-    since: a column's values are its own for sure only where no column beside it has values that go there.
+    """A column's own values in rewritten files.
+
+    Their rows may be older than a column, or folded into one since: a column's values are certainly its own
+    only if no column beside it has values that go there.
     """
     present = [c for c in siblings.columns if c.id in values]
     return [

@@ -1,8 +1,8 @@
 """Proof that nothing was lost: source files and table compared value by value.
 
-An independent check: it shares nothing with how records are observed and routed, and reads both sides
-plainly. `match` says whether a row holds a record, `matching_key` brings the two together, `comparison` tells
-what is left over, `job` does it for all.
+An independent check: it shares nothing with observing and routing, and reads both sides plainly. `match`
+decides if a row holds a record, `matching_key` brings the two together, `comparison` handles what is left
+over, `job` does it for all.
 """
 
 from driftline.verify.in_memory import PICKLED

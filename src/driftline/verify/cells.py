@@ -21,7 +21,7 @@ _FIRST_READ = 4 * _LOOKED  # bytes that have so many characters
 
 
 class _GoesOn(Exception):
-    """A record goes on behind the text that is there."""
+    """A record continues after the text at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Row:
 
 
 class CsvDialect(NamedTuple):
-    """What the table's settings say of CSV; empty: nothing."""
+    """The table's settings for CSV; empty: none."""
 
     delimiter: str = ""
     quote: str = ""
@@ -44,9 +44,9 @@ class CsvDialect(NamedTuple):
 
 
 def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
-    """The text from where the file stands, some of it at a time; zeros at every other byte tell UTF-16.
+    """The text from the file's position, in pieces; zeros at every other byte reveal UTF-16.
 
-    The first piece is enough to tell how it is written.
+    The first piece is enough to find the encoding.
     """
     head = file.read(_FIRST_READ)
     if head.startswith(BOM_UTF8):  # which goes before the encoding that was said
@@ -60,7 +60,7 @@ def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
 
 
 def _of_two_bytes(head: bytes) -> str:
-    """UTF-16's name where zeros tell that text is that; empty where it is UTF-8, which may have zeros too.
+    """UTF-16's name if zeros reveal it; empty for UTF-8, which may contain zeros too.
 
     >>> _of_two_bytes("a,b\\n".encode("utf-16-le")), _of_two_bytes(b"a,b\\n1,\\0\\n")
     ('utf-16-le', '')
@@ -79,7 +79,7 @@ def _of_two_bytes(head: bytes) -> str:
 
 
 def said_first(text: str) -> tuple[str, int]:
-    """The delimiter that a first line of its own says, as Excel understands it, and the size of that line.
+    """The delimiter in a first line of its own, as Excel understands it, and the size of that line.
 
     >>> said_first("sep=;\\r\\na;b"), said_first("a;b\\n")
     ((';', 7), ('', 0))
@@ -90,8 +90,7 @@ def said_first(text: str) -> tuple[str, int]:
 
 
 def names_of(header: Sequence[Cell]) -> list[str]:
-    """The names of a header's cells, as they are written; a number tells those apart that have none, or one
-    that stands further left.
+    """The names in a header's cells, as written; a number distinguishes empty and repeated ones.
 
     >>> names_of([Cell(text) for text in ("", "a", "a", "a_2", "")])
     ['column_1', 'a', 'a_3', 'a_2', 'column_5']
@@ -109,7 +108,9 @@ def names_of(header: Sequence[Cell]) -> list[str]:
 
 def marks_of(text: str, dialect: CsvDialect) -> tuple[str, str]:
     """The delimiter that gives the header most cells, and half of the first rows as many, a comma by default;
-    and the quote: a single one, where it alone gives all of them as many.
+    and the quote.
+
+    The quote is a single one if that alone gives all of them as many.
 
     >>> texts = "a;b;c\\n1;2,5;3", "a;b\\n1", "a,b\\n'1,2',3"
     >>> tuple(marks_of(text, CsvDialect()) for text in texts)
@@ -157,8 +158,9 @@ def rows(texts: Iterable[str], delimiter: str = ",", quote: str = '"') -> Iterat
 def _whole_rows(
     text: str, before: int, delimiter: str, quote: str, *, is_all: bool
 ) -> Generator[Row, None, tuple[int, int]]:
-    """The records of a text, behind so many lines; returns where the first begins that may go on behind the
-    text, and how many lines there are ahead of it.
+    """The records of a text that begins after ``before`` lines.
+
+    Returns the start of the first that may continue after the text, and the number of lines before it.
     """
     ends = [match.span() for match in _LINE_END.finditer(text)]
     if is_all and not text.endswith(("\r", "\n")):
@@ -185,7 +187,7 @@ def _whole_rows(
 
 
 def cells(raw: bytes) -> list[Cell]:
-    """The cells of one CSV record; the text itself where it is none."""
+    """The cells of one CSV record; the text itself if it is none."""
     text = raw.decode(errors="surrogateescape")
     cut = [cell for row in rows([text]) for cell in row.cells or [Cell(row.raw)]]
     return cut or [Cell(text)]
@@ -194,9 +196,10 @@ def cells(raw: bytes) -> list[Cell]:
 def _cells(
     text: str, at: int, stops: list[int], line: int, marks: tuple[str, str], *, is_all: bool
 ) -> tuple[list[Cell] | None, int]:
-    """The cells of the record that begins ``at`` a place, and where it ends; None where a
-    quote is never closed: its line is the last. ``marks``: as `marks_of` gives them. Raises _GoesOn where the
-    record may, behind the text.
+    """The cells of the record that begins ``at`` a position, and its end; None if a quote is never closed.
+
+    Its line is the last then. ``marks``: from `marks_of`. Raises _GoesOn if the record may continue after the
+    text.
     """
     delimiter, quote = marks
     out: list[Cell] = []
@@ -228,13 +231,13 @@ def _cells(
 
 
 def _next(text: str, delimiter: str, at: int, stop: int) -> int:
-    """Where the next delimiter of the line stands, or its end."""
+    """The position of the line's next delimiter, or of its end."""
     place = text.find(delimiter, at, stop)
     return stop if place < 0 else place
 
 
 def _close(text: str, at: int, quote: str) -> int | None:
-    """Where the quote ``at`` a place is closed: by the next one that is not doubled."""
+    """The position that closes the quote ``at`` a position: the next one that is not doubled."""
     place = text.find(quote, at + 1)
     while place >= 0 and text.startswith(quote, place + 1):
         place = text.find(quote, place + 2)

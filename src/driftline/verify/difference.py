@@ -1,4 +1,4 @@
-"""Where a row and a record part, and values as people read them."""
+"""Differences between a row and a record, and values as people read them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Steps: TypeAlias = "tuple[str | int, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a row and a record part.
+    """A difference between a row and a record.
 
     ``steps``: keys, and positions in lists. ``value``: the record's. ``lost``: no column holds it.
-    ``invented``: a column holds what does not come from it. ``unproven``: a list without a value is not
-    there, which is lawful where its column is younger than the row (2.4).
+    ``invented``: a column holds something that does not come from it. ``unproven``: a list without a value is
+    missing, which is lawful if its column is younger than the row (2.4).
     """
 
     steps: Steps

@@ -1,8 +1,8 @@
-"""Lists without a value that the table has not: whether it had a column for them.
+"""Lists without a value that the table lacks, and the test if it had a column for them.
 
-A batch whose field has no list column yet leaves nothing of a list without a value (2.4), later ones store it
-as it is. Nothing tells which batch a record came in, but a file is read from its start, in one batch or in
-several: where an earlier record of it has a list with values at the same path, the column was there.
+A batch whose field has no list column yet stores nothing of a list without a value (2.4); later ones store it
+as it is. Nothing shows which batch a record came in, but a file is read from its start, in one batch or
+several: if an earlier record of it has a list with values at the same path, the column was there.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ class Listless:
         return {d.keys for d in self.differences}
 
     def lost(self, first: Mapping[tuple[str, Path], Place] | None) -> Iterator[Left]:
-        """What of them the table had columns for. ``first``: by file and path, where the first list with a
-        value is; None: a source's columns are the table's.
+        """The values for which the table had columns.
+
+        ``first``: by file and path, the place of the first list with a value; None: a source's columns are
+        the table's.
         """
 
         def had_column(place: Place) -> bool:
@@ -82,7 +84,7 @@ def _lists(
 
 
 def _has_list(v: Any, path: Path) -> bool:
-    """Whether there is a list with a value at the path."""
+    """True if there is a list with a value at the path."""
     if isinstance(v, list):
         return not is_nothing(v) if not path else any(_has_list(x, path) for x in v)
     return bool(path) and isinstance(v, dict) and _has_list(v.get(path[0]), path[1:])

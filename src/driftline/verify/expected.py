@@ -1,6 +1,6 @@
-"""The rows that records of JSON are expected to be: each value as it is written, in the column of its type.
+"""The expected rows of JSON records: each value as it is written, in the column of its type.
 
-A decoder takes only records of which that is certain; whether a row holds another one, `match` says.
+A decoder takes only records for which that is certain; for any other, `match` decides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EXACT, _TINY, _NEGATIVE = 2**53, 1e-290, re.compile(rb"[0-9][eE]-")
 
 
 class Fingerprinted(NamedTuple):
-    """``places``: of the lines that have fingerprints, one behind the other; ``others``: of those without."""
+    """``places``: of the lines with fingerprints, one after the other; ``others``: of those without."""
 
     fingerprints: bytes
     places: list[int]
@@ -82,9 +82,9 @@ def _has_copies(shape: ColumnShape) -> bool:
 
 
 class _DoubtfulLines:
-    """The ``places`` of lines whose records may be another row than is expected.
+    """The ``places`` of lines whose records may be another row than expected.
 
-    ``strictly``: a long number may stand as text, too, of which its double tells nothing.
+    ``strictly``: a long number may be text too, which its double cannot show.
     """
 
     def __init__(self, lines: Sequence[bytes], *, strictly: bool) -> None:
@@ -159,7 +159,7 @@ class _RecordFields:
 
 
 def _is_plain(key: str, columns: Sequence[tuple[int, Column, ColumnShape]]) -> bool:
-    """Tell whether the type of a value says which of its key's columns it stands in."""
+    """True if the type of a value determines which of its key's columns holds it."""
     if not key or _NO_NAME.search(key):
         return False
     kinds = [_kind(column) for _, column, _ in columns]
@@ -245,7 +245,7 @@ class _KeyColumns:
     def _texts(
         self, texts: pa.Array, owners: np.ndarray[Any, Any], doubts: _DoubtfulLines
     ) -> Iterator[tuple[int, pa.Array]]:
-        """A text is the instant, zoneless timestamp or date that it spells, where there is such a column."""
+        """Texts as the instant, zoneless timestamp or date that they spell, if there is such a column."""
         for kind, pattern in _MOMENTS.items():
             if kind in self._places:
                 spelled = pc.if_else(pc.match_substring_regex(texts, pattern), texts, None)
@@ -312,7 +312,7 @@ def _doubles(values: list[Any], owners: np.ndarray[Any, Any], doubts: _DoubtfulL
 
 
 def _moments(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The moments that texts are which look like some; null where there is no such day or time."""
+    """The moments that texts look like; null if there is no such day or time."""
     try:
         return texts.cast(type_)
     except pa.ArrowInvalid:

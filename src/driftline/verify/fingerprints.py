@@ -85,7 +85,7 @@ class ColumnShape:
 
 
 def copies_in(record: Record) -> Copies:
-    """The places of a key's columns, by their types, where one may hold a copy of what another one holds."""
+    """The positions of a key's columns, by type, if one may hold a copy of another one's value."""
     by_key: dict[str, dict[str, int]] = {}
     for place, (key, column) in enumerate(record.columns.values()):
         if not column.dim and column.type is not None and column.type.name in _COPIED:
@@ -96,7 +96,7 @@ def copies_in(record: Record) -> Copies:
 def fingerprints(
     shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int, copies: Copies = ()
 ) -> bytes:
-    """The fingerprints of the rows, one behind the other. ``copies``: those in their columns."""
+    """The fingerprints of the rows, in order. ``copies``: those in their columns."""
     columns = _without(copies, columns)
     size = sum(column.get_total_buffer_size() for column in columns)  # nbytes reads offsets: see _add
     step = max(1, rows * _SLICE // max(size, 1))
@@ -109,7 +109,7 @@ def fingerprints(
 
 
 def _whole(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int) -> pa.Array:
-    """Each row as bytes that no other row has: a block of one size, which says how long the texts are that
+    """Each row as bytes that no other row has: a block of fixed size, with the lengths of the texts that
     follow it.
     """
     blocks: Blocks = [np.zeros((rows, 1), np.uint8)]
@@ -150,8 +150,8 @@ def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Ar
 
 
 def _without(copies: Copies, columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """The columns without lawful copies: of a boolean as 1 or 0, of a number or boolean as text, of a whole
-    number as a double.
+    """The columns without lawful copies: a boolean as 1 or 0, a number or boolean as text, a whole number as
+    a double.
     """
     out = list(columns)
     for places in copies:
@@ -178,7 +178,7 @@ def _is_copy(values: pa.Array, name: str, column: pa.Array, other: str) -> pa.Ar
 
 
 def _far(values: pa.Array) -> pa.Array:
-    """Whole numbers of 64 bits; the least of them has no positive one."""
+    """Whole numbers of 64 bits; null for the least of them, which has no positive counterpart."""
     wide = values.cast(pa.int64())
     return pc.if_else(pc.equal(wide, -(2**63)), None, wide)
 

@@ -1,4 +1,4 @@
-"""What stands in the paths of files, `day=2026-01-01/`, as values that their records have, too."""
+"""Partitions in the paths of files, `day=2026-01-01/`, as values that their records have too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values of a source a column's value holds.
+"""Decides if a column's value holds a source's value.
 
 Sources: "exactness" and "Values as text" of the evolution rules (2.1, 2.2, 2.3, section 3).
 """
@@ -37,7 +37,7 @@ def _same_float(x: float, y: float) -> bool:
 
 
 def _same_number(x: Any, v: Decimal) -> bool:
-    """A zero has its sign, where it is no whole number."""
+    """Compare two numbers. A zero has a sign, unless it is a whole number."""
     return bool(x == v) and (bool(v) or not isinstance(x, Decimal) or x.is_signed() == v.is_signed())
 
 
@@ -149,7 +149,7 @@ def _at(m: Moment, like: datetime) -> datetime:
 
 
 def routed(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
-    """Whether a timestamp column holds a long as an instant: lawful, but no proof of it (seed rule 10)."""
+    """True if a timestamp column holds a long as an instant: lawful, but no proof of it (seed rule 10)."""
     if isinstance(v, Cell):
         v = written(v, how)
     if type_.name not in ("timestamp", "timestamp_ntz") or not isinstance(v, int) or isinstance(v, bool):
@@ -179,8 +179,8 @@ _IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
 
 
 def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
-    """Whether ``stored``, read from a column of ``type_``, is the scalar
-    ``v`` exactly, or by a lawful conversion.
+    """True if ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful
+    conversion.
     """
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
@@ -195,7 +195,7 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
 
 
 def _spells(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
-    """Whether a text is what a column's number or boolean is."""
+    """True if a text spells a column's number or boolean."""
     if not isinstance(v, str):
         return False
     meant = v == "true" if v in ("true", "false") else number(v)
@@ -203,13 +203,15 @@ def _spells(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
 
 
 def _is_midnight(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
-    """Whether a column's date stands for an instant, or a zoneless timestamp, at which it begins."""
+    """True if a column's date stands for the instant, or zoneless timestamp, at which it begins."""
     m = moment_of(v, how)
     return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m
 
 
 def same_json(stored: Any, v: Any) -> bool:
-    """Whether a variant, read as JSON, is the value: null and an absent key are one, and so are 1 and 1.0."""
+    """True if a variant, read as JSON, equals the value: null and an absent key are one, and so are 1 and
+    1.0.
+    """
     if is_nothing(v):
         return is_nothing(stored)
     if isinstance(v, dict):
@@ -224,7 +226,7 @@ def same_json(stored: Any, v: Any) -> bool:
 
 
 def has_value(stored: Any) -> bool:
-    """Whether what a column holds is more than null, at any depth."""
+    """True if a column's value is more than null, at any depth."""
     if isinstance(stored, dict):
         return any(map(has_value, stored.values()))
     return any(map(has_value, stored)) if isinstance(stored, list) else stored is not None

@@ -1,5 +1,5 @@
-"""What Python holds, in files that the check reads: some records in each, with
-values as `typed_files` has them of other files.
+"""Rows that Python holds, in files that the check reads: some records in each, with values in the form of
+`typed_files`.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class _Finding:
     quarantined: RDD[bytes] | None
 
     def by_columns(self, matching: ColumnMatching) -> Verdict | None:
-        """The verdict where all is well; None where only comparing all records with all rows tells it."""
+        """The verdict if all is well; None if it takes comparing all records with all rows."""
         left, exactly = matching.unmatched(), self.comparison.terms.exactly
         if left is None or (exactly and (left.surplus or (left.has_rows and not left.at))):
             return None
@@ -177,7 +177,7 @@ class _Finding:
         return replace(verdict, records=left.records, found=verdict.found + held)
 
     def verdict(self, reads: RDD[Read], stored: RDD[dict[str, Any]]) -> Verdict:
-        """What comparing each of these records with these rows finds."""
+        """The verdict of comparing each of these records with these rows."""
         from pyspark import StorageLevel
 
         comparison = self.comparison

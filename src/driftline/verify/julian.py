@@ -17,7 +17,10 @@ _MARKS = "version", "legacyDateTime", "legacyINT96", "timeZone", "sql.parquet.ro
 
 @dataclass(frozen=True, slots=True)
 class OldDays:
-    """How a file counts. ``days``: its dates and timestamps so; ``int96``: Parquet's old timestamps."""
+    """A file's old calendar.
+
+    ``days``: its dates and timestamps follow it; ``int96``: Parquet's old timestamps do.
+    """
 
     days: bool
     int96: bool
@@ -31,7 +34,7 @@ class OldDays:
 
 
 def old_days(metadata: Mapping[str, str]) -> OldDays | None:
-    """How a file counts, if by its metadata not as is usual today."""
+    """A file's old calendar, if its metadata name one."""
     version, day_mark, int96_mark, zone, rows = (metadata.get(f"org.apache.spark.{mark}") for mark in _MARKS)
     if version is None and rows is None:
         return None

@@ -67,14 +67,14 @@ def order(x: Left) -> Any:
 
 
 def not_quarantined(x: tuple[bytes, tuple[Left, int | None]]) -> list[Left]:
-    """What is left of records, beside how many stand in quarantine."""
+    """The left-over records, without as many as are in quarantine."""
     left, held = x[1]
     n = left.n - (held or 0)
     return [replace(left, n=n)] if n > 0 else []
 
 
 def quarantined_again(x: tuple[bytes, tuple[int, Left | None]]) -> list[Extra]:
-    """What is in quarantine more often than it is left."""
+    """The records that are in quarantine more often than they are left over."""
     text, (in_quarantine, left) = x
     held = min(in_quarantine, left.n) if left else 0
     return (
@@ -85,7 +85,7 @@ def quarantined_again(x: tuple[bytes, tuple[int, Left | None]]) -> list[Extra]:
 
 
 def apart(meeting: Meeting, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[Difference]:
-    """Where the row does not hold the record."""
+    """The differences where the row does not hold the record."""
     return differences(meeting.record, row, record, meeting.how)
 
 
@@ -141,7 +141,7 @@ def _near(
 
 
 def listed(sample: Iterable[Left]) -> list[Mismatch]:
-    """What is reported, at most `LISTED`: each path once before any a second time."""
+    """The reported items, at most `LISTED`: each path once before any a second time."""
     out: list[tuple[int, Mismatch]] = []
     seen: Counter[str] = Counter()
     for x in sample:

@@ -1,7 +1,7 @@
-"""Whether a row holds a record: the rules of sections 4 and 5, read from the table's side.
+"""Decides if a row holds a record: the rules of sections 4 and 5, from the table's side.
 
-Nothing is known here of how a value was routed. A field's columns are found by name and mark, and each value
-must stand in one of them, at its position; and what stands in a column must come from the record.
+Nothing here knows how a value was routed. A field's columns are found by name and mark, and each value must
+be in one of them, at its position; and everything in a column must come from the record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def differences(
     v: Mapping[str, Any],
     how: Reading | None = None,
 ) -> list[Difference]:
-    """Where ``row`` does not hold the source's record ``v``, or holds more than it; empty if it holds it.
+    """The values of the source's record ``v`` that ``row`` does not hold, or holds beyond it; empty if it
+    matches.
 
     ``row``: column name to plain value (struct: dict, map: Pairs).
     """
@@ -238,7 +239,7 @@ class _Check:
 
 
 def _by_default(column: Column, stored: Any) -> bool:
-    """Whether there is nothing but nulls and defaults in what a column holds."""
+    """True if a column's value consists of nulls and defaults."""
     match stored:
         case list():
             return all(_by_default(column, x) for x in stored)

@@ -1,7 +1,7 @@
-"""Keys under which a record and the row that holds it meet, whatever the value was converted to.
+"""Keys under which a record and the row that holds it meet, whatever its values were converted to.
 
-A key is made of the *set* of (path, value) of all scalars, lists and wrapping left out, each value collapsed
-so that all its lawful conversions are one text. It is weak on purpose: what meets is compared by `match`.
+A key is made of the *set* of (path, value) of all scalars, without lists and wrapping, each value collapsed
+so that all its lawful conversions are one text. It is weak on purpose: `match` compares what meets.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _HUGE = 400  # digits
 
 @dataclass(slots=True)
 class Slot:
-    """What all columns of one key path are together.
+    """All columns of one key path together.
 
     ``coarse``: numbers meet as 0 exact ones, 1 doubles, 2 floats. ``timeless``: numbers, as such or as text,
-    and instants, which seed rule 10 mixes, cannot be told apart by position here, so that they all meet.
+    and instants, which seed rule 10 mixes, cannot be told apart by position here, so they all meet.
     ``default``: a record without a value may have got one, so that it says nothing here.
     """
 

@@ -50,7 +50,7 @@ def micros(m: Moment) -> int:
 
 
 def epoch(m: Moment, unit: str | None) -> int | Decimal:
-    """The moment in the unit (default ms); a Decimal where it has finer digits than the unit.
+    """The moment in the unit (default ms); a Decimal if it has finer digits than the unit.
 
     >>> epoch(date(1970, 1, 2), None), epoch(datetime(1970, 1, 1, 0, 0, 0, 500), "ms")
     (86400000, Decimal('0.5'))

@@ -63,15 +63,14 @@ class Stream(io.RawIOBase):
 
 
 def is_packed(head: bytes, file: str) -> bool:
-    """Whether a file that begins so is compressed, or text in another encoding than UTF-8."""
+    """True if a file that begins so is compressed, or text in another encoding than UTF-8."""
     return (_reader(head, file) or _encoding(head)) is not None
 
 
 def unpacked(packed: IO[bytes], file: str) -> IO[bytes]:
-    """What a file holds, read as it is asked for, UTF-16 and UTF-32 as UTF-8 with its byte order mark.
-    ``packed``: the file, open at its beginning.
+    """The contents of a file, read on demand, with UTF-16 and UTF-32 as UTF-8 with a byte order mark.
 
-    Raises DataError, while it is read, where that cannot be unpacked.
+    ``packed``: the file, open at its beginning. Reading raises DataError if it cannot be unpacked.
     """
     head = packed.read(_HEAD)
     packed.seek(0)

@@ -1,4 +1,4 @@
-"""Which rows hold which records, each row once: a largest matching within what met under one key."""
+"""Pairs rows with the records they hold, each row once: a largest matching within what met under one key."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import product
 def pair(
     records: Sequence[int], rows: Sequence[int], holds: Callable[[int, int], int]
 ) -> tuple[list[int], list[int], dict[tuple[int, int], int]]:
-    """How often each of ``records`` found no row, how often each of ``rows`` was left over, and
-    how often a record, by position, has a row.
+    """Count how often each of ``records`` found no row, how often each of ``rows`` was left over, and how
+    often a record, by position, has a row.
 
-    Both are counts of equal ones; ``holds(row, record)`` is asked once for each two, by position: 0 not at
+    Both are counts of equal ones; ``holds(row, record)`` is called once for each pair, by position: 0 not at
     all, 1 not wholly, so that another row is better, 2 wholly.
 
     >>> pair([1, 1], [1, 1], lambda row, record: 2 * (row == 0 or record == 0))[:2]

@@ -1,5 +1,7 @@
-"""What a source's values are in Python. JSON's integers are int, its other numbers Decimal, as written;
-a cell of CSV is a text, and the value that is written so (2.1 to 2.3 of the evolution rules).
+"""A source's values in Python.
+
+JSON's integers are int, its other numbers Decimal, as written; a cell of CSV is a text, and the value that is
+written so (2.1 to 2.3 of the evolution rules).
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ class Cell(str):
 
 
 class Misquoted(Cell):
-    """A cell whose quotes do not end where it ends: readers may take
-    it as it is ``written``, quotes and all.
+    """A cell whose quotes do not end where it ends: readers may take it as it is ``written``, quotes
+    included.
     """
 
     written: str
@@ -48,12 +50,12 @@ class Misquoted(Cell):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The settings of a table that say how its values are read.
+    """The settings of a table that determine how its values are read.
 
-    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are
-    instants. ``units``: epoch units of key paths, dotted, without steps for elements of lists.
-    ``resolved``: fields were folded into a type that somebody chose, so that a text may stand as
-    what it spells, and a number as an instant. ``comma``: stands in CSV's numbers for the point.
+    ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants.
+    ``units``: epoch units of key paths, dotted, without steps for elements of lists. ``resolved``: fields
+    were folded into a type that somebody chose, so that a text may be what it spells, and a number an
+    instant. ``comma``: the decimal sign of CSV's numbers is a comma.
     """
 
     unit: str | None = None
@@ -63,7 +65,7 @@ class Reading:
     comma: bool = False
 
     def at(self, path: str) -> Reading:
-        """How the field at a path is read: by the unit of the longest path that leads to it."""
+        """The way to read the field at a path: by the unit of the longest path that leads to it."""
         above = [p for p in self.units if path == p or path.startswith(f"{p}.")]
         unit = self.units[max(above, key=len)] if above else None
         return replace(self, unit=unit, units={}) if above else self
@@ -110,12 +112,12 @@ def single(x: float) -> float:
 
 
 def base64_text(v: bytes) -> str:
-    """How bytes stand in the rest and in quarantine."""
+    """The text of bytes in the rest and in quarantine."""
     return base64.b64encode(v).decode()
 
 
 def reads_back(x: float, written: Decimal) -> bool:
-    """Whether ``x``, printed at as many digits as were written, 17 at most, is the written number (2.1).
+    """True if ``x``, printed at as many digits as were written, 17 at most, is the written number (2.1).
 
     >>> reads_back(0.1, Decimal("0.10000000000000001")), reads_back(0.1, Decimal("0.1000000000000000001"))
     (True, False)
@@ -126,7 +128,7 @@ def reads_back(x: float, written: Decimal) -> bool:
 
 
 def declared(cell: Cell, how: Reading) -> Any:
-    """The number that the cell's text is, for a column that somebody declared; else what `typed` says.
+    """The number that the cell's text is, for a declared column; else the value of `typed`.
 
     >>> declared(Cell("1.50"), Reading()), declared(Cell("007"), Reading())
     (Decimal('1.50'), '007')
@@ -136,7 +138,7 @@ def declared(cell: Cell, how: Reading) -> Any:
 
 
 def typed(cell: Cell, how: Reading) -> Any:
-    """The value that the cell's text is written as; the text where it is none (2.3).
+    """The value that the cell's text is written as; the text if it is none (2.3).
 
     >>> [typed(Cell(text), Reading()) for text in ("12", "007", "1.50", "True")]
     [12, '007', Decimal('1.50'), True]
@@ -154,7 +156,7 @@ def typed(cell: Cell, how: Reading) -> Any:
 
 
 def _printed(x: float, text: str) -> bool:
-    """Whether the text is how Python, or Java, prints ``x`` with an exponent."""
+    """True if the text is ``x`` as Python, or Java, prints it with an exponent."""
     if not math.isfinite(x):
         return False
     sign, digits, _ = (shortest := Decimal(repr(x))).as_tuple()

@@ -28,7 +28,7 @@ class Column:
     defaults: tuple[Any, ...] = ()
 
     def has_map(self) -> bool:
-        """Whether it is a map, or has one at any depth."""
+        """True if it is a map, or has one at any depth."""
         if self.record is not None:
             return any(column.has_map() for _, column in self.record.columns.values())
         return self.value is not None

@@ -1,6 +1,6 @@
-"""Which fingerprints of records have none of a row, and the other way round: numbers in arrays, by task.
+"""Finds fingerprints of records without a row, and of rows without a record: numbers in arrays, by task.
 
-Each record and each row is matched once at most, so that equal ones must be there as often.
+Each record and each row is matched at most once, so equal ones must occur equally often.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Piece = tuple[int, bytes, bytes]  # its kind, fingerprints, and where the record
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The records without a row: ``at`` where they stand, of ``records`` in all.
+    """The records without a row: ``at`` their places, of ``records`` in all.
 
-    Of rows that no record equals: ``alone`` their fingerprints, ``others`` the number of those whose
-    fingerprints nobody kept. ``surplus``: the number of rows that equal a row that is matched.
+    Of rows that no record equals: ``alone`` their fingerprints, ``others`` the number of those without kept
+    fingerprints. ``surplus``: the number of rows that equal a matched row.
     """
 
     records: int
@@ -41,7 +41,7 @@ class Unmatched:
 
     @property
     def has_rows(self) -> bool:
-        """True where there are rows that no record equals."""
+        """True if there are rows that no record equals."""
         return bool(self.alone or self.others)
 
     def __add__(self, other: Unmatched) -> Unmatched:
@@ -91,7 +91,7 @@ def _keys(pieces: Iterable[Piece]) -> np.ndarray[Any, Any]:
 
 
 def scattered(kind: int, keys: bytes, at: bytes, buckets: int) -> list[tuple[int, Piece]]:
-    """A piece cut by fingerprints, so that equal ones meet in one bucket."""
+    """Cut a piece by fingerprints, so that equal ones meet in one bucket."""
     if buckets == 1 or kind == OTHER:
         return [(0, (kind, keys, at))]
     pairs = np.frombuffer(keys, np.uint64).reshape(-1, WIDTH // 8)

@@ -1,4 +1,4 @@
-"""What the check says."""
+"""The verdict of the check."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A value, or a whole record (``path`` empty), that is not in the
-    table: where it stands, and why that is said.
+    """A value, or a whole record (``path`` empty), that is not in the table: its place, and the reason.
 
-    ``place`` empty: a row or a quarantined record that is one too many.
+    ``place`` empty: a row or a quarantined record too many.
     """
 
     path: str
@@ -27,11 +26,11 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verdict(Shown):
-    """Counts of the source's records, and the first of what is missing, at most `LISTED`.
+    """The counts of the source's records, and the first missing ones, at most `LISTED`.
 
-    ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that
-    occurs n times must be there n times. ``extra``: rows, and records in quarantine, that no
-    record is left for; None where nobody asked.
+    ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be
+    there n times. ``extra``: rows, and records in quarantine, beyond the records; None if that was not
+    checked.
     """
 
     records: int
@@ -43,16 +42,16 @@ class Verdict(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found missing, nor doubled where that was asked."""
+        """True if nothing was missing, nor doubled if that was checked."""
         return not self.missing and not self.extra
 
     def named(self, names: Mapping[str, str]) -> Verdict:
-        """The same, with these names for the files."""
+        """The same verdict, with these names for the files."""
         mismatches = self.mismatches
         for path, name in names.items():
             mismatches = tuple(replace(m, place=m.place.replace(path, name)) for m in mismatches)
         return replace(self, mismatches=mismatches)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {"ok": self.ok, **asdict(self), "mismatches": [asdict(m) for m in self.mismatches]}

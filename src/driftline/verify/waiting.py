@@ -1,6 +1,4 @@
-"""What stands in a row's rest, against what the record has there: read from its
-text, knowing nothing of how it came in.
-"""
+"""Compares a row's rest with the record: read from its text, without knowing how it got there."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ class Waiting:
             yield nested
 
     def holds(self, v: Any, at: Steps) -> bool:
-        """Whether the rest holds the value, whole or by its parts."""
+        """True if the rest holds the value, whole or in parts."""
         if at in self.values:
             if not self._same(self.values[at], v, self._typed[at]):
                 return False
@@ -74,12 +72,12 @@ class Waiting:
         return all(held)
 
     def _holds_around(self, v: Any, at: Steps) -> bool:
-        """Whether the rest holds the value as part of one that waits whole."""
+        """True if the rest holds the value as part of one that waits whole."""
         ends = (end for end in range(1, len(at)) if at[:end] in self.values)
         return any(self._same(_at(self.values[at[:end]], at[end:]), v, self._typed[at[:end]]) for end in ends)
 
     def agrees(self, at: Steps, record: Any) -> bool:
-        """Whether the record has at the path what the rest has."""
+        """True if the record has at the path what the rest has."""
         return self._same(self.values[at], _at(record, at), self._typed[at])
 
     def _same(self, stored: Any, v: Any, typed: bool) -> bool:
@@ -105,7 +103,7 @@ class Waiting:
 
 
 def _at(value: Any, steps_: Steps) -> Any:
-    """What a value has at a path; None where it has nothing."""
+    """The value at a path; None if there is none."""
     for step in steps_:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and step < len(value) else None
@@ -117,8 +115,8 @@ def _at(value: Any, steps_: Steps) -> Any:
 
 
 def _is_text(v: Any) -> bool:
-    """Whether the value stands as a text in the rest: of typed sources
-    moments do too, and what JSON has no number for.
+    """True if the value is a text in the rest: moments of typed sources are, and numbers that JSON cannot
+    express.
     """
     return isinstance(v, (str, date)) or (isinstance(v, float) and not math.isfinite(v))
 

@@ -1,4 +1,6 @@
-"""What differs whichever way a value is looked for: in record columns, or in the maps beside them."""
+"""The differences that remain whichever way a value is looked for: in record columns, or in the maps beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ from driftline.verify.difference import Difference, Steps, shown
 
 
 def weight(differences: Sequence[Difference]) -> tuple[int, int]:
-    """How much differs: what is lost first."""
+    """A sort key for the amount of difference: losses first."""
     return sum(d.lost and not d.unproven for d in differences), len(differences)
 
 
 def together(ways: Sequence[list[Difference]]) -> Iterator[Difference]:
-    """What differs whichever of the columns is asked: a value is lost where all of them lost it."""
+    """The differences common to all columns: a value is lost if all of them lost it."""
     best = min(ways, key=weight)
     lost = [
         {at for d in differences if d.lost and not d.unproven for at in _places(d)} for differences in ways
@@ -33,7 +35,7 @@ def together(ways: Sequence[list[Difference]]) -> Iterator[Difference]:
 
 
 def _parts(d: Difference, nowhere: Collection[Steps]) -> Iterator[Difference]:
-    """What is lost of the difference's value: all of it, or each place of it that is ``nowhere``."""
+    """The lost parts of the difference's value: all of it, or each place of it that is ``nowhere``."""
     places = _places(d)
     if all(at in nowhere for at in places):
         yield d
@@ -44,7 +46,7 @@ def _parts(d: Difference, nowhere: Collection[Steps]) -> Iterator[Difference]:
 
 
 def _places(d: Difference) -> dict[Steps, Any]:
-    """The scalars of a difference's value by their places; the value itself where it has none."""
+    """The scalars of a difference's value by their places; the value itself if it has none."""
     return dict(_scalars(d.value, d.steps)) or {d.steps: d.value}
 
 

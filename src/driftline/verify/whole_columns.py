@@ -1,6 +1,7 @@
-"""Whole columns first: what of a source of JSON is in the table as it is written is found by fingerprints.
+"""The first comparison, by whole columns: fingerprints find the records of a JSON source that are in the
+table as written.
 
-Records and rows that have no counterpart, few as a rule, are left to be compared value by value.
+Records and rows without a counterpart, usually few, are left to be compared value by value.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Fingerprinter:
 
     @cached_property
     def compared(self) -> list[ColumnShape]:
-        """The same, all of them: what may have no Arrow is there or not."""
+        """All compared columns: those without an Arrow form by their presence alone."""
         return [ColumnShape(PRESENCE) if shape is None else shape for shape in self.shapes]
 
     @cached_property
@@ -172,7 +173,7 @@ class ColumnMatching:
         return reduce(add, found) if len(found) == self._columns.buckets else None
 
     def _unmatched_here(self) -> Unmatched:
-        """The same of few records: a job for them takes longer than they do."""
+        """The unmatched ones of few records: a job for them takes longer than they do."""
         pieces = [piece for task in self._tasks for _, piece in self._columns.of_parts(task)]
         self._own = b"".join(keys for _, keys, _ in pieces)
         equal_rows = partial(self._columns.equal_rows, self._own)
@@ -189,7 +190,7 @@ class ColumnMatching:
         return self._context.parallelize(tasks, max(1, len(tasks))).flatMap(_read_again)
 
     def rows(self, left: Unmatched) -> RDD[dict[str, Any]] | None:
-        """The rows that no record equals, read again; None where they cannot be told apart in Arrow."""
+        """The rows that no record equals, read again; None if Arrow cannot tell them apart."""
         if not left.has_rows:
             return self._context.emptyRDD()
         if None in self._columns.shapes:

@@ -1,8 +1,8 @@
-"""Rows dealt out to the partitions of a table, and sorted, by way of files between two rounds of tasks.
+"""Divides rows among the partitions of a table, and sorts them, by way of files between two rounds of tasks.
 
-A task of the first round writes its rows in runs, each in the order of partition and sort keys, and tells of
-each slice: the rows of one partition in one run. The driver makes parts of them, of even size, and a task of
-the second round reads the slices of its parts again.
+A task of the first round writes its rows in runs, each ordered by partition and sort keys, and reports each
+slice: the rows of one partition in one run. The driver forms parts of even size, and a task of the second
+round reads the slices of its parts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Dealing:
 
     @property
     def known(self) -> bool:
-        """Whether rows can be dealt out and sorted by all of the keys."""
+        """True if rows can be divided and sorted by all of the keys."""
         return all(key.parts for key in self.partition) and all(key.sorts for key in self.sort)
 
     def deal(self, batches: Iterable[pa.RecordBatch], folder: BatchFolder, name: str) -> list[Slice]:
@@ -89,7 +89,9 @@ class Dealing:
         return slices
 
     def parts(self, slices: Iterable[Slice], tasks: int) -> list[list[Part]]:
-        """What each task of the second round writes: at most so many ``tasks``, of about the same size."""
+        """Divide the slices among the tasks of the second round: at most this many ``tasks``, of about the
+        same size.
+        """
         by_partition: dict[Partition, list[Slice]] = {}
         for one in slices:
             by_partition.setdefault(one.partition, []).append(one)
@@ -138,7 +140,7 @@ class Dealing:
             yield partition, batch
 
     def _order(self, rows: pa.Table, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-        """Where the rows in order come from; None where they are so already."""
+        """The positions that the sorted rows come from; None if they are sorted already."""
         if self.sort:
             columns = {"partition": pa.array(codes), **self._sort_columns(rows)}
             return _sorted_indices(columns)
@@ -184,7 +186,7 @@ class Dealing:
         return rows.slice(start, end - start)
 
     def _cut(self, partition: Partition, slices: Sequence[Slice], most: int) -> list[Part]:
-        """A partition's slices as parts of at most so many bytes, about."""
+        """Cut a partition's slices into parts of about this many bytes at most."""
         if not self.sort:
             return _filled(partition, slices, most)
         total = sum(one.bytes for one in slices)

@@ -34,7 +34,7 @@ class BatchFolder:
 
     @property
     def disk(self) -> Path | None:
-        """The folder, where it is on a disk."""
+        """The folder, if it is on a disk."""
         return Path(self.path) if self.options is None else None
 
     @property
@@ -61,7 +61,7 @@ class BatchFolder:
 
 
 class Located(Protocol):
-    """What files are written for: a transaction."""
+    """The transaction that files are written for."""
 
     @property
     def location(self) -> str:
@@ -69,7 +69,10 @@ class Located(Protocol):
         ...
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """What tasks reach the store of the location with; None where it is in none, or they do not."""
+        """The options by which tasks reach the store of the location.
+
+        None if it is in none, or they cannot.
+        """
         ...
 
 

@@ -18,15 +18,15 @@ RowsOf = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
 def mapped(source: DataFrame, rows: RowsOf, struct: Struct) -> DataFrame:
-    """What ``rows`` makes, in tasks, of the batches of a frame: rows of ``struct``, as Arrow has them."""
+    """Map the batches of a frame, in tasks, to rows of ``struct`` in Arrow."""
     return source.mapInArrow(partial(_handed_over, rows, struct), columns_of(struct))
 
 
 def converted(
     source: DataFrame, before: Struct, convert: Callable[[pa.RecordBatch], pa.RecordBatch], after: Struct
 ) -> DataFrame:
-    """The rows of a table, each ``convert``-ed from one struct to the other; columns of the frame behind
-    those of ``before`` come along as they are.
+    """Convert the rows of a table from one struct to the other; the frame's columns after those of ``before``
+    stay as they are.
     """
     beside = source.schema.fields[len(before.fields) :]
     types = ", ".join([columns_of(after), *(f"{name(f.name)} {f.dataType.simpleString()}" for f in beside)])

@@ -1,4 +1,4 @@
-"""What rows are dealt out and sorted by: columns, and what a transform makes of their values."""
+"""Keys by which rows are divided and sorted: columns, and transforms of their values."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Key:
 
     @property
     def parts(self) -> bool:
-        """Whether rows can be dealt out by it: that formats mean the same by it, for every value."""
+        """True if rows can be partitioned by it: all formats mean the same by it, for every value."""
         return self.transform == VOID or self.type.name in _TAKES.get(self.transform.name, ())
 
     @property
     def sorts(self) -> bool:
-        """Whether rows can be sorted by it."""
+        """True if rows can be sorted by it."""
         return self.parts or (self.transform == IDENTITY and self.type.name in _FLOATS)
 
     def values(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
@@ -84,7 +84,7 @@ _TAKES = {
 
 
 def _numbers(values: NDArray[np.int64], column: pa.Array) -> pa.Array:
-    """Integers of a column, null where it is."""
+    """Integers of a column, null where it is null."""
     return pa.array(values, pa.int64(), mask=column.is_null().to_numpy(zero_copy_only=False))
 
 

@@ -48,10 +48,10 @@ class Leaf(NamedTuple):
 
 
 class MetricsCollector:
-    """Gathers, while a file is written, what its footer will not tell.
+    """Gathers, while a file is written, the metrics that its footer lacks.
 
-    ``struct``: the columns, with their ids; ``modes``: by id ``none``,
-    ``counts``, ``truncate(n)`` or ``full``.
+    ``struct``: the columns, with their ids; ``modes``: by id ``none``, ``counts``, ``truncate(n)`` or
+    ``full``.
     """
 
     def __init__(self, struct: Struct, modes: Mapping[int, str]) -> None:
@@ -189,7 +189,7 @@ _CUT = ("string", "binary", "fixed")
 
 
 def _truncated(type_: Primitive, mode: str, low: bytes, high: bytes) -> tuple[bytes, bytes | None]:
-    """The bounds cut to the mode's length: the upper one is rounded up, and None where it cannot be.
+    """The bounds cut to the mode's length. The upper one is rounded up; None if it cannot be.
 
     >>> from driftline.core.schema.types import STRING
     >>> _truncated(STRING, "truncate(2)", b"abc", b"xyz")

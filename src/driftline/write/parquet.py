@@ -38,7 +38,7 @@ _LEVEL = {"zstd": 3}  # where a table names none: as Iceberg's own writer does; 
 
 @dataclass(frozen=True)
 class FileSettings:
-    """How files are written. Sizes are bytes; ``row_group`` bounds what is gathered in memory, too."""
+    """The settings of files. Sizes are bytes; ``row_group`` also bounds the rows in memory."""
 
     codec: str = "zstd"
     level: int | None = None
@@ -79,10 +79,10 @@ def _available(codec: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """How tasks write the files of a table.
+    """The plan by which tasks write the files of a table.
 
-    ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends;
-    ``dealing``: by what rows are parted and sorted.
+    ``modes``: the metrics of each column by its id; ``target``: bytes after which a file ends; ``dealing``:
+    the partition and sort keys of rows.
     """
 
     schema: Schema
@@ -94,8 +94,10 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What a commit needs to know of a file. ``size``: bytes; ``split_offsets``: where its row groups begin;
-    ``partition``: the value of each partition key.
+    """The facts about a file that a commit needs.
+
+    ``size``: bytes; ``split_offsets``: the beginnings of its row groups; ``partition``: the value of each
+    partition key.
     """
 
     path: str
@@ -108,8 +110,10 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file that is open for writing. ``path``: as the table is told of it; ``remove``: takes it away,
-    where it must not stay; ``explaining``: around each use of it, makes one sentence of what its store says.
+    """A file open for writing.
+
+    ``path``: as the table will name it; ``remove``: deletes it; ``explaining``: a context for each use, which
+    turns its store's errors into driftline's.
     """
 
     path: str
@@ -121,10 +125,9 @@ class NewFile:
 def write_files(
     batches: Iterable[pa.RecordBatch], plan: FilePlan, create: Callable[[int], NewFile]
 ) -> Iterator[WrittenFile]:
-    """Writes rows with the columns of the plan into files of about its
-    target size; none where there are no rows.
+    """Write rows with the columns of the plan into files of about its target size; none if there are no rows.
 
-    ``create``: makes each file by its number, from 1.
+    ``create``: creates each file by its number, from 1.
     """
     numbers = count(1)
     writer: _Writer | None = None
@@ -178,7 +181,7 @@ class _Writer:
             self._flush()
 
     def close(self) -> WrittenFile:
-        """Ends the file, and tells what a commit needs to know of it."""
+        """Finish the file; returns the facts that a commit needs."""
         self._flush()
         with self._new.explaining():
             self._writer.close()
@@ -205,7 +208,7 @@ class _Writer:
 
 
 def _start(group: Any) -> int:
-    """Where a row group begins in its file."""
+    """The position of a row group in its file."""
     first = group.column(0)
     pages = [first.data_page_offset]
     if first.has_dictionary_page and first.dictionary_page_offset:

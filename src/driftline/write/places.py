@@ -1,7 +1,7 @@
-"""Where tasks write a batch's data files.
+"""The places where tasks write a batch's data files.
 
-On a disk that is a folder of the batch alone: whole files are moved out of it at the end. A store of objects
-knows no moving: there the files get their places at once, under names that begin with the batch's own, and
+On a disk that is a folder of the batch alone, out of which whole files are moved at the end. A store of
+objects cannot move: there files get their places at once, under names that begin with the batch's own, and
 the commit alone says which of them count.
 """
 
@@ -23,7 +23,7 @@ from driftline.write.parquet import NewFile, WrittenFile
 
 
 class Target(Protocol):
-    """Where a task writes; it is sent there."""
+    """The place where a task writes; it is sent to the task."""
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
         """A file that no other attempt of any task has. ``number``: of the task; ``file``: in the attempt."""
@@ -35,15 +35,15 @@ class Target(Protocol):
 
 
 class Place(Protocol):
-    """Where the driver has a batch's files written, and what becomes of them."""
+    """The place where the driver has a batch's files written, and their fate."""
 
     @property
     def needs_partitions(self) -> bool:
-        """Whether tasks can write a file only once the driver knows its partition."""
+        """True if tasks can write a file only once the driver knows its partition."""
         ...
 
     def target(self, partitions: Iterable[Partition]) -> Target:
-        """Where tasks write the rows of these partitions."""
+        """The place where tasks write the rows of these partitions."""
         ...
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
@@ -88,8 +88,8 @@ class InFolder:
 class InStore:
     """Files are written where they stay.
 
-    ``options``: of the store, as `stores.filesystem` takes them; ``prefix``: what the URIs of a partition's
-    files begin with, for a batch of this name; ``sweep``: deletes all that begins with such a prefix.
+    ``options``: of the store, as `stores.filesystem` takes them; ``prefix``: the beginning of the URIs of a
+    partition's files, for a batch of this name; ``sweep``: deletes everything with such a prefix.
     """
 
     options: Mapping[str, str] = field(repr=False)

@@ -29,7 +29,7 @@ _POSITION_ID = 2147483645  # the reserved id of a row's position
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """Where a blob stands in its file, in bytes."""
+    """The position of a blob in its file, in bytes."""
 
     offset: int
     length: int
@@ -42,7 +42,7 @@ def vector_bytes(positions: BitMap64) -> bytes:
 
 
 def read_vector(blob: bytes, file: str) -> BitMap64:
-    """The positions in such a blob of a ``file``. Raises DataError where it is damaged."""
+    """The positions in such a blob of a ``file``. Raises DataError if it is damaged."""
     body = blob[4:-4]
     whole = len(blob) > 12 and struct.unpack(">I", blob[:4])[0] == len(body) and body.startswith(_VECTOR)
     if not whole or struct.unpack(">I", blob[-4:])[0] != zlib.crc32(body):

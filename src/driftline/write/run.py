@@ -1,5 +1,6 @@
-"""Tasks that make a batch's rows: of its numbered parts, or of the rows of a DataFrame. Each does some work
-with the rows that it makes, and tells what that returned; rows themselves stay in the task.
+"""Tasks that make a batch's rows, from its numbered parts or from the rows of a DataFrame.
+
+Each task does some work with its rows, and returns the result of that; the rows themselves stay in the task.
 """
 
 from __future__ import annotations
@@ -38,16 +39,15 @@ class RowMaker(Protocol[Given_contra]):
     """Makes rows of the table, in a task; it is sent there."""
 
     def rows(self, given: Given_contra, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Any]:
-        """The rows; returns what was observed meanwhile. ``set_aside`` takes
-        batches of what is no row of the table's.
-        """
+        """Yield the rows, and return what was observed. ``set_aside`` takes batches of rejected records."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AsideFile:
-    """What a task has set aside: an Arrow file of the batch's ``folder``, which the driver adds. ``size``:
-    bytes in memory.
+    """An Arrow file of rejects that a task wrote in the batch's ``folder``, which the driver adds.
+
+    ``size``: bytes in memory.
     """
 
     name: str
@@ -62,7 +62,7 @@ class AsideFile:
 
 
 class Made:
-    """The rows that a task makes. ``observed``: what its maker returned, once they are all made."""
+    """The rows that a task makes. ``observed``: the result of its maker, once they are all made."""
 
     def __init__(self, rows: Generator[pa.RecordBatch, None, Any]) -> None:
         self._rows = rows
@@ -77,37 +77,36 @@ Work: TypeAlias = Callable[[Iterable["pa.RecordBatch"]], T]  # what a task does 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What a task tells."""
+    """The outcome of a task."""
 
     result: T
     observed: Any
     aside: AsideFile | None
 
     def of(self, folder: BatchFolder) -> Outcome[T]:
-        """The same, of a task that ran with this folder."""
+        """The same outcome, with the folder that the task ran with."""
         return self if self.aside is None else replace(self, aside=replace(self.aside, folder=folder))
 
 
 class RowTasks(Protocol):
-    """What makes a batch's rows, in tasks. ``outcomes``: what the tasks told; None until they have run."""
+    """Tasks that make a batch's rows. ``outcomes``: those of the tasks; None until they have run."""
 
     outcomes: list[Outcome[Any]] | None
 
     @property
     def alone(self) -> bool:
-        """Whether there is one task."""
+        """True if there is one task."""
         ...
 
     def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
-        """Has each task do the ``work`` with its rows; returns what that returned. ``folder``: for files of
-        the batch alone, which all tasks see; raises SetupError where one does not.
+        """Run the ``work`` in each task on its rows; returns the results.
+
+        ``folder``: for files of this batch alone, which all tasks see; raises SetupError if one does not.
         """
         ...
 
     def frame(self, struct: Struct) -> DataFrame:
-        """The rows, of ``struct``, handed over to Spark; what is none is
-        passed over, and what is observed not told.
-        """
+        """The rows, of ``struct``, handed over to Spark; rejects are skipped, and observations lost."""
         ...
 
 
@@ -166,29 +165,29 @@ class FrameTasks:
 
 
 def observed_by(tasks: RowTasks | None) -> list[Any] | None:
-    """What each of the tasks observed; None where they have not run."""
+    """The observation of each task; None if they have not run."""
     if tasks is None or tasks.outcomes is None:
         return None
     return [outcome.observed for outcome in tasks.outcomes]
 
 
 def is_small(context: SparkContext, size: int) -> bool:
-    """Whether so many bytes are read sooner in this process than by a
-    task, and the files are on this machine.
+    """True if this many bytes are read sooner in this process than by a task, and the files are on this
+    machine.
     """
     return size <= _SMALL and runs_here(context)
 
 
 def each(context: SparkContext, task: Callable[[Any], T], shares: Sequence[Any]) -> list[T]:
-    """What a task returns for each of the shares, in their order."""
+    """The results of a task for each of the shares, in order."""
     with deep_recursion(DEEPEST):  # what describes the rows is sent with the task
         return context.parallelize(shares, len(shares)).map(task).collect() if shares else []
 
 
 def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
-    """The number of the task that this is, and one that no other attempt of any task has.
+    """The number of this task, and that of this attempt, which no other attempt has.
 
-    Raises SetupError where it does not see the ``folder`` of the batch.
+    Raises SetupError if it does not see the ``folder`` of the batch.
     """
     from pyspark import TaskContext
 
@@ -238,13 +237,13 @@ def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) 
 
 
 def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: BatchFolder, batches: Batches) -> Batches:
-    """The same, of the rows of a frame."""
+    """Run the task on the rows of a frame."""
     outcome = pickle.dumps(_task(maker, work, folder, batches))
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
 
 
 def _in_this_process(task: Callable[[int], T]) -> T:
-    """The only task. What fails is told as it would be by a task of Spark's."""
+    """Run the only task here, with errors in the form of a Spark task's."""
     from pyspark.errors import PythonException
 
     try:

@@ -1,7 +1,7 @@
-"""Rows of tasks in Parquet files that Spark reads, and hands to its own writer.
+"""Rows of tasks in Parquet files, which Spark reads and hands to its own writer.
 
-Arrow hands rows over to Java with 64 levels at most; files have no such limit,
-and their tasks tell what they observed.
+Arrow hands rows to Java with at most 64 levels; files have no such limit, and their tasks return what they
+observed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _has_files(struct: Struct) -> bool:
 
 
 def _stage(struct: Struct, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> str | None:
-    """In a task: its rows in one file; None where there are none."""
+    """Write a task's rows into one file; None if there are none."""
     number, attempt = number_and_attempt(folder)
     path = f"{folder.path}/{number:05d}-{attempt}-{uuid4().hex}-00001.parquet"
     writer: pq.ParquetWriter | None = None

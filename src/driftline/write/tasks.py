@@ -27,10 +27,10 @@ STAGED = re.compile(r"/[0-9a-f]{32}(\.gone)?/[\d-]+([0-9a-f]{32}-\d{5}\.parquet|
 def write_in_tasks(
     context: SparkContext, tasks: RowTasks, plan: FilePlan, folder: BatchFolder, place: Place
 ) -> list[WrittenFile]:
-    """Runs the tasks; returns the files that they wrote, each in its ``place`` in the table.
+    """Run the tasks; returns the files that they wrote, each in its ``place`` in the table.
 
-    ``folder``: of this batch alone, which all tasks see; raises SetupError where one does not. After an error
-    there is no file at all; of attempts that were repeated or are late, none that the commit is told of.
+    ``folder``: of this batch alone, which all tasks see; raises SetupError if one does not. After an error
+    there is no file; of repeated or late attempts, none that the commit names.
     """
     try:
         return place.settled(chain.from_iterable(_written(context, tasks, plan, folder, place)))

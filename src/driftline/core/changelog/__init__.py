@@ -1,1 +1,1 @@
-"""What a table remembers: its changes, who made them, and the batches that it has."""
+"""A table's memory: its changes, who made them, and the batches it has."""

@@ -1,6 +1,4 @@
-"""What happened to a table's schema, partitioning and sort order:
-entries out of the versions of its metadata.
-"""
+"""The history of a table's schema, partitioning and sort order: entries from the versions of its metadata."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from driftline.core.schema.types import Schema, dotted
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a table: ``at`` in milliseconds, None where that is not known; the snapshot
-    that was current; who made it, if it tells.
+    """One version of a table: ``at`` in milliseconds, None if unknown; its current snapshot; its author, if
+    recorded.
     """
 
     at: int | None
@@ -32,9 +30,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What is left of a table's past. ``versions``: one for each change of its definition,
-    oldest first, and the current one; ``schemas``: all that are known, by id; ``whole``: the
-    first version is the table's very first.
+    """The known past of a table.
+
+    ``versions``: one for each change of its definition, oldest first, and the current one; ``schemas``: all
+    known ones, by id; ``whole``: the first version is the table's very first.
     """
 
     versions: tuple[Version, ...]
@@ -52,11 +51,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change of a table's definition. ``before`` None: the table
-    was made, or what was before is not known.
+    """One change of a table's definition. ``before`` None: the table was created, or its earlier state is
+    unknown.
 
-    ``by``: batch, alter, resolve, promote, undo; outside, where a change tells nobody; unknown,
-    where nothing is left of it but its columns.
+    ``by``: batch, alter, resolve, promote, undo; outside, if the change has no author; unknown, if only its
+    columns are left.
     """
 
     at: int | None
@@ -69,11 +68,11 @@ class Entry:
 
     @property
     def time(self) -> datetime | None:
-        """When it was, in UTC; None where that is not known."""
+        """The time in UTC; None if unknown."""
         return None if self.at is None else datetime.fromtimestamp(self.at / 1000, UTC)
 
     def rule_of(self, change: ColumnChange) -> Rule | None:
-        """For which rule a batch made the change."""
+        """The rule by which a batch made the change."""
         path = dotted(getattr(change, "path", ()))
         return next((r for r in self.record.rules if r.path == path), None)
 
@@ -106,8 +105,11 @@ class Entry:
 
 
 def entries(versions: Sequence[Version], known: Mapping[int, Schema], *, whole: bool) -> list[Entry]:
-    """The changes, oldest first. ``versions``: those that are known, oldest first; ``known``: all schemas by
-    id; ``whole``: the first version is the table's very first."""
+    """The changes, oldest first.
+
+    ``versions``: the known ones, oldest first; ``known``: all schemas by id; ``whole``: the first version is
+    the table's very first.
+    """
     out: list[Entry] = []
     if not whole:
         out += _unknown(versions[0], known)
@@ -130,7 +132,7 @@ def _entry(before: Version | None, after: Version, *, is_first: bool = False) ->
 
 
 def _unknown(first: Version, known: Mapping[int, Schema]) -> Iterator[Entry]:
-    """Schemas of before the first version that is there, in the order of their ids."""
+    """The schemas before the first known version, in the order of their ids."""
     before: Version | None = None
     for id_ in sorted(i for i in known if i <= first.definition.schema.id):
         version = Version(0, Definition(known[id_], first.definition.partition, first.definition.sort))

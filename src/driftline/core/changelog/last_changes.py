@@ -1,8 +1,8 @@
-"""The last changes of a table's definition, kept as one of its properties: what `history` and `undo` go by
-where the log of metadata versions no longer reaches.
+"""The last changes of a table's definition, kept as one of its properties.
 
-Each change tells which schema, partition spec and sort order it led from, and to which: by their ids, which a
-table keeps. Changes that nobody told of show as ids that do not meet.
+`history` and `undo` use them where the log of metadata versions no longer reaches. Each change names the
+schema, partition spec and sort order before and after it by their ids, which a table keeps. Changes that
+nobody recorded show as ids that do not meet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHANGES = 100
 
 
 class Ids(NamedTuple):
-    """What a table is defined by."""
+    """The ids of a table's definition."""
 
     schema: int
     spec: int
@@ -34,8 +34,10 @@ class Ids(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From one definition of a table to the next. ``before`` None: the table was made; ``snapshot``: the one
-    after it; ``sequence``: the first sequence number of files that follow it.
+    """A step from one definition of a table to the next.
+
+    ``before`` None: the table was created; ``snapshot``: the one after it; ``sequence``: the first sequence
+    number of files that follow it.
     """
 
     before: Ids | None
@@ -46,8 +48,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``at``: milliseconds, by the clock of who made it. ``was``: what properties that belong to columns or
-    to the sort order held before; None: nothing.
+    """A recorded change. ``at``: milliseconds, by the author's clock.
+
+    ``was``: the former values of properties that belong to columns or to the sort order; None: none.
     """
 
     at: int
@@ -56,7 +59,7 @@ class Change:
     was: Mapping[str, str | None] = field(default_factory=dict)
 
     def properties_before(self, after: Mapping[str, str]) -> dict[str, str]:
-        """The table's properties before the change, out of those after it."""
+        """The table's properties before the change, from those after it."""
         unchanged = {key: value for key, value in after.items() if key not in self.was}
         return unchanged | {key: value for key, value in self.was.items() if value is not None}
 
@@ -64,8 +67,8 @@ class Change:
 def noted(
     recorded: Mapping[str, str], step: Step, before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
-    """The property that a commit sets in place of the record that ``recorded``
-    has; none where it changes no definition.
+    """The property that a commit sets in place of the record in ``recorded``; none if it changes no
+    definition.
 
     ``before``, ``after``: the table's properties.
     """
@@ -94,15 +97,20 @@ def read(properties: Mapping[str, str]) -> tuple[Change, ...]:
 
 
 def who(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
-    """Who made the version with the properties ``now`` out of that with ``before``; None: it does not say."""
+    """The author of the version with the properties ``now``, made from the one with ``before``.
+
+    None: not recorded.
+    """
     if now.get(PROPERTY) != before.get(PROPERTY) and (changes := read(now)):
         return changes[-1].record
     return record.read(now, before)
 
 
 def written_with(changes: Sequence[Change], schema: int) -> list[tuple[int, int | None]]:
-    """From which sequence number on files were written with which schema, the oldest first; None where others
-    may have changed it. ``schema``: the current one.
+    """For each schema, oldest first, the sequence number from which files were written with it; None where
+    others may have changed the schema.
+
+    ``schema``: the current one.
     """
     then = [None if change.step.before is None else change.step.before.schema for change in changes]
     return [
@@ -116,7 +124,7 @@ def _belongs(key: str) -> bool:
 
 
 def _joined(texts: list[str]) -> str:
-    """The newest of them as one list, as far as there is room."""
+    """The newest texts as one list, as far as there is room."""
     room, first = LIMIT - 1, len(texts)
     while first and (room := room - len(texts[first - 1]) - 1) >= 0:
         first -= 1
@@ -147,9 +155,7 @@ def _ids(values: Iterable[Any]) -> Ids:
 
 
 def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
-    """The same in about `SHORT` characters: those of its text, or as
-    many of its rules as there is room for.
-    """
+    """Shorten an entry to about `SHORT` characters of its text, or to as many of its rules as fit."""
     if "text" in entry:
         return {**entry, "text": record.cut(entry["text"], SHORT // 2)}
     rules, left_out = entry.get("rules", []), entry.get("left_out", 0)

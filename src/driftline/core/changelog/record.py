@@ -1,7 +1,6 @@
-"""Who changed a table, as a property tells: of the version that the change
-made, or among the last changes of the table.
+"""The author of a change, as a property of the version that it made, or among the table's last changes.
 
-A version whose record is the one before it was made by somebody else.
+A version with the same record as the one before was made by somebody else.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STATEMENT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a batch's change of one column was made for."""
+    """The cause of a batch's change to one column."""
 
     path: str
     rule: str
@@ -36,8 +35,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """``by``: batch, alter, resolve, promote or undo. ``text``: the statements, or what the undo
-    took back. ``left_out`` rules were too many.
+    """A recorded author. ``by``: batch, alter, resolve, promote or undo.
+
+    ``text``: the statements, or what the undo took back. ``left_out``: the number of rules that did not fit.
     """
 
     by: str
@@ -48,8 +48,9 @@ class Record:
 
 
 def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
-    """The property that tells of a batch's changes; none where it made
-    none. Samples are not in it: they are data.
+    """The property that records a batch's changes; none if it made none.
+
+    Samples are data, so they are left out.
     """
     rules = [
         Rule(
@@ -72,22 +73,22 @@ def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
 
 
 def of_statements(text: str) -> dict[str, str]:
-    """The property that tells of statements of `alter`."""
+    """The property that records statements of `alter`."""
     return {PROPERTY: dump({"by": "alter", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_resolve(text: str) -> dict[str, str]:
-    """The property that tells of a `resolve`, by its arguments."""
+    """The property that records a `resolve`, by its arguments."""
     return {PROPERTY: dump({"by": "resolve", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_promote(text: str) -> dict[str, str]:
-    """The property that tells of a `promote`, by its paths."""
+    """The property that records a `promote`, by its paths."""
     return {PROPERTY: dump({"by": "promote", "id": uuid4().hex, "text": cut(text)})}
 
 
 def of_undo(text: str) -> dict[str, str]:
-    """The property that tells of an `undo`, by what it took back."""
+    """The property that records an `undo`, by what it took back."""
     return {PROPERTY: dump({"by": "undo", "id": uuid4().hex, "text": cut(text)})}
 
 
@@ -97,7 +98,9 @@ def in_short(changes: Iterable[Any]) -> str:
 
 
 def read(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
-    """Who made the version with the properties ``now`` out of that with ``before``; None: it does not say.
+    """The author of the version with the properties ``now``, made from the one with ``before``.
+
+    None: not recorded.
 
     >>> read({"driftline.batch": "b2"}, {"driftline.batch": "b1"}).batch
     'b2'
@@ -130,10 +133,10 @@ def _batch(batch: str, rules: list[Rule], left_out: int) -> str:
 
 
 def dump(value: Mapping[str, Any]) -> str:
-    """As a property holds it."""
+    """Serialise a value for a property."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def cut(text: str, most: int = STATEMENT) -> str:
-    """The text in ``most`` characters."""
+    """Shorten the text to ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""Since when values wait in the rest, by path, as properties of the table keep it."""
+"""The time since which values wait in the rest, by path, in properties of the table."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SEEN = re.compile(r"(\d{1,15}) (\S+)")
 def first_seen(
     properties: Mapping[str, str], paths: Iterable[str], batch: str, *, begins: bool
 ) -> dict[str, str]:
-    """The properties that a batch sets for the ``paths`` of which it brings the first values to the rest.
+    """The properties that a batch sets for the ``paths`` whose first values it sends to the rest.
 
-    ``begins``: the table has had no rest so far. What an earlier version brought there is not known: then
-    nothing is.
+    ``begins``: the table had no rest before. Otherwise nothing is set, because an earlier batch may have sent
+    values there.
     """
     before = sum(key.startswith(PREFIX) for key in properties)
     if not (begins or before):
@@ -33,7 +33,7 @@ def first_seen(
 
 
 def since(properties: Mapping[str, str], path: str) -> Seen | None:
-    """The batch that brought the first value at a path of fields; None where that is not known."""
+    """The batch that brought the first value at a path of fields; None if unknown."""
     match = _SEEN.fullmatch(properties.get(_key(path), ""))
     return Seen(int(match[1]), match[2]) if match else None
 

@@ -1,4 +1,6 @@
-"""Back to an earlier schema, as far as the files allow: what comes back, what would be hidden, what stays."""
+"""The way back to an earlier schema, as far as the files allow: what returns, what would be hidden, what
+stays.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,10 @@ HINTS, RESOLVED = "driftline.hints.", "driftline.resolved."  # settings that `re
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """``after`` is what the table would be. ``hidden`` and ``back``: columns, and for a struct not its
-    fields, by path in the schema now, or then. ``stays``: what cannot be taken back, in words.
+    """A restored definition.
+
+    ``after``: the future table. ``hidden`` and ``back``: columns, for a struct without its fields, by their
+    present or former path. ``stays``: what cannot be taken back, in words.
     """
 
     before: Definition
@@ -38,7 +42,7 @@ class Restoration:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether schema, partitioning and sort order are the same before and after."""
+        """True if schema, partitioning and sort order are the same before and after."""
 
         def layout(definition: Definition) -> tuple[object, ...]:
             return replace(definition.schema, id=0), definition.partition, definition.sort
@@ -47,11 +51,10 @@ class Restoration:
 
 
 def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> Restoration:
-    """From ``now`` back to ``then``; ``known`` are all schemas that the
-    table has had, as far as they are known.
+    """Restore ``then`` from ``now``. ``known``: all known schemas of the table.
 
-    A type stays as wide as it ever was, for there may be files with wide values, which nothing reads as
-    narrow ones; what was ever optional stays so, for nulls of a required column read as 0.
+    A type stays as wide as it ever was, because wide values in files cannot be read as narrow ones. A column
+    that was ever optional stays so, because nulls of a required column read as 0.
     """
     wide = _Widest(known)
     struct = wide.of(then.schema.struct)
@@ -74,8 +77,8 @@ def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> R
 
 
 def _properties(now: Definition, then: Definition) -> dict[str, str]:
-    """How rows go to writers belongs to the sort order, and the hint of a resolved
-    field to its column; all else stays as it is.
+    """The restored properties: the distribution belongs to the sort order, a resolved field's hint to its
+    column; all others stay.
     """
     gone = [key for key in now.properties if key.startswith(RESOLVED) and key not in then.properties]
     hints = [HINTS + key.removeprefix(RESOLVED) for key in gone]
@@ -124,7 +127,7 @@ def _wider(a: Primitive, b: Primitive) -> Primitive:
 
 
 def _restored(struct: Struct, columns: Mapping[int, Field]) -> Struct:
-    """What comes back is optional: rows written meanwhile have no value for it."""
+    """Restored columns are optional: rows written meanwhile have no value for them."""
 
     def of(f: Field) -> Field:
         absent = f.id not in columns and f.initial_default is None
@@ -135,7 +138,7 @@ def _restored(struct: Struct, columns: Mapping[int, Field]) -> Struct:
 
 
 def _inside(type_: Type, columns: Mapping[int, Field]) -> Type:
-    """The same for the structs in lists and maps, whose own elements and values come and go with them."""
+    """Restore the structs in lists and maps, whose own elements and values come and go with them."""
     match type_:
         case Struct():
             return _restored(type_, columns)
@@ -148,7 +151,7 @@ def _inside(type_: Type, columns: Mapping[int, Field]) -> Type:
 
 
 def _tops(schema: Schema, ids: Iterable[int]) -> Iterable[Path]:
-    """The columns whose id is not among ``ids``, without what is inside them."""
+    """The columns whose id is not among ``ids``, without their contents."""
     known, gone = set(ids), set[Path]()
     for path, f in schema.walk():
         if f.id not in known and path[:-1] not in gone:

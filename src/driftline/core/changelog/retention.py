@@ -1,11 +1,11 @@
-"""Which snapshots a table's metadata can do without: pure, over Iceberg's JSON form of them.
+"""The snapshots that a table's metadata can do without: pure, over Iceberg's JSON form of them.
 
 The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days.
-What the table's owner said of branches, tags and ages goes first. A snapshot goes only where driftline
-appended it and the next one appended too: that one has all its files, so none becomes unreachable.
+The owner's settings of branches, tags and ages take precedence. A snapshot goes only if driftline appended it
+and the next one appended too: that one has all its files, so none becomes unreachable.
 
-Thinning leaves gaps: parents that are gone. Snapshots tell no more than their parent, so what is behind the
-first gap is kept in a property, in the order of the branch.
+Thinning leaves gaps: parents that are gone. Snapshots name only their parent, so a property keeps the ids
+behind the first gap, in the order of the branch.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Snapshot = Mapping[str, Any]
 
 
 def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> tuple[int, ...]:
-    """The ids of snapshots that can go; none where they are too few to be worth a commit.
+    """The ids of snapshots that can go; none if they are too few to be worth a commit.
 
-    ``now``: milliseconds. ``schemas``: how many schemas may stay for thinned snapshots alone.
+    ``now``: milliseconds. ``schemas``: the number of schemas that may stay for thinned snapshots alone.
     """
     branch, least, age = main(metadata), *_of_main(metadata)
     needed = {s["snapshot-id"] for s in branch[:least]} | _held(metadata, branch)
@@ -55,9 +55,9 @@ def main(metadata: Mapping[str, Any]) -> list[Snapshot]:
 
 
 def rolled_back(metadata: Mapping[str, Any], ids: Collection[int]) -> set[int]:
-    """Which of the snapshots are there, but no longer part of the main branch.
+    """The snapshots that exist but are no longer part of the main branch.
 
-    The branch is known down to its root, or to a gap: nothing is said of a snapshot from behind that.
+    The branch is known down to its root, or to a gap; snapshots behind a gap are never reported.
     """
     branch = main(metadata)
     on_branch = {s["snapshot-id"] for s in branch}
@@ -71,8 +71,8 @@ def rolled_back(metadata: Mapping[str, Any], ids: Collection[int]) -> set[int]:
 
 
 def first_gap(branch: Sequence[Snapshot]) -> int:
-    """The place of the snapshot whose parent is gone, though older ones are
-    left; of the last one, where there is none.
+    """The index of the snapshot whose parent is gone though older ones are left; of the last one if there is
+    no gap.
     """
     for place, (child, s) in enumerate(pairwise(branch)):
         if child.get("parent-snapshot-id") != s["snapshot-id"]:
@@ -81,28 +81,28 @@ def first_gap(branch: Sequence[Snapshot]) -> int:
 
 
 def behind(branch: Sequence[Snapshot]) -> str:
-    """What the property `BEHIND` holds for such a branch: the ids from the first gap on."""
+    """The value of the property `BEHIND` for such a branch: the ids from the first gap on."""
     ids = [str(s["snapshot-id"]) for s in branch[first_gap(branch) :]]
     return " ".join(ids[:_LISTED]) if len(ids) > 1 else ""
 
 
 def least_of_main(ref: int | None, properties: Mapping[str, str]) -> int:
-    """How many snapshots of the main branch stay, however old. ``ref``: as many as the branch itself says."""
+    """The number of snapshots of the main branch that stay at any age. ``ref``: the branch's own setting."""
     return max(1, int(properties.get(MIN_SNAPSHOTS, KEEP)) if ref is None else ref)
 
 
 def worth(least: int) -> int:
-    """For how many snapshots a commit is worth it, where ``least`` stay."""
+    """The number of snapshots that makes a commit worthwhile, if ``least`` stay."""
     return max(FEW, min(least, KEEP))
 
 
 def appends(snapshot: Snapshot) -> bool:
-    """Whether the snapshot only adds rows."""
+    """True if the snapshot only adds rows."""
     return bool(snapshot.get("summary", {}).get("operation") == "append")
 
 
 def _age(snapshot: Snapshot) -> tuple[int, int]:
-    """What orders the snapshots of all branches; those of format v1 have no sequence number."""
+    """A sort key for the snapshots of all branches; those of format v1 have no sequence number."""
     return snapshot.get("sequence-number", 0), snapshot["timestamp-ms"]
 
 
@@ -119,15 +119,16 @@ def _ancestors(metadata: Mapping[str, Any], latest: int | None) -> list[Snapshot
 
 
 def _of_main(metadata: Mapping[str, Any]) -> tuple[int, int | None]:
-    """How many of the main branch stay, and for how many milliseconds; None: nobody says."""
+    """The number of snapshots of the main branch that stay, and for how many milliseconds; None: not set."""
     ref, properties = metadata.get("refs", {}).get("main", {}), metadata.get("properties", {})
     age = ref.get("max-snapshot-age-ms", properties.get(MAX_AGE))
     return least_of_main(ref.get("min-snapshots-to-keep"), properties), None if age is None else int(age)
 
 
 def _of_branch(metadata: Mapping[str, Any], ref: Mapping[str, Any], now: int) -> set[int]:
-    """What Iceberg's own expiry keeps for a branch. That itself is not
-    driftline's to drop, however old it is.
+    """The snapshots that Iceberg's own expiry keeps for a branch.
+
+    The branch is not driftline's to drop, however old.
     """
     properties = metadata.get("properties", {})
     branch = _ancestors(metadata, ref["snapshot-id"])
@@ -144,9 +145,7 @@ def _younger(branch: Sequence[Snapshot], since: int) -> set[int]:
 
 
 def _thinned(branch: Sequence[Snapshot], least: int, now: int, schemas: int) -> set[int]:
-    """The last of each ten minutes, of those behind the first ``least``;
-    no more once they need too many schemas.
-    """
+    """The last snapshot of each ten minutes behind the first ``least``, until they need too many schemas."""
     slots = {s["timestamp-ms"] // SLOT for s in branch[:least]}
     needed = {s.get("schema-id") for s in branch[:least]}
     most, staying = len(needed) + schemas, set()
@@ -161,8 +160,8 @@ def _thinned(branch: Sequence[Snapshot], least: int, now: int, schemas: int) -> 
 
 
 def _held(metadata: Mapping[str, Any], branch: Sequence[Snapshot]) -> set[int]:
-    """What branches and tags name, what snapshots beside the main
-    branch were made from, what has statistics.
+    """The snapshots that branches and tags name, that others beside the main branch came from, or that have
+    statistics.
     """
     ids = {s["snapshot-id"] for s in branch}
     named = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()}

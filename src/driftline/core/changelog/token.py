@@ -1,6 +1,6 @@
-"""Which micro-batch of a capture a table has: a table property, set in the commit that brings the data.
+"""The last micro-batch of a capture that a table has: a property, set in the commit that brings the data.
 
-Unlike what snapshots say of themselves, it outlives their expiry, compaction and roll-backs.
+Unlike a snapshot's summary, it outlives expiry, compaction and rollbacks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class BatchIsInError(Exception):
 class Token:
     """Micro-batch ``epoch`` of the stream that its checkpoint knows as ``stream``, in the capture ``name``.
 
-    ``table``: the uuid of the table that the capture writes into, None as long as there was none. ``tried``:
-    an earlier try may have left rejects behind.
+    ``table``: the uuid of the capture's table, None while there is none. ``tried``: an earlier attempt may
+    have left rejects behind.
     """
 
     name: str
@@ -33,28 +33,30 @@ class Token:
 
     @classmethod
     def of(cls, item: tuple[str, str]) -> Token | None:
-        """The one that a property sets; None where it is of something else."""
+        """The token that a property sets; None for any other property."""
         stream, _, epoch = item[1].rpartition(":")
         return cls(item[0].removeprefix(PREFIX), stream, int(epoch)) if item[0].startswith(PREFIX) else None
 
     @property
     def batch(self) -> str:
-        """The batch's id, the same at each try."""
+        """The batch's id, the same at each attempt."""
         return f"{self.name}-{self.epoch}-{self.stream[:8]}"
 
     @property
     def properties(self) -> dict[str, str]:
-        """The table property by which the batch is known to be in."""
+        """The table property that shows the batch is in."""
         return {PREFIX + self.name: f"{self.stream}:{self.epoch}"}
 
     def reached(self, properties: Mapping[str, str]) -> bool:
-        """Whether a table with these properties has the micro-batch, or a later one of the stream."""
+        """True if a table with these properties has this micro-batch, or a later one of the stream."""
         stream, _, epoch = properties.get(PREFIX + self.name, "").rpartition(":")
         return stream == self.stream and int(epoch) >= self.epoch
 
     def check(self, name: str, uuid: str | None, properties: Mapping[str, str]) -> None:
-        """Raises BatchIsInError where the table has the batch; DataError where it is not the capture's table,
-        or has what another checkpoint brought. ``uuid`` None: there is no such table now.
+        """Check that the table does not have the batch. ``uuid`` None: there is no such table now.
+
+        Raises BatchIsInError if it has, DataError if it is not the capture's table or has batches of another
+        checkpoint.
         """
         if self.table not in (None, uuid):
             became = "was dropped" if uuid is None else "is another one than at the last batch"

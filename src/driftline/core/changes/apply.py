@@ -40,9 +40,9 @@ Edit = Callable[[Field], Field | None]
 
 
 def apply(schema: Schema, changes: Iterable[ColumnChange]) -> Schema:
-    """The schema after ``changes``, with fresh ids for what is new, as a table would give them.
+    """The schema after ``changes``, with fresh ids for new columns, as a table would assign them.
 
-    Raises KeyError for a path that is not there, TypeError where no struct is to add to.
+    Raises KeyError for a path that does not exist, TypeError if the parent is not a struct.
 
     >>> from driftline.core.schema.types import LONG
     >>> str(apply(Schema(), [AddColumn((), Field("a", LONG))]).struct)
@@ -61,8 +61,10 @@ def fresh(column: Field, last: int) -> Field:
 
 @dataclass(slots=True)
 class Draft:
-    """A schema while it is changed. ``last`` is the highest id given so far, ``renamed`` are the ids of
-    columns that got their name here: while two columns have one name, as in a swap, the name means the other.
+    """A schema under change. ``last`` is the highest id given so far.
+
+    ``renamed``: ids of columns that got their name here. While two columns have one name, as in a swap, the
+    name means the other.
     """
 
     schema: Schema
@@ -93,7 +95,7 @@ class Draft:
                 self._alter(change)
 
     def _alter(self, change: ColumnChange) -> None:
-        """Makes a change to what one column is."""
+        """Make a change to one column itself."""
         match change:
             case WidenColumn(path, type_):
                 self.edit(path, lambda f: replace(f, type=type_))
@@ -122,7 +124,7 @@ class Draft:
         return column
 
     def child(self, type_: Type, name: str, path: Path = ()) -> Field:
-        """The child of this name, of two the one that had it before."""
+        """The child of this name; of two, the one that had it before."""
         named = [f for f in children(type_) if f.name == name]
         if not named:
             raise KeyError(dotted(path or (name,)))
@@ -174,9 +176,7 @@ class Draft:
 
 
 def renamed(column: Field, name: str, prefix: str = MARK) -> Field:
-    """The column under another name, marked with the key that fills it;
-    without a mark where that is its name again.
-    """
+    """Rename a column. It is marked with the key that fills it, unless the name is that key."""
     if is_metadata(column.doc):  # known by its doc, whatever its name
         return replace(column, name=name)
     key, text = data_key(column, prefix), unmarked(column.doc, prefix)
@@ -210,7 +210,7 @@ def _add(type_: Type, column: Field, to: Position | None) -> Struct:
 
 
 def _placed(fields: tuple[Field, ...], column: Field, after: int | None) -> Struct:
-    """The fields with ``column`` behind the one of the id ``after``; None: in front."""
+    """The fields with ``column`` after the one with the id ``after``; None: first."""
     if after is None:
         return Struct((column, *fields))
     at = [f.id for f in fields].index(after) + 1

@@ -1,6 +1,4 @@
-"""Whether a change of a column can be made: what is refused here has a reason
-and a way out, and nothing is committed.
-"""
+"""Checks of a change to a column: every refusal has a reason and a way out, and nothing is committed."""
 
 from __future__ import annotations
 
@@ -49,14 +47,14 @@ UPGRADE = "upgrade the table with --upgrade, or SET TBLPROPERTIES ('format-versi
 
 @dataclass(slots=True)
 class Checker:
-    """Checks one change after the other against the draft, which is as the changes before left it."""
+    """Checks one change after another against the draft, which has the changes before it."""
 
     draft: Draft
     format_version: int
     nulls_of: NullsOf | None = None
 
     def check(self, change: ColumnChange) -> ColumnChange | None:
-        """The change, complete; None where there is nothing to do. Raises UsageError, DataError."""
+        """Complete a change; None if there is nothing to do. Raises UsageError, DataError."""
         match change:
             case AddColumn():
                 return self.add(change)
@@ -83,7 +81,7 @@ class Checker:
                 return self.altered(change)
 
     def altered(self, change: ColumnChange) -> ColumnChange | None:
-        """A change to what one column is, complete."""
+        """Complete a change to one column itself."""
         match change:
             case WidenColumn(path, type_):
                 return self.widen(change, self.at(path).type, type_)
@@ -152,7 +150,7 @@ class Checker:
         return change
 
     def widen(self, change: WidenColumn, old: Type, new: Type) -> WidenColumn | None:
-        """The change, None where the type stays. Raises DataError for a type that is not wider."""
+        """The change; None if the type stays. Raises DataError for a type that is not wider."""
         if old == new:
             return None
         refusal = f"{dotted(change.path)}: {type_name(old)} cannot become {type_name(new)}"
@@ -167,7 +165,7 @@ class Checker:
         return change
 
     def identifier(self, path: Path) -> None:
-        """Raises DataError where the column cannot be part of a row's key."""
+        """Raises DataError if the column cannot be part of a row's key."""
         column = self.at(path)
         below = [self.draft.find(path[:i]) for i in range(1, len(path))]
         why = ""
@@ -186,7 +184,7 @@ class Checker:
     # ------------------------------------------------------------------------------------------
 
     def at(self, path: Path) -> Field:
-        """The field at a path that may be changed. Raises UsageError with the nearest name."""
+        """The field at a path, if it may be changed. Raises UsageError with the nearest name."""
         try:
             column = self.draft.find(path)
         except KeyError:
@@ -219,7 +217,7 @@ class Checker:
             )
 
     def not_identifier(self, column: Field, path: Path, asked: str) -> None:
-        """Raises DataError where the column is part of a row's key, or holds one that is."""
+        """Raises DataError if the column is part of a row's key, or contains one that is."""
         inside = {f.id for _, f in Schema(Struct((column,))).walk()}
         if inside & self.draft.schema.identifiers:
             whose = "is" if column.id in self.draft.schema.identifiers else "holds"
@@ -229,12 +227,12 @@ class Checker:
             )
 
     def default_allowed(self, given: bool) -> None:
-        """Raises DataError where a default is ``given`` to a table whose format has none."""
+        """Raises DataError if a default is ``given`` to a table whose format has none."""
         if given and self.format_version < 3:
             raise DataError(f"a table of format v{self.format_version} has no defaults, v3 has them", UPGRADE)
 
     def type_allowed(self, path: Path, type_: Type) -> None:
-        """Raises DataError where the table cannot have a column of the type."""
+        """Raises DataError if the table cannot have a column of the type."""
         match type_:
             case Primitive(name):
                 if name in V3_TYPES and self.format_version < 3:
@@ -269,7 +267,7 @@ WIDER = {
 
 
 def promotes(old: Primitive, new: Primitive) -> bool:
-    """Whether the formats widen the type in metadata, without loss.
+    """True if the formats widen the type in metadata, without loss.
 
     >>> from driftline.core.schema.types import INT, LONG, DOUBLE
     >>> promotes(INT, LONG), promotes(LONG, DOUBLE)
@@ -281,7 +279,7 @@ def promotes(old: Primitive, new: Primitive) -> bool:
 
 
 def _inside(path: Path, type_: Type, name: str) -> str | None:
-    """How to reach the struct that was meant."""
+    """A hint at the path of the struct that was meant."""
     steps = list(path)
     while isinstance(type_, List | Map):
         steps.append("element" if isinstance(type_, List) else "value")

@@ -21,7 +21,7 @@ _EXACT = {"float": 2**24, "double": 2**53}  # beyond, not every whole number is 
 
 
 def default_json(type_: Type, value: Literal) -> Default:
-    """The value as a column of the type holds it; None is no default.
+    """The value in the form of the column's type; None is no default.
 
     >>> from driftline.core.schema.types import DATE, decimal
     >>> default_json(decimal(9, 2), Decimal("1.5")), default_json(DATE, "2026-01-02")
@@ -45,7 +45,7 @@ def default_json(type_: Type, value: Literal) -> Default:
 
 
 def literal_of(type_: Type, default: Default) -> Literal:
-    """A default of Iceberg's JSON as a literal that `default_json` gives the same for."""
+    """The literal for which `default_json` returns this default."""
     if isinstance(default, str) and isinstance(type_, Primitive):
         if type_.name == "decimal":
             return Decimal(default)
@@ -76,7 +76,7 @@ def defaults_of(schemas: Iterable[Schema]) -> dict[int, frozenset[Literal]]:
 
 
 def no_value(column: Field) -> str:
-    """Says that a default has no value here."""
+    """The message that a column's default has no value here."""
     return f"{column.name} has the default {column.write_default}, which gives no value here"
 
 
@@ -116,8 +116,8 @@ def _whole(value: Literal, bits: int) -> int | None:
 
 
 def _floating(value: Literal, exact: int) -> float | None:
-    """A number with a fraction or an exponent is the nearest there is; a
-    whole number is itself, up to ``exact``.
+    """The nearest double of a number with a fraction or an exponent; a whole number itself, up to
+    ``exact``.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
@@ -147,7 +147,9 @@ def _date(value: Literal) -> str | None:
 
 
 def _timestamp(value: Literal, *, instant: bool) -> str | None:
-    """An instant is in UTC, and without a zone means UTC; what has no zone may not name one."""
+    """A timestamp's text. An instant is in UTC, which a missing zone also means; a type without a zone
+    accepts none.
+    """
     if isinstance(value, date) and not isinstance(value, datetime):
         value = value.isoformat()
     at = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))

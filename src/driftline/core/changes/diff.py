@@ -1,4 +1,4 @@
-"""`diff`: what makes one schema out of another, by field id. `history` prints it, formats apply it."""
+"""`diff`: the changes from one schema to another, by field id. `history` prints them, formats apply them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from driftline.core.schema.types import Field, Map, Path, Primitive, Schema, Str
 
 
 def diff(before: Schema, after: Schema) -> tuple[ColumnChange, ...]:
-    """The changes that lead from ``before`` to ``after``, as few as there can be.
+    """The fewest changes that lead from ``before`` to ``after``.
 
-    They are meant at once, as one update of Iceberg's: paths name columns as they are in
-    ``before``, and new ones by their own name; identifiers are named as in ``after``. A rename is
-    nothing but that: a mark is a change of the doc.
+    They apply together, as one update of Iceberg's: paths name columns as in ``before``, new ones by their
+    own name, and identifiers as in ``after``. A rename changes nothing else: a mark is a change of the doc.
 
     >>> from driftline.core.schema.types import LONG
     >>> one, two = Field("a", LONG, 1), Field("b", LONG, 2)
@@ -44,7 +43,7 @@ def diff(before: Schema, after: Schema) -> tuple[ColumnChange, ...]:
 
 
 def stages(before: Schema, after: Schema) -> list[tuple[Schema, Schema]]:
-    """The steps to apply a diff in: two where a new column takes a name that another only now gives up."""
+    """The steps to apply a diff in: two if a new column takes a name that another only now gives up."""
     paths = {f.id: path for path, f in before.walk()} | {0: ()}
     ids = {path: f.id for path, f in after.walk()} | {(): 0}
     held = {paths[i] for i in ids.values() if i in paths}
@@ -108,7 +107,7 @@ def _added(column: Field, at: Path) -> Iterator[ColumnChange]:
 
 
 def _moves(have: list[int], want: list[int], names: dict[int, str], at: Path) -> Iterator[MoveColumn]:
-    """The fewest moves: what is in the right order among itself, at its longest, stays."""
+    """The fewest moves: the longest run already in order stays."""
     place = {id_: i for i, id_ in enumerate(have)}
     staying = longest_rising([place[id_] for id_ in want])
     for i, id_ in enumerate(want):

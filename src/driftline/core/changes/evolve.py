@@ -1,5 +1,5 @@
-"""`evolve`: a table's definition after changes that a person asked
-for, each checked before anything is done.
+"""`evolve`: a table's definition after changes that a person requests, each checked before anything
+is done.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ RESERVED = OURS | {
 
 
 class Refused(Exception):
-    """A change that cannot be made: which of the list, from 0, and why."""
+    """A change that cannot be made: its index in the list, from 0, and the reason."""
 
     def __init__(self, step: int, error: DriftlineError) -> None:
         super().__init__(str(error))
@@ -70,7 +70,7 @@ class Refused(Exception):
 def evolve(
     before: Definition, changes: Sequence[TableChange], *, mark: str = MARK, upgrade: bool = False
 ) -> Definition:
-    """The definition that `evolved` gives."""
+    """The definition that `evolved` returns."""
     return evolved(before, changes, mark=mark, upgrade=upgrade)[0]
 
 
@@ -83,12 +83,12 @@ def evolved(
     nulls_of: NullsOf | None = None,
     parts_of: PartsOf | None = None,
 ) -> tuple[Definition, tuple[TableChange, ...]]:
-    """The definition after all changes, one after the other, and the single changes that they
-    came to, with names as the table has them. Names may meet on the way, so long as they are
-    apart at the end: two columns can be swapped.
+    """Apply all changes in order; returns the definition, and the single changes with names as the table has
+    them.
 
-    ``upgrade``: to format v3. ``nulls_of``: what statistics tell of a column of the table. ``parts_of``:
-    reads sort expressions; None where the table's format has none. Raises Refused.
+    Names may clash on the way, so two columns can be swapped, but not at the end. ``upgrade``: to format v3.
+    ``nulls_of``: the null count of a column; ``parts_of``: reads sort expressions, None if the format has
+    none. Raises Refused.
     """
     evolution = _Evolution(before, mark, upgrade, nulls_of, parts_of)
     for step, change in enumerate(changes):
@@ -139,7 +139,7 @@ class _Evolution:
                 self.done.append(change)
 
     def table(self, change: TableChange) -> None:
-        """Makes a change to the layout or the properties."""
+        """Make a change to the layout or the properties."""
         match change:
             case AddPartitionField() | DropPartitionField() | ReplacePartitionField() | SetPartitioning():
                 self.now = replace(self.now, partition=self.partitioned(change))
@@ -159,7 +159,7 @@ class _Evolution:
         return Checker(self.draft, self.now.format_version, self.nulls_of)
 
     def column(self, step: int, change: ColumnChange) -> None:
-        """Checks a change to columns, and makes it."""
+        """Check a change to columns, and make it."""
         checked = self.checker().check(change)
         if checked is None:
             return
@@ -175,7 +175,7 @@ class _Evolution:
             self.named[last + 1] = step
 
     def end(self) -> Definition:
-        """The definition, if all of it holds together."""
+        """The definition, if it is consistent."""
         schema = self.draft.schema
         for path, twins in clashes(schema.struct):
             steps = [self.named[f.id] for f in twins if f.id in self.named]
@@ -235,7 +235,7 @@ class _Evolution:
         return PartitionField(name, source, term.transform)
 
     def source(self, term: Term) -> int:
-        """The id of a term's column, if the transform takes it."""
+        """The id of a term's column, if the transform accepts it."""
         try:
             column = self.draft.find(term.path)
         except KeyError:
@@ -278,7 +278,7 @@ class _Evolution:
     # -----------------------------------------------------------------------------------------------
 
     def set(self, change: SetProperties) -> None:
-        """Sets properties, and the format version. Raises DataError for one that goes back."""
+        """Set properties, and the format version. Raises DataError for an older version."""
         given = dict(change.properties)
         _not_reserved(given)
         version = given.pop(VERSION, None)
@@ -291,7 +291,7 @@ class _Evolution:
         self.now = replace(self.now, properties={**self.now.properties, **given})
 
     def unset(self, change: UnsetProperties) -> None:
-        """Takes properties away. Raises UsageError for one that is not there."""
+        """Remove properties. Raises UsageError for one that is not set."""
         _not_reserved(change.keys)
         absent = [key for key in change.keys if key not in self.now.properties]
         if absent and not change.if_exists:

@@ -17,10 +17,10 @@ _ALIASES = {f"{name}s": name for name in TIMES} | {"date": "day", "date_hour": "
 
 
 class LayoutReader(TypeReader):
-    """A reader that knows how files are laid out."""
+    """Reads the layout of files."""
 
     def term(self, or_else: str = "") -> Term:
-        """A column, or a transform of one. ``or_else``: the end of the hint where it is neither."""
+        """Read a column, or a transform of one. ``or_else``: the end of the hint if it is neither."""
         token = self.now
         path = self.path()
         if not self.got("("):
@@ -82,8 +82,8 @@ class LayoutReader(TypeReader):
         return self.directed(self.term("; a DuckLake is sorted by other expressions with SET SORTED BY (…)"))
 
     def sort_expression(self) -> SortTerm:
-        """A sort term in brackets: what is no column nor a transform of one is
-        an expression of DuckDB's, as it stands.
+        """Read a sort term in brackets: anything but a column or a transform of one is an expression of
+        DuckDB's.
         """
         begin = self.at
         with suppress(UsageError):
@@ -94,7 +94,7 @@ class LayoutReader(TypeReader):
         return self.directed(self.expression())
 
     def expression(self) -> str:
-        """The text up to what ends it, names in backticks as DuckDB quotes them."""
+        """Read the text up to its end, with names in backticks quoted as DuckDB does."""
         text, begin, depth = "", self.tokens[self.at].start, 0
         while depth or not self.ends():
             token = self.tokens[self.at]
@@ -115,7 +115,7 @@ class LayoutReader(TypeReader):
         return at_end or any(self.sees(word) for word in (",", ")", ";", "ASC", "DESC", "NULLS"))
 
     def directed(self, term: Term | str) -> SortTerm:
-        """The term with its direction."""
+        """Read the direction of a term."""
         descending = self.got("DESC")
         if not descending:
             self.got("ASC")

@@ -1,4 +1,4 @@
-"""Names of columns that a person gives: whether they can be, and which was meant."""
+"""Names that a person gives columns: if they are valid, and which one was meant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from driftline.errors import UsageError
 
 
 def named(name: str) -> None:
-    """Raises UsageError where some engine could not have a column of the name."""
+    """Raises UsageError for a name that some engine could not give a column."""
     if why := unsafe(name):
         raise UsageError(
             f"{name!r} cannot be a column's name: {why}", f"name it {safe(name)!r}" if name else None
@@ -18,7 +18,7 @@ def named(name: str) -> None:
 
 
 def missing(schema: Schema, path: Path) -> UsageError:
-    """There is no such column: the error, with the nearest that there is."""
+    """The error for a missing column, with the nearest existing one."""
     whole = dotted(path)
     known = [(dotted(p), p) for p, _ in schema.walk()]
     twin = next((p for text, p in known if text == whole), None)
@@ -30,7 +30,7 @@ def missing(schema: Schema, path: Path) -> UsageError:
 
 
 def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
-    """Where fields of one struct have one name, in any letter case."""
+    """The fields of one struct that share a name, in any letter case."""
     inner = ((path, f.type) for path, f in Schema(struct).walk())
     for at, type_ in [((), struct), *inner]:
         names: dict[str, list[Field]] = {}

@@ -1,4 +1,4 @@
-"""Whether rows that were written for one schema are right for a later one of the same table."""
+"""Rows that were written for one schema, under a later one of the same table."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from driftline.core.schema.types import Field, Path, Primitive, Schema
 
 
 def refits(written: Schema, now: Schema) -> bool:
-    """Whether files of the schema ``written`` read, under ``now``, as if they were written for it.
+    """True if files of the schema ``written`` read, under ``now``, as if they were written for it.
 
-    A column that has its path in both has one id; one that the files lack reads as a new row would
-    have it. Columns that are gone or have another name, and wider types, are the plan's to judge:
-    they are right where no value goes there.
+    A column with the same path in both has one id; one that the files lack reads as it would in a new row.
+    Removed or renamed columns and wider types are the plan's to judge: they are right if no value goes there.
     """
     if written.identifiers != now.identifiers:
         return False
@@ -42,8 +41,8 @@ def _still(old: Field, column: Field) -> bool:
 
 
 def extends(written: Schema, now: Schema) -> bool:
-    """Whether ``now`` has every column of ``written`` by its name, id and type, and beside them
-    only columns that old rows read as null.
+    """True if ``now`` has every column of ``written`` with its name, id and type, and otherwise only columns
+    that old rows read as null.
     """
     before = dict(written.walk())
     after = dict(now.walk())

@@ -1,4 +1,4 @@
-"""A column becomes required only where nothing that is there can be null in it."""
+"""Required columns: a column becomes required only if no existing row can be null in it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ WAY_OUT = "add a column that is NOT NULL with a DEFAULT"
 
 @dataclass(frozen=True, slots=True)
 class NullCount:
-    """In how many rows a column is null, as statistics tell; in ``unknown`` rows they do not. Rows that
-    are deleted, and still in files, count too.
+    """The rows in which a column is null, by the statistics, and the ``unknown`` rest.
+
+    Deleted rows that are still in files count too.
 
     >>> NullCount(1, 2) + NullCount(3)
     NullCount(nulls=4, unknown=2)
@@ -32,7 +33,7 @@ NullsOf: TypeAlias = Callable[[Path, Field], NullCount]
 
 
 def require(path: Path, column: Field, nulls_of: NullsOf | None) -> None:
-    """Raises DataError where the column holds nulls, or may."""
+    """Raises DataError if the column contains nulls, or may."""
     refusal = f"{dotted(path)} is optional, and cannot become required"
     if nulls_of is None:
         raise DataError(refusal, f"rows may hold null there; {WAY_OUT}")

@@ -1,6 +1,4 @@
-"""A whole nested type in place of another, as changes of what is inside
-it: by name, so that ids and values stay.
-"""
+"""Replaces a whole nested type by changes to its contents, by name, so that ids and values stay."""
 
 from __future__ import annotations
 
@@ -27,11 +25,10 @@ from driftline.errors import DataError
 
 
 def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
-    """What makes the type at ``path`` the new one, as DuckDB does: fields of the same name stay in their
-    places and get the wider type, new ones come at the end, and those that the new type lacks are dropped.
+    """The changes from ``old``, the type at ``path``, to the new type, as DuckDB makes them.
 
-    ``old`` is the type that is there. Raises UsageError for a name that is
-    ambiguous, DataError for another map key.
+    Fields of the same name keep their places and get the wider type, new ones come last, and missing ones are
+    dropped. Raises UsageError for an ambiguous name, DataError for another map key.
     """
     match old, new:
         case Struct(fields), Struct(wanted):
@@ -58,7 +55,10 @@ def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
 
 
 def replaced(struct: Struct, asked: tuple[Field, ...]) -> Iterator[ColumnChange]:
-    """What makes the wanted columns those of the table, in their order. Raises as `reshaped` does."""
+    """The changes that make the requested columns those of the table, in their order.
+
+    Raises as `reshaped` does.
+    """
     twins = paired(struct.fields, asked, ())
     place = {f.name: i for i, f in enumerate(struct.fields)}
     staying = longest_rising([place[twins[f.name].name] for f in asked if f.name in twins])
@@ -78,8 +78,8 @@ def replaced(struct: Struct, asked: tuple[Field, ...]) -> Iterator[ColumnChange]
 
 
 def paired(fields: tuple[Field, ...], asked: tuple[Field, ...], within: Path) -> dict[str, Field]:
-    """The field that is there for each of the wanted ones, by the wanted name: one of the same spelling, else
-    of the same name in another letter case that no other wants.
+    """The existing field for each requested one, by the requested name: the same spelling, else the only one
+    in another letter case.
     """
     free = {f.name: f for f in fields}
     pairs = {f.name: free.pop(f.name) for f in asked if f.name in free}
@@ -91,7 +91,7 @@ def paired(fields: tuple[Field, ...], asked: tuple[Field, ...], within: Path) ->
 
 
 def held_field(column: Field) -> Field:
-    """A new column in the type of ours that holds the one it was given."""
+    """A new column in the driftline type that holds the given one."""
     return replace(column, type=held(column.type))
 
 

@@ -18,10 +18,10 @@ PartsOf: TypeAlias = Callable[[str, Schema], tuple[str | int, ...]]
 def sort_key(
     asked: SortTerm, schema: Schema, source_of: Callable[[Term], int], parts_of: PartsOf | None
 ) -> SortKey:
-    """The key; with expressions, a transform is the function of that name. ``source_of``: the id of a term's
-    column. ``parts_of``: None where the format has no expressions.
+    """The sort key of a term; in a format with expressions a transform is the function of that name.
 
-    Raises DataError, UsageError for what the table cannot be sorted by.
+    ``source_of``: the id of a term's column. ``parts_of``: None if the format has no expressions. Raises
+    DataError, UsageError for a term the table cannot be sorted by.
     """
     term = asked.term
     if isinstance(term, Term) and (parts_of is None or term.transform == IDENTITY):

@@ -1,5 +1,5 @@
-"""Names of columns in a person's spelling: letter case is free where it
-is not ambiguous, as in Spark and DuckDB.
+"""Column names as a person spells them: letter case is free where it is unambiguous, as in Spark and
+DuckDB.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from driftline.errors import UsageError
 
 
 def meant(name: str, known: Iterable[str], within: Path = ()) -> str | None:
-    """The known name that ``name`` means: this spelling, else the only one that differs in letter case alone.
+    """The known name that ``name`` means: this spelling, else the only one that differs in letter
+    case alone.
 
     >>> meant("ID", ["id", "at"]), meant("x", ["id"])
     ('id', None)
@@ -53,7 +54,7 @@ def meant(name: str, known: Iterable[str], within: Path = ()) -> str | None:
 
 
 def spelled_path(draft: Draft, path: Path) -> Path:
-    """The path with each name as the table has it; from the first one on that is not there, as it is."""
+    """The path with each name as the table has it; from the first missing one on, as it is."""
     spelled: Path = ()
     for i, step in enumerate(path):
         parent: Type = draft.find(spelled).type
@@ -65,7 +66,7 @@ def spelled_path(draft: Draft, path: Path) -> Path:
 
 
 def spelled(draft: Draft, change: TableChange) -> TableChange:
-    """The change with each name as the table has it. Raises UsageError for one that is ambiguous."""
+    """The change with each name as the table has it. Raises UsageError for an ambiguous one."""
 
     def position(parent: Path, to: Position | None) -> Position | None:
         if to is None or to.after is None:

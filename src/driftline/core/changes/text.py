@@ -58,7 +58,7 @@ def to_dict(change: Change) -> dict[str, Any]:
 
 
 def in_words(change: TableChange) -> str:
-    """The change, as short as it can be said.
+    """The change in as few words as possible.
 
     >>> in_words(RenameColumn(("a", "b"), "c")), in_words(DropColumn(("a",)))
     ('a.b is now c', 'a dropped')
@@ -114,9 +114,7 @@ def _column_in_words(change: TableChange) -> str:
 
 
 def told(changes: Iterable[ColumnChange]) -> list[ColumnChange]:
-    """The changes that are worth telling: where a new column stands is
-    not, nor the mark that a rename leaves.
-    """
+    """The changes worth reporting: neither the position of a new column nor the mark that a rename leaves."""
     changes = list(changes)
     new = {c.path for c in changes if isinstance(c, AddColumn)}
     renamed = {c.path for c in changes if isinstance(c, RenameColumn)}
@@ -209,7 +207,7 @@ def sort_term(term: SortTerm) -> str:
 
 
 def direction(key: SortTerm | SortKey) -> str:
-    """What stands behind a sort key: its order, and where nulls are unless that is usual."""
+    """The direction after a sort key: its order, and the place of nulls unless that is usual."""
     order = " desc" if key.descending else ""
     nulls = (
         "" if key.nulls_first is not key.descending else f" nulls {'first' if key.nulls_first else 'last'}"

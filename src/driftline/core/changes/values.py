@@ -1,8 +1,8 @@
-"""What can be changed about a table, each as a frozen value.
+"""The possible changes to a table, each as a frozen value.
 
-The planner makes the first four, `alter` parses SQL into any of them, `diff` finds them
-between two versions. Paths name columns as they are when the change's turn comes; steps into
-lists and maps are ``element`` and ``value``.
+The planner makes the first four, `alter` parses SQL into any of them, `diff` finds them between two versions.
+Paths name columns as they are when the change's turn comes; steps into lists and maps are ``element`` and
+``value``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Literal: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a change is made: the rule, in words, and the value that caused it."""
+    """The cause of a change: the rule, in words, and the value that led to it."""
 
     rule: str = ""
     why: str = ""
@@ -64,7 +64,7 @@ class AddColumn:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the column is a field's by its own name: no mark tells of another."""
+        """True if the column has a field's own name, without a mark of another."""
         doc = self.column.doc
         return doc is None or (not is_metadata(doc) and self.reason.field[-1:] == (self.column.name,))
 
@@ -140,7 +140,7 @@ class MoveColumn:
 
 @dataclass(frozen=True, slots=True)
 class RequireColumn:
-    """Makes the column required, where it is certain that no row is null there."""
+    """Makes the column required, if it is certain that no row is null there."""
 
     path: Path
 
@@ -149,8 +149,10 @@ class RequireColumn:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceColumns:
-    """Makes exactly these the table's columns, in this order. Those that are there by name stay, with their
-    ids and so their values, in the type given; the others are dropped.
+    """Makes exactly these the table's columns, in this order.
+
+    Existing columns of the same name keep their ids, and so their values, in the given type; the others are
+    dropped.
     """
 
     columns: tuple[Field, ...]
@@ -160,7 +162,7 @@ class ReplaceColumns:
 
 @dataclass(frozen=True, slots=True)
 class SetDefault:
-    """What records without a value get from now on; None: nothing. Rows that are there stay as they are."""
+    """The value that new records without one get; None: none. Existing rows stay as they are."""
 
     path: Path
     value: Literal
@@ -170,9 +172,9 @@ class SetDefault:
 
 @dataclass(frozen=True, slots=True)
 class SetDoc:
-    """Changes the comment. The mark of an evolved column stays, unless the comment brings one of its own.
+    """Changes the comment. The mark of an evolved column stays, unless the comment has a mark of its own.
 
-    ``before``: what it was, where that is known.
+    ``before``: the former comment, if known.
     """
 
     path: Path
@@ -193,7 +195,7 @@ class SetIdentifiers:
 
 @dataclass(frozen=True, slots=True)
 class DropIdentifiers:
-    """These columns are no identifier fields any longer."""
+    """Removes these columns from the identifier fields."""
 
     paths: tuple[Path, ...]
 
@@ -219,7 +221,7 @@ class SortTerm:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionField:
-    """New files are partitioned by ``term`` too; ``name`` empty: as Iceberg would name it."""
+    """Partitions new files by ``term`` too. ``name`` empty: Iceberg's name."""
 
     term: Term
     name: str = ""
@@ -229,7 +231,7 @@ class AddPartitionField:
 
 @dataclass(frozen=True, slots=True)
 class DropPartitionField:
-    """New files are no longer partitioned by the field, given by its name or its term."""
+    """Stops partitioning new files by the field, given by its name or its term."""
 
     field: str | Term
 
@@ -238,7 +240,7 @@ class DropPartitionField:
 
 @dataclass(frozen=True, slots=True)
 class ReplacePartitionField:
-    """One partition field in place of another; the same term under another name renames it."""
+    """Replaces one partition field by another; the same term under another name renames it."""
 
     old: str | Term
     term: Term
@@ -249,7 +251,7 @@ class ReplacePartitionField:
 
 @dataclass(frozen=True, slots=True)
 class SetPartitioning:
-    """New files are partitioned by exactly these terms; none: not at all."""
+    """Partitions new files by exactly these terms; none: not at all."""
 
     terms: tuple[Term, ...] = ()
 
@@ -258,7 +260,7 @@ class SetPartitioning:
 
 @dataclass(frozen=True, slots=True)
 class SetSortOrder:
-    """New files are sorted by these terms; none: not at all."""
+    """Sorts new files by these terms; none: not at all."""
 
     terms: tuple[SortTerm, ...] = ()
 
@@ -267,8 +269,8 @@ class SetSortOrder:
 
 @dataclass(frozen=True, slots=True)
 class SetDistribution:
-    """How rows are handed to the writing tasks: ``none``, ``hash`` (by
-    partition) or ``range`` (by the sort order).
+    """The distribution of rows among the writing tasks: ``none``, ``hash`` (by partition) or ``range`` (by
+    the sort order).
     """
 
     mode: str
@@ -293,8 +295,9 @@ class UnsetProperties:
 
 @dataclass(frozen=True, slots=True)
 class RenameTable:
-    """Another name in the catalog, ``table`` or ``namespace.table``. It
-    stands alone: it is no change of the table.
+    """Renames the table in the catalog, to ``table`` or ``namespace.table``.
+
+    It stands alone, as no change of the table.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""The columns of one field side by side, and what they are as one."""
+"""The columns of one field, side by side and as one."""

@@ -1,5 +1,5 @@
-"""What becomes of a field's columns when they are folded into one: which of
-them, under which name, what stays beside it.
+"""Folding of a field's columns into one: which of them take part, the new name, and the columns that stay
+beside it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ TEMPORARY = "__driftline_resolved"  # the name of a column until those are gone 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One struct that has the field. ``parent``: its path in the schema; ``folded``: the field's columns that
-    become ``one``; ``beside``: those that cannot, and stay as they are.
+    """A struct that has the field.
+
+    ``parent``: its path in the schema; ``folded``: the field's columns that become ``one``; ``beside``: those
+    that cannot, and stay.
     """
 
     parent: Path
@@ -45,8 +47,8 @@ class Site:
     struct: Struct
 
     def new(self, rest: Sequence[str], to: Type, prefix: str) -> list[Field]:
-        """The columns to be made, with names for the time being: the resolved one, and one for each in
-        ``rest``, which names columns that keep what does not convert.
+        """The columns to be made, with temporary names: the resolved one, and one for each in ``rest``, for
+        values that do not convert.
         """
         doc = mark(self.family.key, prefix)
         columns = [Field(TEMPORARY, to, doc=doc)]
@@ -55,7 +57,7 @@ class Site:
         ]
 
     def settled(self, now: Struct, rest: Sequence[str], to: Type, prefix: str) -> Struct:
-        """``now``, which has the columns of `new` too, with those in the place of the folded ones."""
+        """Arrange ``now``, which also has the columns of `new`, so that these replace the folded ones."""
         key, gone = self.family.key, {f.name for f in (*self.folded, *self.new(rest, to, prefix))}
         columns = {f.name: f for f in now.fields}
         staying = [f for f in now.fields if f.name not in gone]
@@ -77,7 +79,7 @@ class Site:
         return Struct(tuple(fields))
 
     def _doc(self, name: str, column: Field, prefix: str) -> str | None:
-        """The comment of the column that there was, behind the mark where the name is not the key's own."""
+        """The comment of the old column, after the mark if the name is not the key's own."""
         doc = column.doc or ""
         text = doc.partition("\n")[2] if marked_key(column.doc, prefix) is not None else doc
         lines = [mark(self.family.key, prefix)] * (name != self.family.key) + [text] * bool(text)
@@ -86,7 +88,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """``path``: the field's, by keys of the data; the type is ``one``'s."""
+    """The plan of a fold. ``path``: the field's, by keys of the data; its type is ``one``'s."""
 
     path: Path
     one: One
@@ -94,8 +96,9 @@ class Resolution:
     mark: str = MARK
 
     def before(self, schema: Schema, rest: Mapping[Path, Sequence[str]]) -> list[tuple[Path, Field]]:
-        """The columns to be made, each with its parent's path. ``rest``: by
-        site, names of columns that keep a rest.
+        """The columns to be made, each with its parent's path.
+
+        ``rest``: by site, names of columns that keep a rest.
         """
         return [
             (site.parent, column)
@@ -104,7 +107,7 @@ class Resolution:
         ]
 
     def after(self, now: Schema, rest: Mapping[Path, Sequence[str]]) -> Schema:
-        """The schema in the end, from one that has the columns of `before`."""
+        """The final schema, from one that has the columns of `before`."""
         struct: Type = now.struct
         for site in self.sites:
             edit = partial(site.settled, rest=rest[site.parent], to=self.one.type, prefix=self.mark)
@@ -114,7 +117,7 @@ class Resolution:
 
 
 def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None = None) -> Resolution:
-    """Finds the field, and its columns that convert to ``to``. Raises UsageError."""
+    """Find the field, and its columns that convert to ``to``. Raises UsageError."""
     settings = settings or Settings()
     keys = tuple(step for step in path if step != "element") or path
     places = tuple(_places(schema.struct, path, (), settings.mark))
@@ -149,9 +152,7 @@ def _one(to: Type, types: Sequence[Type], prefix: str) -> One:
 
 
 def _value(to: Type, types: Sequence[Type], prefix: str) -> One:
-    """The values of a map. Records have all fields that there are.
-    ``types``: of the values that there are.
-    """
+    """The values of a map. Records have all existing fields. ``types``: of the existing values."""
     inner = peel(to)[1]
     if isinstance(inner, Primitive):
         return _one(to, types, prefix)
@@ -168,7 +169,7 @@ def _value(to: Type, types: Sequence[Type], prefix: str) -> One:
 
 
 def _values_in(types: Sequence[Type]) -> list[Type]:
-    """The types of the values in maps, and then of those in structs."""
+    """The types of the values in maps, then of those in structs."""
     inners = [peel(type_)[1] for type_ in types]
     maps = [inner.value for inner in inners if isinstance(inner, Map)]
     return maps + [f.type for inner in inners if isinstance(inner, Struct) for f in inner.fields]
@@ -183,7 +184,7 @@ class _Place:
     struct: Struct
 
     def folding(self, one: One) -> Site:
-        """Which of the columns become the ``one``, and which stay beside it."""
+        """Divide the columns into those that become the ``one`` and those that stay beside it."""
         folded = [c for c in self.family.columns if _folds(c.type, one)]
         # The field's own column first: the resolved one stands in its place.
         folded.sort(key=lambda c: c.name != safe(self.family.key))
@@ -215,7 +216,7 @@ def _inside(type_: Type, path: Path, at: Path, prefix: str) -> Iterator[_Place]:
 
 
 def _folds(type_: Type, to: One) -> bool:
-    """Whether a column of the type has values for ``to``."""
+    """True if a column of the type has values for ``to``."""
     dim, inner = peel(type_)
     if to.as_is:
         return kind(type_) == kind(to.type)

@@ -1,4 +1,4 @@
-"""The fields that paths of the rest lead into: one for all elements of a list, and for all keys of a map."""
+"""The fields that contain paths of the rest: one for all elements of a list, one for all keys of a map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from driftline.core.schema.types import Map, Path, Struct, Type, peel
 
 
 class Fields:
-    """The fields of a table's record, or of what is inside one of its fields, by their keys in the data.
+    """The fields of a table's record, or inside one of its fields, by their keys in the data.
 
     ``types``: of the columns; ``mark``: the prefix of docs of evolved ones.
 
@@ -31,7 +31,7 @@ class Fields:
         return tuple("element" if isinstance(s, int) else "value" if is_key else s for s, is_key in steps)
 
     def keys_of_maps(self, at: Iterable[str | int]) -> list[bool]:
-        """Which steps of a path are keys of the table's maps."""
+        """For each step of a path, true if it is a key of one of the table's maps."""
         fields, out = self, []
         for step in at:
             out.append(isinstance(step, str) and fields._value is not None and step not in fields._named)

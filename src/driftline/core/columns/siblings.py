@@ -1,4 +1,4 @@
-"""The columns of one field side by side, and what they are as one column."""
+"""The columns of one field, side by side and as one column."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from driftline.core.schema.types import (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A field's columns in one struct, or in several of one field. ``key``: the field's, exactly. ``apart``:
-    it has other columns for other keys of its objects.
+    """A field's columns in one struct, or in several of one field.
+
+    ``key``: the field's, exactly. ``apart``: it has other columns for other keys of its objects.
     """
 
     key: str
@@ -36,12 +37,12 @@ class Family:
 
     @property
     def drifted(self) -> bool:
-        """Whether the field has more than one column."""
+        """True if the field has more than one column."""
         return len(self.columns) > 1
 
 
 def families(structs: Sequence[Struct], mark: str = MARK) -> list[Family]:
-    """The fields of a record by their columns; a column that is no field of the data stands alone.
+    """Group a record's columns by field; a column that is no field of the data stands alone.
 
     >>> from driftline.core.schema.naming import mark
     >>> twins = Struct((Field("a", STRING), Field("a_long", STRING, doc=mark("a"))))
@@ -55,7 +56,7 @@ def families(structs: Sequence[Struct], mark: str = MARK) -> list[Family]:
 
 
 def named(families_: Sequence[Family]) -> list[str]:
-    """The name of each field as one column: its own where that is free, else that of its first column."""
+    """The name of each field as one column: its own if that is free, else its first column's."""
     given = Names({caseless(c.name) for f in families_ for c in f.columns})
     out = []
     for family in families_:
@@ -70,10 +71,12 @@ def named(families_: Sequence[Family]) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class One:
     """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of
-    ``key`` to ``value``. ``text``: its columns have no type in common, and stand there as text, what is
-    nested as JSON. ``asked``: a person chose the type, so that no column need hold every value. ``unit``: the
-    field's epoch unit, if it was set. ``as_is``: only columns of its own kind go there; ``no_structs``: nor
-    do structs into a map, whose keys are words.
+    ``key`` to ``value``.
+
+    ``text``: its columns have no common type and become text, nested values as JSON. ``asked``: a person
+    chose the type, so it need not hold every value. ``unit``: the field's epoch unit, if it was set.
+    ``as_is``: only columns of its own kind go there; ``no_structs``: structs do not go into this map, whose
+    keys are words.
     """
 
     dim: int
@@ -109,7 +112,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """A field of several columns, ``path`` by keys of the data, and what it is as one."""
+    """A field of several columns, and its type as one. ``path``: by keys of the data."""
 
     path: Path
     columns: tuple[Field, ...]
@@ -118,8 +121,10 @@ class Drifted:
 
 @dataclass(slots=True)
 class Settling:
-    """Finds what fields are as one column. ``wanted``: types by path of the data, whose ``element`` steps may
-    be left out; those that are met are in ``met``. ``contract``: what was said of paths.
+    """Merges the columns of each field into one.
+
+    ``asked_types``: types by path of the data, whose ``element`` steps may be left out; those that were met
+    are in ``met``. ``contract``: hints and settings by path.
     """
 
     mark: str = MARK
@@ -143,7 +148,9 @@ class Settling:
         return One(0, fields=tuple(members))
 
     def _parts(self, family: Family, at: Path, keys: Path) -> Iterator[Family]:
-        """The field, or, where it is a struct of words beside a map of the other keys, each of these."""
+        """The field itself, or, if it is a struct of words beside a map of the other keys, each of
+        the two.
+        """
         asked = {(*at, family.key), (*keys, family.key)} & self.asked_types.keys()
         contract = contract_at(self.contract, (*keys, family.key))
         if asked or not words_apart([c.type for c in family.columns], contract, self.mark):
@@ -154,7 +161,9 @@ class Settling:
         yield Family(family.key, tuple(c for c in family.columns if c not in words), apart=True)
 
     def _map(self, maps: Sequence[Map], structs: Sequence[Struct], at: Path, keys: Path) -> One:
-        """Maps as one, and with them structs whose keys turned out to be data: maps take them since."""
+        """Merge maps, together with structs whose keys turned out to be data: maps have taken those keys
+        since.
+        """
         values = [f.type for struct in structs for f in struct.fields if not is_metadata(f.doc)]
         value = self.of([*(m.value for m in maps), *values], (*at, "value"), (*keys, "value"))
         return One(0, key=maps[0].key, value=value)
@@ -205,7 +214,7 @@ def spelled(type_: Type) -> str:
 
 
 def _widest(types: Sequence[Primitive]) -> Primitive:
-    """The type that holds them all; what stands beside bytes is its text's."""
+    """The type that holds them all; bytes beside another type become text."""
     if VARIANT in types:
         return VARIANT
     if len(set(types)) > 1 and any(t.name in ("binary", "fixed") for t in types):
@@ -214,20 +223,21 @@ def _widest(types: Sequence[Primitive]) -> Primitive:
 
 
 def unit_at(contract: Contract, path: Path) -> str | None:
-    """The epoch unit of the field at a path of the data, None where it was not set."""
+    """The epoch unit of the field at a path of the data; None if it was not set."""
     return contract_at(contract, path).epoch_unit
 
 
 def contract_at(contract: Contract, path: Path) -> Contract:
-    """What was said of the field at a path of the data."""
+    """The contract of the field at a path of the data."""
     for step in path:
         contract = contract.of(step)
     return contract
 
 
 def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
-    """The columns, those first whose values are nearest to what was sent: the wanted type, then the
-    narrowest. Of a map, structs come last: where it stands beside one, it has all keys.
+    """The columns, nearest to the original values first: the requested type, then the narrowest.
+
+    For a map, structs come last: a map beside a struct has all its keys.
     """
     types = [peel(c.type)[1] for c in columns]
 

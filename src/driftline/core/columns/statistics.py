@@ -1,5 +1,5 @@
-"""What a table's metadata tell of its columns, whatever the format: counts,
-bounds, and the batches that brought them.
+"""A table's statistics from its metadata, in any format: counts, bounds, and the batches that
+brought them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The batch in which a column first or last had a value, and when it was committed."""
+    """The batch in which a column first or last had a value, and its commit time."""
 
     at: int
     batch: str | None
@@ -42,11 +42,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What is known of one column; None: not known.
+    """The numbers of one column; None: not known.
 
-    ``values``: rows with a value, in lists: elements; ``at_least``: that, or more. ``of``: out of so many
-    records or elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: only the beginning of
-    them. ``distinct``: estimated. ``trend``: the share of records with a value, for each of the last batches.
+    ``values``: rows with a value, in lists: elements; ``at_least``: that many or more. ``of``: the total of
+    records or elements. ``low`` and ``high``: the bounds; ``low_cut``, ``high_cut``: they are truncated.
+    ``distinct``: estimated. ``trend``: the share of records with a value in each of the last batches.
     """
 
     values: int | None = None
@@ -73,8 +73,10 @@ RECORDS = 0  # stands for a column id: the records of the files themselves
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A commit that is still known. ``born``: its files hold nothing but records that it added; ``slot``: its
-    number among the last batches, None for others.
+    """A commit that is still known.
+
+    ``born``: its files contain only records that it added; ``slot``: its number among the last batches, None
+    for others.
     """
 
     id: int
@@ -86,9 +88,11 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Count:
-    """Of one column in the files of one schema. ``first``, ``last``: places of commits whose
-    files have values; ``last_born``: of those that only added; ``foreign``: values in files that
-    others wrote anew, or of expired commits; ``rewritten``: in those that may hold older rows.
+    """The count of one column in the files of one schema.
+
+    ``first``, ``last``: places of commits whose files have values; ``last_born``: of those that only added;
+    ``foreign``: values in files that others rewrote, or of expired commits; ``rewritten``: in files that may
+    hold older rows.
     """
 
     values: int = 0
@@ -103,10 +107,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """``snapshots``: oldest first; a place is an index in them. ``by_column``: counts by column id, then
-    by the schema that the files were written with, None where that is not known. ``ids``: the columns of each
-    schema. ``defaulted``: columns that have a value in files older than themselves; ``expired``: how many
-    batches are not among the snapshots any more.
+    """The counts of all columns.
+
+    ``snapshots``: oldest first; a place is an index into them. ``by_column``: counts by column id, then by
+    the schema that the files were written with, None if unknown. ``ids``: the columns of each schema.
+    ``defaulted``: columns that have a value in files older than themselves; ``expired``: the number of
+    batches no longer among the snapshots.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -134,7 +140,7 @@ class Counts:
         return sum(c.values for c in self.files.values())
 
     def values(self, column: int, schema: int | None) -> int | None:
-        """Rows with a value in the files written with a schema; None where the files do not tell."""
+        """Rows with a value in the files written with a schema; None if the files do not say."""
         count = self.by_column.get(column, {}).get(schema)
         if count is not None and count.files == self.files[schema].files:
             return count.values
@@ -143,7 +149,7 @@ class Counts:
         return self.files[schema].values if column in self.defaulted else 0
 
     def numbers(self, column: int) -> Numbers:
-        """What all files together say of a column."""
+        """The numbers of a column over all files."""
         values = [self.values(column, schema) for schema in self.files]
         known = [v for v in values if v is not None]
         if len(known) < len(values):
@@ -183,10 +189,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """What a table's metadata say of its columns. ``at``: milliseconds; ``bytes``: of all data files.
+    """The statistics of a table. ``at``: milliseconds; ``bytes``: of all data files.
 
     ``bounds``: by column id, over all files; ``firsts``: by column id, of a file of the batch that brought
-    its first value. ``deleted``: rows that delete files hide, and metrics still count.
+    its first value. ``deleted``: rows that delete files hide and metrics still count.
     """
 
     at: int

@@ -1,5 +1,5 @@
-"""Types side by side as one type that holds every value of each as it is:
-drifted fields inside keep their columns.
+"""Types side by side as one type that holds every value unchanged: drifted fields inside keep their
+columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, pee
 
 
 def kind(type_: Type) -> Hashable:
-    """What types have in common whose values can stand in one column as they are.
+    """A hashable that types share if their values can stand in one column unchanged.
 
     >>> from driftline.core.schema.types import LONG, STRING
     >>> kind(Struct((Field("a", LONG),))) == kind(Struct())
@@ -47,7 +47,7 @@ def union(types: Sequence[Type], prefix: str = MARK) -> One:
 
 
 def _members(structs: Sequence[Struct], prefix: str) -> Iterable[Member]:
-    """The columns of all structs; those of the first have their names from it."""
+    """The columns of all structs; those of the first keep its names."""
     names = Names.of(structs[0])
     own = {caseless(f.name): f for f in structs[0].fields}
     for family in families(structs, prefix):

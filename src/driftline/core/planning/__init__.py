@@ -1,1 +1,1 @@
-"""A schema and a shape in, the changes and the routes out."""
+"""Planning: a schema and a shape in, changes and routes out."""

@@ -1,4 +1,4 @@
-"""Which single records a table accepts, once a plan has said what it becomes."""
+"""Admission of single records, once a plan has said what the table becomes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from driftline.core.schema.types import Path, Schema
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Accepts a record if every one of the ``schemas`` takes it as it is, by the policies and without a
-    change, and if each of the ``rooms`` has room for its columns beside those that it has.
+    """Accepts a record if each of the ``schemas`` takes it under the policies without a change, and each of
+    the ``rooms`` has room for its columns.
     """
 
     schemas: Sequence[Schema]
@@ -27,7 +27,7 @@ class Judge:
     not_rewritten: frozenset[Path] = frozenset()
 
     def conflict(self, shape: RecordShape) -> Conflict | None:
-        """Why a record of this shape is not accepted; None if it is."""
+        """The reason a record of this shape is refused; None if it is accepted."""
         shape = without_excluded(shape, self.settings.contract)
         policies = without_limits(self.settings)
         for schema in self.schemas:

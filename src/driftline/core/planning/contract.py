@@ -1,5 +1,5 @@
-"""What a person has said of paths: policies, hints, epoch units, what is left
-out. One tree, walked along with the data.
+"""The settings of paths (policies, hints, epoch units, exclusions) as one tree, walked along with
+the data.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What holds for the field at one path, and in ``fields`` for those below it.
+    """The settings of the field at one path, with those of the fields below it in ``fields``.
 
-    ``policy`` is the field's own; ``inner`` that of what is below it, unless said otherwise there. ``hint``:
-    the declared type; ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None.
-    ``maps``: whether objects whose keys are data become maps: "auto", "hint" (they are only named) or "off".
-    ``new_fields``: whether fields that the table does not have get columns: "add" or "hold".
+    ``policy`` is the field's own; ``inner`` the default for everything below. ``hint``: the declared type;
+    ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: objects
+    whose keys are data become maps ("auto"), are only reported ("hint"), or stay structs ("off").
+    ``new_fields``: a field the table lacks gets a column ("add") or waits in the rest ("hold").
     """
 
     policy: str = "preserve"
@@ -42,18 +42,18 @@ class Contract:
         return self.fields.get(key) or self._below()
 
     def at(self, path: Path) -> Contract:
-        """The contract at a path of the data; its steps into lists are named ``element``."""
+        """The contract at a path of the data, whose steps into lists are named ``element``."""
         contract = self
         for step in path:
             contract = contract.inside(1) if step == "element" else contract.of(step)
         return contract
 
     def _below(self) -> Contract:
-        """What holds for each field here of which nothing was said."""
+        """The contract of each field here that has no settings of its own."""
         return Contract(self.inner, self.inner, self.epoch_unit, maps=self.maps, new_fields=self.new_fields)
 
     def inside(self, dim: int) -> Contract:
-        """The contract of what is inside ``dim`` lists: a step ``element`` may be written, or left out."""
+        """The contract inside ``dim`` lists; the path may name the steps ``element`` or omit them."""
         if not dim:
             return self
         element = self.fields.get("element")
@@ -61,18 +61,18 @@ class Contract:
         return inner.inside(dim - 1)
 
     def taking_everything(self) -> Contract:
-        """The same, but new fields get columns, excluded ones too."""
+        """The same contract, with columns for new and excluded fields too."""
         below = {key: contract.taking_everything() for key, contract in self.fields.items()}
         return replace(self, new_fields="add", excluded=False, fields=below)
 
     def without_maps(self) -> Contract:
-        """The same, but objects stay structs, here and below."""
+        """The same contract, with all objects here and below as structs."""
         below = {key: contract.without_maps() for key, contract in self.fields.items()}
         return replace(self, maps="off", fields=below)
 
     @property
     def folds(self) -> bool:
-        """Whether nothing that was said of any path here or below keeps an object from being a map."""
+        """True if no setting here or below keeps an object from becoming a map."""
         plain = (
             self.maps == "auto"
             and policy_of(self.policy).keeps_all
@@ -83,12 +83,12 @@ class Contract:
 
     @property
     def excluded_keys(self) -> frozenset[str]:
-        """The keys of the records here that are left out."""
+        """The keys of the records here that are excluded."""
         return frozenset(key for key, below in self.fields.items() if below.excluded)
 
     @property
     def declares_fields(self) -> bool:
-        """Whether a hint names a field of the records here."""
+        """True if a hint names a field of the records here."""
         return any(
             below.hint is not None or below.declares_fields
             for key, below in self.fields.items()
@@ -97,13 +97,13 @@ class Contract:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is said of any path below."""
+        """True if no path below has a setting."""
         return not self.fields
 
 
 @dataclass(frozen=True, slots=True)
 class OfPaths:
-    """What was said of single paths. One that ends in ``*`` speaks of all that is below."""
+    """The settings of single paths, by setting. A path that ends in ``*`` covers everything below it."""
 
     policies: Mapping[Path, str] = field(default_factory=dict)
     hints: Mapping[Path, Type] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def contract(
     new_fields: str = "add",
     paths: OfPaths | None = None,
 ) -> Contract:
-    """The contract as a tree: of the whole record, and of ``paths``, where the longest one counts.
+    """Build the contract tree of a whole record. For each path the longest path in ``paths`` wins.
 
     >>> tree = contract(paths=OfPaths(policies={("payload", "*"): "strict"}))
     >>> tree.of("payload").policy, tree.of("payload").of("a").policy, tree.of("other").policy
@@ -132,7 +132,7 @@ def contract(
 
 
 def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
-    """The fields of the contract at each path, as far as they were said."""
+    """The given fields of the contract at each path."""
     by_path: dict[Path, dict[str, object]] = {}
     for path, own in sorted(paths.policies.items(), key=lambda p: p[0][-1:] == ("*",)):
         if path[-1:] == ("*",):
@@ -156,7 +156,7 @@ def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
 
 
 def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
-    """The type as hints of its own and of each field of its records, which come into the table with them."""
+    """Hints for the type itself and for each field of its records, which come into the table with them."""
     dim, inner = peel(type_)
     match inner:
         case Struct(fields):
@@ -179,7 +179,7 @@ def _grown(contract: Contract, path: Path, settings: Mapping[Path, Mapping[str, 
 
 
 def epoch_units(contract: Contract, at: Path = ()) -> Iterable[tuple[Path, str]]:
-    """The epoch units that paths have of their own."""
+    """The epoch units that paths set themselves."""
     for key, inner in contract.fields.items():
         if inner.epoch_unit is not None and inner.epoch_unit != contract.epoch_unit:
             yield (*at, key), inner.epoch_unit
@@ -187,7 +187,7 @@ def epoch_units(contract: Contract, at: Path = ()) -> Iterable[tuple[Path, str]]
 
 
 def parse_path(text: str) -> Path:
-    """The steps of a path; a key that holds a dot stands in backticks. Raises ValueError.
+    """Split a path into its steps; a key with a dot stands in backticks. Raises ValueError.
 
     >>> parse_path("a.`b.c`.element")
     ('a', 'b.c', 'element')
@@ -207,7 +207,7 @@ def parse_path(text: str) -> Path:
 
 
 def spelled_path(path: Path) -> str:
-    """A path as settings have it; a key that could be read otherwise stands in backticks.
+    """A path as settings spell it; a key that could be misread stands in backticks.
 
     >>> spelled_path(("a", "b.c"))
     'a.`b.c`'
@@ -216,7 +216,7 @@ def spelled_path(path: Path) -> str:
 
 
 def toml_line(setting: str, path: Path, value: str, why: str) -> str:
-    """A setting of a path as a line of `driftline.toml`, below the table's name; ``why`` is its comment.
+    """A path's setting as a line of `driftline.toml`, below the table's name, with ``why`` as its comment.
 
     >>> toml_line("maps", ("a", "b.c"), "off", "b.c is a map")
     'maps.a."`b.c`" = "off"  # b.c is a map'

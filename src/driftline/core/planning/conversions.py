@@ -1,7 +1,7 @@
-"""What converts to what: the tables of the evolution rules, as literal data, and the join over them.
+"""The conversions: the tables of the evolution rules, as literal data, and the join over them.
 
 Source: the reference table of the Upsolver rules ("Calculating the Widest Type for Primitives"), with the
-types it does not name. `fits` asks for types; `exact` for what was seen of the values.
+types it does not name. `fits` compares types; `exact` considers the observed values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EPOCH_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def fits(t: Primitive, u: Primitive) -> bool:
-    """Whether every value of ``t`` is one of ``u``, exactness of single values aside.
+    """True if every value of ``t`` is one of ``u``, apart from the exactness of single values.
 
     >>> from driftline.core.schema.types import INT
     >>> fits(LONG, decimal(38, 18)), fits(INT, decimal(12, 2)), fits(DOUBLE, LONG)
@@ -70,7 +70,9 @@ def fits(t: Primitive, u: Primitive) -> bool:
 
 
 def exact(t: Primitive, u: Primitive, seen: Seen, unit: str = "ms") -> bool:
-    """Whether the values seen of ``t`` are exact in ``u``, which ``t`` fits. ``unit`` is the epoch unit."""
+    """True if the observed values of ``t`` are exact in ``u``, which ``t`` fits. ``unit`` is the
+    epoch unit.
+    """
     if u.name not in ("long", "double") or t.name not in ("long", "date", "timestamp", "timestamp_ntz"):
         return True
     if t.name == "long":
@@ -83,7 +85,7 @@ def exact(t: Primitive, u: Primitive, seen: Seen, unit: str = "ms") -> bool:
 
 
 def widens_in_place(t: Primitive, u: Primitive) -> bool:
-    """Whether a column of ``t`` becomes one of ``u`` in metadata, within one family.
+    """True if a column of ``t`` can become one of ``u`` in metadata alone, within one family.
 
     >>> from driftline.core.schema.types import INT
     >>> [widens_in_place(*pair) for pair in ((INT, LONG), (decimal(5, 2), decimal(9, 2)), (LONG, DOUBLE))]
@@ -95,7 +97,8 @@ def widens_in_place(t: Primitive, u: Primitive) -> bool:
 
 
 def join(types: Iterable[Primitive]) -> Primitive | None:
-    """The common denominator: the member that all fit, else the narrowest number for numbers, else string.
+    """The common denominator: the member that all fit, else the narrowest number type for numbers, else
+    string.
 
     >>> from driftline.core.schema.types import BOOLEAN, DATE, INT, TIMESTAMP
     >>> [str(join(pair)) for pair in ((BOOLEAN, LONG), (TIMESTAMP, LONG), (BOOLEAN, DATE), (INT, FLOAT))]

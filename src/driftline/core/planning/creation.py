@@ -1,4 +1,4 @@
-"""What a table is made as: the columns of its first batch, laid out as a person asked."""
+"""Creation of a table: the columns of its first batch, laid out as a person asked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """What was asked for, in the words of the settings; empty: nothing was.
+    """The requested layout, in the words of the settings; empty where nothing was requested.
 
     >>> Creation("day(at), bucket(16, id)").paths
     [('at',), ('id',)]
@@ -45,12 +45,12 @@ class Creation:
 
     @property
     def paths(self) -> list[Path]:
-        """The columns that the table is to be partitioned by."""
+        """The columns to partition the table by."""
         return [change.term.path for change in self._partition()]
 
     def changes(self) -> list[TableChange]:
-        """What makes a table without a layout as it was asked for. Raises
-        UsageError for what cannot be read.
+        """The changes that lay out a blank table as requested. Raises UsageError for a text that cannot be
+        read.
         """
         changes: list[TableChange] = [*self._partition()]
         if self.sort_by:
@@ -62,10 +62,10 @@ class Creation:
     def definition(
         self, table: str, blank: Definition, schema: Schema, settings: Settings, parts_of: PartsOf | None
     ) -> Definition:
-        """The table of this ``schema``, made of a ``blank`` one.
+        """Lay out a ``blank`` table of this ``schema`` as requested.
 
-        Raises DataError, UsageError where it cannot be laid out so: for a column of the partitions that is
-        not there, or has drifted in its first batch.
+        Raises DataError, UsageError where that is impossible: a partition column is missing, or has drifted
+        in the table's first batch.
         """
         for path in self.paths:
             _check(table, path, schema, settings)
@@ -78,7 +78,7 @@ class Creation:
             raise type(error)(f"{table} cannot be made: {error.message}", hint) from refused
 
     def differences(self, table: str, now: Definition, parts_of: PartsOf | None) -> Iterator[str]:
-        """In what a table that is there is not as it was asked for, a sentence each."""
+        """The differences between an existing table and the requested layout, a sentence each."""
         if self.format_version and int(self.format_version) != now.format_version:
             yield f"{table} is of format v{now.format_version}: format_version counts where a table is made"
         asked = self._laid(now, parts_of)
@@ -97,7 +97,7 @@ class Creation:
         return _all_of(self.partition_by, _partition_field) if self.partition_by else ()
 
     def _laid(self, now: Definition, parts_of: PartsOf | None) -> Definition | None:
-        """The table that is there with the layout that was asked for; None where it cannot have that."""
+        """The existing table with the requested layout; None where it cannot have that."""
         changes = replace(self, format_version="").changes()
         try:
             return evolved(replace(now, partition=(), sort=()), changes, parts_of=parts_of)[0]
@@ -106,7 +106,7 @@ class Creation:
 
 
 def _all_of(text: str, read: Callable[[LayoutReader], T]) -> tuple[T, ...]:
-    """The items of a list that is all of the text. Raises UsageError."""
+    """Read a list that takes up the whole text. Raises UsageError."""
     reader = LayoutReader(text)
     items = reader.listed(lambda: read(reader))
     if not reader.done:
@@ -119,7 +119,7 @@ def _partition_field(reader: LayoutReader) -> AddPartitionField:
 
 
 def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
-    """That a column of the partitions is there, and alone holds its field; a hint says which is meant."""
+    """Check that a partition column exists and alone holds its field; a hint says which one is meant."""
     parent = schema.find(path[:-1]) if len(path) > 1 else Field("", schema.struct)
     columns = parent.type.fields if parent is not None and isinstance(parent.type, Struct) else ()
     column = next((f for f in columns if caseless(f.name) == caseless(path[-1])), None)

@@ -1,6 +1,6 @@
-"""What keys look like: the literal table of "Keys that are data" (section 9 of the evolution rules).
+"""The looks of keys: the literal table of "Keys that are data" (section 9 of the evolution rules).
 
-A key that looks like data is an id, a number, a date or a name of a thing, not the name of a field.
+A key that looks like data is an id, a number, a date or the name of a thing, not the name of a field.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import lru_cache
 
 
 class Look(Enum):
-    """What a key looks like. ``sure``: data, by itself; ``code``: data, where there are more of its kind;
-    ``neutral``: neither for nor against; ``word``: the name of a field.
+    """The look of a key. ``sure``: data by itself; ``code``: data if there are more of its kind; ``neutral``:
+    no evidence either way; ``word``: the name of a field.
     """
 
     sure = "sure"
@@ -52,7 +52,7 @@ _LONG = 500  # characters: no name of a field is so long
 
 @lru_cache(65_536)
 def look(key: str) -> Look:
-    """What a key looks like.
+    """Classify a key by its look.
 
     >>> [look(key).name for key in ("2024-01-31", "17", "Q42", "default", "name", "a/b")]
     ['sure', 'data', 'code', 'neutral', 'word', 'sure']

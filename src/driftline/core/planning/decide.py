@@ -1,7 +1,6 @@
-"""One field, decided: which columns it gets, and what its policy refuses.
+"""Decides one field: which columns it gets, and what its policy refuses.
 
-The values of a map are decided as a field is, by the same function again; the fields of records are the
-planner's.
+The values of a map are decided like a field, by the same function; the fields of records are the planner's.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, T
 
 
 def settled(seen: FieldShape, columns: Sequence[Facet], policy: Policy) -> FieldShape:
-    """The shape with what depends on the field's columns decided:
-    dates, numbers as text, objects of nothing.
-    """
+    """Resolve what depends on the field's columns: dates, numbers as text, objects without values."""
     facets = preserve.dates_settled(seen.facets, columns)
     out = seen.bare()
     for facet, shown in facets.items():
@@ -46,7 +43,7 @@ def settled(seen: FieldShape, columns: Sequence[Facet], policy: Policy) -> Field
 
 
 def _holds_type(facet: Facet, seen: Seen) -> bool:
-    """Whether the facet holds, at any depth, a value that has a type."""
+    """True if the facet holds, at any depth, a value that has a type."""
     if isinstance(facet.base, Primitive):
         return True
     inner = [*(_fields(seen.record) if seen.record else ()), *([seen.value] if seen.value else ())]
@@ -54,13 +51,13 @@ def _holds_type(facet: Facet, seen: Seen) -> bool:
 
 
 def _fields(record: RecordShape) -> Iterable[FieldShape]:
-    """The fields that may hold a value: the empty key does where the record may become a map."""
+    """The fields that may hold a value: the empty key counts only where the record may become a map."""
     keeps_all = "" in record.fields and as_map(entries_of([record])) is not None
     return (record.fields if keeps_all else record.named()).values()
 
 
 def decide_field(target: Target, seen: FieldShape, contract: Contract, context: Context) -> FieldDecision:
-    """What becomes of a field, or of a map's values, of which ``seen`` was observed."""
+    """Decide a field, or a map's values, from the observed shape."""
     policy = policy_of(contract.policy, new_struct=target.is_new)
     objects = objects_of(seen, target.types, contract, policy, context.settings.mark)
     shape = settled(objects.shape, [facet_of(t) for t in target.types], policy)
@@ -92,14 +89,14 @@ def decide_field(target: Target, seen: FieldShape, contract: Contract, context: 
 
 
 def _held(shape: FieldShape, contract: Contract, policy: Policy) -> frozenset[Facet]:
-    """The types of a new field that wait in the rest; what a hint declares does not."""
+    """The types of a new field that wait in the rest; a type that a hint declares does not wait."""
     if not policy.keeps_all or contract.hint is not None:
         return frozenset()
     return frozenset(f for f in shape.facets if not (contract.declares_fields and f.base in (RECORD, MAP)))
 
 
 def _state(field: FieldDecision, target: Target, context: Context) -> tuple[FieldState, frozenset[Facet]]:
-    """What the policy is asked about the types that have room in the table; and the types that have none."""
+    """The policy's view of the types the table has room for, and the types without room."""
     path = target.data_path
     no_room = frozenset(f for f in field.shape.facets if (path, f) in context.refused)
     state = FieldState(
@@ -118,7 +115,7 @@ def _state(field: FieldDecision, target: Target, context: Context) -> tuple[Fiel
 def _decision(
     field: FieldDecision, state: FieldState, no_room: frozenset[Facet], target: Target, context: Context
 ) -> Decision:
-    """What the field's policy says, and a refusal of each type without room that no column takes."""
+    """The policy's decision, plus a refusal of each type without room that no column takes."""
     decision = _with_text(field.policy.decide(state), context.settings.as_text)
     if not no_room:
         return decision
@@ -139,7 +136,7 @@ def _decision(
 
 
 def _with_text(decision: Decision, as_text: frozenset[Primitive]) -> Decision:
-    """The decision with text columns for types that the table's format has none for."""
+    """Replace the columns of types that the table's format lacks by text columns."""
     if not any(n.facet.base in as_text for n in decision.new):
         return decision
 
@@ -156,7 +153,7 @@ def _with_text(decision: Decision, as_text: frozenset[Primitive]) -> Decision:
 def _refuse(
     field: FieldDecision, decision: Decision, no_room: frozenset[Facet], target: Target, context: Context
 ) -> tuple[FieldDecision, tuple[Conflict, ...]]:
-    """The field without what is refused, or with it in the rest, where that takes what has no room."""
+    """Remove what is refused from the field, or send it to the rest if that takes what has no room."""
     if not decision.refused:
         return field, ()
     to_rest = no_room if context.settings.beyond == "rest" and field.policy.keeps_all else frozenset()
@@ -191,7 +188,7 @@ def _conflict(
 
 
 def _retype(target: Target, decision: Decision) -> tuple[tuple[Type, ...], tuple[Change, ...]]:
-    """The types of the columns from now on, and what changes them."""
+    """The column types from now on, and the changes that lead to them."""
     types, changes = list(target.types), []
     for i, retyped in enumerate(decision.columns):
         if retyped is not None:
@@ -214,7 +211,7 @@ def _retyped(target: Target, i: int, retyped: Retyped) -> tuple[Type, Change]:
 def _with_maps(
     field: FieldDecision, target: Target, verdict: Verdict | None, context: Context
 ) -> FieldDecision:
-    """The field with its map columns, by type of key, for the largest dimension of such maps."""
+    """Add the field's map columns, by type of key, at the largest dimension of such maps."""
     columns = field.facets
     dims = _dimensions(field, columns)
     for base in sorted(dims, key=lambda b: (dims[b], str(b))):
@@ -223,7 +220,7 @@ def _with_maps(
 
 
 def _dimensions(field: FieldDecision, columns: Sequence[Facet]) -> dict[MapOf, int]:
-    """The kinds of maps that the field has, each with its largest dimension."""
+    """The kinds of maps the field has, each with its largest dimension."""
     dims: dict[MapOf, int] = {}
     for facet in field.shape.facets:
         if isinstance(facet.base, MapOf) and not any(
@@ -239,7 +236,7 @@ def _dimensions(field: FieldDecision, columns: Sequence[Facet]) -> dict[MapOf, i
 def _with_map(
     field: FieldDecision, map_facet: Facet, target: Target, verdict: Verdict | None, context: Context
 ) -> FieldDecision:
-    """The field with its maps of one kind: what is a new column for their values is a new map here."""
+    """Add the field's maps of one kind: a new column for their values is a new map here."""
     dim, base = map_facet.dim, map_facet.base
     assert isinstance(base, MapOf)
     columns = field.facets
@@ -274,7 +271,7 @@ def _with_map(
 
 
 def _values_seen(shape: FieldShape, base: MapOf) -> FieldShape:
-    """What was seen of the values of the maps of one kind."""
+    """The observed shape of the values in the maps of one kind."""
     seen = FieldShape(shape.place)
     for facet, facet_seen in shape.facets.items():
         seen = seen.merge(facet_seen.value) if facet.base == base and facet_seen.value else seen

@@ -1,4 +1,4 @@
-"""How CSV files are written: as a person says, or else as each file tells."""
+"""Dialects of CSV: as a person states them, or else as each file shows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _NO_TEXT = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What is empty was not said. ``delimiter`` stands between cells, ``quote`` around them (`none`: nothing
-    does), ``decimal`` in numbers; ``encoding`` is one of Python's, by any of its names.
+    """A stated dialect; empty means not stated. ``delimiter`` separates cells, ``quote`` encloses them
+    (`none`: nothing does), ``decimal`` is the sign in numbers; ``encoding`` is any of Python's names for
+    one.
 
     >>> Dialect(delimiter="tab", encoding="Latin1")
     Dialect(delimiter='\\t', quote='', encoding='iso8859-1', decimal='')
@@ -41,7 +42,7 @@ class Dialect:
 
     @property
     def flags(self) -> str:
-        """The flags that say so.
+        """The flags that state this dialect.
 
         >>> Dialect(";", encoding="utf-16").flags
         "--delimiter ';' --encoding utf-16"
@@ -56,7 +57,7 @@ class Dialect:
 
 
 def _encoding(name: str) -> str:
-    """The encoding by its own name."""
+    """The canonical name of an encoding."""
     try:
         info = codecs.lookup(name)
         text = isinstance(b"a".decode(name, "replace"), str)

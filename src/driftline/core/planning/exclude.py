@@ -1,4 +1,4 @@
-"""Excluded paths: what a person has said is to be left out of the table."""
+"""Excluded paths: fields that a person wants left out of the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from driftline.core.schema.types import Path
 
 
 def excluded_paths(contract: Contract, at: Path = ()) -> Iterator[Path]:
-    """The paths that are left out, as they were written."""
+    """The excluded paths, as they were written."""
     for key, inner in contract.fields.items():
         if inner.excluded:
             yield (*at, key)
@@ -20,7 +20,7 @@ def excluded_paths(contract: Contract, at: Path = ()) -> Iterator[Path]:
 
 
 def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
-    """The shape of what is left."""
+    """The shape without its excluded fields."""
     if contract.empty:
         return shape
     fields = {}

@@ -1,4 +1,4 @@
-"""What a person should know of a field that needs no column: conversions, untyped values, hints."""
+"""Notes on fields that need no column: conversions, untyped values, hints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ONE_OR_MANY = {Facet(0, RECORD), Facet(1, RECORD)}
 
 
 def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) -> Findings:
-    """The notes of one field. ``columns``: those that there were."""
+    """The notes of one field. ``columns``: those it had before."""
     all_columns = [*columns, *(facet_of(t) for t, _ in field.new)]
     converted = _converted(field, columns, all_columns, data_path) if columns else ()
     if field.beyond or any(c.base == VARIANT and not c.dim for c in all_columns):
@@ -34,7 +34,7 @@ def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) ->
 
 
 def hint_of_keys(data_path: Path, shape: RecordShape, contract: Contract) -> Findings:
-    """Points at a struct that grows, whose keys look like data."""
+    """Point out a growing struct whose keys look like data."""
     if not data_path or contract.maps != "hint":
         return NOTHING
     verdict, type_ = as_map(entries_of([shape])), map_type(shape)
@@ -47,7 +47,7 @@ def hint_of_keys(data_path: Path, shape: RecordShape, contract: Contract) -> Fin
 def _converted(
     field: FieldDecision, columns: Sequence[Facet], all_columns: Sequence[Facet], data_path: Path
 ) -> tuple[Conversion, ...]:
-    """The types without a column of their own that a column takes exactly."""
+    """The types without a column of their own that some column takes exactly."""
     out = []
     for facet, seen in field.shape.facets.items():
         if facet not in all_columns:
@@ -58,7 +58,7 @@ def _converted(
 
 
 def _is_untyped(field: FieldDecision, columns: Sequence[Facet], all_columns: Sequence[Facet]) -> bool:
-    """Whether something was there whose type nobody can tell yet: null, ``[]`` or ``{}`` alone."""
+    """True if the field held only values of no known type: null, ``[]`` or ``{}``."""
     shape = field.shape
     nothing = not shape.facets and not columns
     listless = shape.empty_lists > max((c.dim for c in all_columns), default=0)

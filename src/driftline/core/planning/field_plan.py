@@ -1,4 +1,4 @@
-"""What is asked about one field, what is decided of it, and the names that its new columns get."""
+"""The question and the answer about one field, and the names of its new columns."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from driftline.core.schema.types import Field, Path, Schema, Struct, Type
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What holds for the whole plan. ``refused``: types of fields that get no new column, and why;
-    ``not_rewritten``: columns that are not rewritten.
+    """The context of a whole plan. ``refused``: types of fields that get no new column, and why;
+    ``not_rewritten``: columns that must not be rewritten.
     """
 
     settings: Settings
@@ -31,11 +31,11 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where values go, of a field or of a map: columns of ``types``, at ``paths`` of the schema.
+    """The destination of a field's or a map's values: columns of ``types``, at ``paths`` of the schema.
 
-    ``data_path``: where the values are in the data; ``is_new``: in a struct or map that this batch makes;
-    ``may_wait``: a field that the table does not have, which waits in the rest where new fields are held;
-    ``must_wait``: its key is too long for a column's doc.
+    ``data_path``: the values' path in the data; ``is_new``: the struct or map is created by this batch;
+    ``may_wait``: the table lacks the field, so it waits in the rest where new fields are held; ``must_wait``:
+    its key is too long for a column's doc.
     """
 
     types: tuple[Type, ...]
@@ -48,11 +48,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class FieldDecision:
-    """What becomes of a field, or of a map's values: the ``types`` of the
-    columns that there are, and the new ones.
+    """A decided field, or a map's decided values: the ``types`` of the existing columns, and the new ones.
 
     ``original``: the type of the new column that takes the field's own name. ``values``: of its maps.
-    ``closed``: which keys of its structs get no more columns. ``beyond``: types whose values go to the rest.
+    ``closed``: the keys of its structs that get no more columns. ``beyond``: types whose values go to the
+    rest.
     """
 
     types: tuple[Type, ...]
@@ -68,24 +68,26 @@ class FieldDecision:
 
     @property
     def unit(self) -> str:
-        """The unit of its epoch times: ``ms`` where nobody has said another."""
+        """The unit of its epoch times; ``ms`` by default."""
         return self.contract.epoch_unit or "ms"
 
     @property
     def facets(self) -> list[Facet]:
-        """The columns that there are, as facets."""
+        """The existing columns, as facets."""
         return [facet_of(type_) for type_ in self.types]
 
     def takes(self, column: Facet, facet: Facet) -> bool:
-        """Whether values of the facet are routed to the column."""
+        """True if values of the facet are routed to the column."""
         return self.policy.takes(column, facet, self.shape.facets[facet])
 
     def accepts(self, column: Facet, facet: Facet) -> bool:
-        """Whether the column takes every value of the facet, exactly."""
+        """True if the column takes every value of the facet exactly."""
         return self.policy.accepts(column, facet, self.shape.facets[facet], self.unit)
 
     def sending(self, facets: frozenset[Facet], *, inexact: frozenset[Facet] = frozenset()) -> FieldDecision:
-        """The same, with values of these types in the rest; of ``inexact`` ones those that do not fit."""
+        """The same decision, with values of these types in the rest; of ``inexact`` types only those that do
+        not fit.
+        """
         if not facets and not inexact:
             return self
         return replace(self, shape=without(self.shape, facets), beyond=self.beyond | facets | inexact)
@@ -100,8 +102,8 @@ def without(shape: FieldShape, facets: frozenset[Facet]) -> FieldShape:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A column to be made: its type without what is nested, and its
-    cause; ``natural``: by the field's own name. ``comment``: what its doc says of it then.
+    """A column to be made: its type without anything nested, and its cause. ``natural``: it has the field's
+    own name; ``comment``: its doc.
     """
 
     key: str
@@ -112,7 +114,7 @@ class Draft:
 
 
 def in_order(shape: RecordShape, contract: Contract) -> list[tuple[str, FieldShape]]:
-    """The fields that were seen, in the order of the data, and those that are declared."""
+    """The observed fields in the order of the data, then the declared ones."""
     shapes = dict(sorted(shape.named().items(), key=lambda f: (f[1].place, f[0])))
     for key, below in contract.fields.items():
         if below.hint is not None and not below.excluded:
@@ -129,8 +131,10 @@ def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: 
 
 
 def named_columns(struct: Struct, drafts: Sequence[Draft], prefix: str) -> list[Field]:
-    """The new columns of a struct, in the order of the drafts. They get their names with natural ones first,
-    in code point order (seed rules 4, 5). ``prefix``: of the mark in their docs.
+    """The new columns of a struct, in the order of the drafts.
+
+    Names are given to natural columns first, in code point order (seed rules 4, 5). ``prefix``: of the mark
+    in their docs.
     """
     names = Names.of(struct)
     columns: dict[int, Field] = {}

@@ -1,4 +1,6 @@
-"""What planning finds out, as values: each step returns its own, the step around it gathers them in order."""
+"""Findings of the planner, as values: each step returns its own, and the step around it gathers them in
+order.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from driftline.core.schema.types import Path
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """``changes`` of the schema, a column before what is inside it; ``conflicts``: what policies refuse;
-    ``untyped``: fields without a type so far; ``new_maps``: objects that become maps, and why; ``last``: the
-    type of each field that was seen last, of those with room.
+    """What a planning step found.
+
+    ``changes`` to the schema, a column before its contents; ``conflicts``: what policies refuse; ``untyped``:
+    fields without a type so far; ``new_maps``: objects that become maps, and why; ``last``: for each field
+    the last type to arrive that had room.
     """
 
     changes: tuple[Change, ...] = ()
@@ -34,7 +38,7 @@ _KINDS = tuple(f.name for f in fields(Findings))
 
 
 def gathered(findings: Iterable[Findings]) -> Findings:
-    """All of them, in this order."""
+    """Concatenate findings in order."""
     parts = [part for part in findings if part is not NOTHING]
     if len(parts) < 2:
         return parts[0] if parts else NOTHING

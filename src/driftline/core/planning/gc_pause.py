@@ -1,4 +1,4 @@
-"""Python's search for reference cycles, put off while very many objects are made that are in none."""
+"""A pause of Python's cyclic garbage collection while very many objects are made that are in no cycle."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_search() -> Iterator[None]:
-    """No search for cycles meanwhile, as a context or a decorator: each goes through all
-    that a table of ten thousand columns has, and takes as long as the work itself. For what
-    takes seconds at most, and waits for nothing.
+    """Pause the collection, as a context or a decorator.
+
+    Each collection walks all objects of a table of ten thousand columns, which takes as long as the work
+    itself. Use it around work of seconds that waits for nothing.
     """
     searched = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Limits of a table: which fields get no column, because those that were seen before them fill it."""
+"""Limits of a table: which fields get no column because earlier ones fill it."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ Beyond = dict[tuple[Path, Facet], str]
 
 
 def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
-    """For each field with a new column that there is no room for, a type that it gets no column for, and why.
+    """For each field with a new column that exceeds a limit: a type that gets no column, and why.
 
-    ``last``: the type of each field that was seen last.
+    ``last``: the type of each field that arrived last.
     """
     return _beyond_fields(plan, last, settings) or _beyond_columns(plan, last, settings)
 
 
 def without_limits(settings: Settings) -> Settings:
-    """The settings of a table that has room for any number of columns."""
+    """The settings without limits on columns."""
     return replace(settings, max_columns=sys.maxsize, max_fields=None)
 
 
 def settled(plan: Plan, place: Place) -> Schema:
-    """The planned table with the columns alone that records before the one at this place need."""
+    """The planned table with only the columns that records before this place need."""
     record = Place(place.source, place.line)
     late = {c.path for c in plan.changes if isinstance(c, AddColumn) and _place(c) >= record}
     struct = _without(plan.schema.struct, late, ())
@@ -53,7 +53,7 @@ def settled(plan: Plan, place: Place) -> Schema:
 
 
 def _without(type_: Type, late: AbstractSet[Path], at: Path) -> Type:
-    """The type without columns at these paths, and without structs that would be empty."""
+    """The type without the columns at these paths, and without structs that would be empty."""
     if isinstance(type_, Struct):
         fields = (
             replace(f, type=_without(f.type, late, (*at, f.name)))
@@ -69,15 +69,17 @@ def _without(type_: Type, late: AbstractSet[Path], at: Path) -> Type:
 
 
 def leaf_columns(struct: Struct) -> int:
-    """How many leaf columns hold data of records."""
+    """Count the leaf columns that hold data of records."""
     return sum(leaves(f.type) for f in struct.fields if not is_metadata(f.doc))
 
 
 def in_rest(
     routes: Sequence[ColumnRoute], unmade: Sequence[ColumnRoute]
 ) -> tuple[frozenset[Facet], tuple[ColumnRoute, ...]]:
-    """The types whose values go to the rest because the ``unmade`` columns of a field are not made; and the
-    routes of its columns: of a map that stands in one of them, such values go to the rest key by key.
+    """Send values to the rest because the ``unmade`` columns of a field are not made.
+
+    Returns the types that go there whole, and the routes of the field's columns: inside a map, such values go
+    to the rest key by key.
     """
     apart = [route for route in unmade if not any(_same_maps(route, filled) for filled in routes)]
     beyond = frozenset().union(*map(_all_inside, apart))
@@ -85,7 +87,7 @@ def in_rest(
 
 
 def _all_inside(route: ColumnRoute) -> frozenset[Facet]:
-    """The types of a column in which all goes to the rest."""
+    """The types of a column whose contents all go to the rest."""
     inside = (route.record is not None and route.record.has_rest) or (
         route.value is not None and route.value.has_rest
     )
@@ -93,7 +95,7 @@ def _all_inside(route: ColumnRoute) -> frozenset[Facet]:
 
 
 def _with_values(route: ColumnRoute, unmade: Iterable[ColumnRoute]) -> ColumnRoute:
-    """The route; to the rest go values of its maps for which there are ``unmade`` columns."""
+    """The route with the values of its maps in the rest that need ``unmade`` columns."""
     if route.value is None:
         return route
     values = [
@@ -111,7 +113,7 @@ def _same_maps(route: ColumnRoute, candidate: ColumnRoute) -> bool:
 
 
 def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
-    """Fields of structs inside the record that have more than ``max_fields``."""
+    """Fields of structs inside the record that exceed ``max_fields``."""
     limit = settings.max_fields
     added: dict[Path, list[AddColumn]] = defaultdict(list)
     for change in plan.changes:
@@ -130,7 +132,7 @@ def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -
 
 
 def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
-    """Fields that would give the table more leaf columns than ``max_columns``."""
+    """Fields whose columns would exceed ``max_columns`` for the table."""
     limit = settings.max_columns
     total = leaf_columns(plan.schema.struct)
     if total <= limit:
@@ -147,12 +149,14 @@ def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) 
 
 
 def _leaf_columns(changes: Iterable[Change]) -> list[AddColumn]:
-    """New columns that hold values themselves; what is inside a struct is listed apart."""
+    """New columns that hold values themselves; the contents of a struct are listed separately."""
     return [c for c in changes if isinstance(c, AddColumn) and not isinstance(peel(c.type)[1], Struct)]
 
 
 def _in_order(columns: Iterable[AddColumn], changes: Iterable[Change]) -> list[AddColumn]:
-    """The columns record by record, as their fields stand there; ``changes``: have those around them, too."""
+    """The columns record by record, in the order of their fields. ``changes``: contain the columns around
+    them too.
+    """
     positions = {c.reason.field: _place(c).position for c in changes if isinstance(c, AddColumn)}
 
     def order(column: AddColumn) -> tuple[str, int, list[int]]:
@@ -170,7 +174,7 @@ def _place(column: AddColumn) -> Place:
 def _types_of(
     columns: Iterable[AddColumn], last: Mapping[Path, Facet], settings: Settings, would: str
 ) -> Beyond:
-    """The types that were seen last of the fields of these columns; what a hint declares keeps its column."""
+    """The last types to arrive of these columns' fields; a type that a hint declares keeps its column."""
     beyond: Beyond = {}
     for column in columns:
         path = column.reason.field

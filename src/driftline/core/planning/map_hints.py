@@ -1,4 +1,4 @@
-"""What a person is told of objects whose keys are data."""
+"""Hints to a person about objects whose keys are data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ALIKE = 3  # paths that differ in one step, from which on they are told in one 
 
 
 def notes_of_maps(maps: Mapping[Path, Verdict]) -> list[str]:
-    """A setting for each object that became a map, which would keep it a
-    struct, and why it is one; the outermost first.
+    """For each object that became a map, the setting that would keep it a struct, and the reason; outermost
+    first.
 
-    One for paths that differ in their last but one step.
+    Paths that differ only in their last but one step share one.
 
     >>> verdict = Verdict("its keys look like data", ("0", "1"))
     >>> notes_of_maps({("h", name, "values"): verdict for name in "abc"})

@@ -1,4 +1,4 @@
-"""Whether an object is a map: M1, M2 and M3 of "Keys that are data" (section 9 of the evolution rules)."""
+"""Maps among objects: M1, M2 and M3 of "Keys that are data" (section 9 of the evolution rules)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Kind = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is under one key of an object: ``kinds`` of its values with their
-    dimensions, and the ``fields`` of records.
+    """The contents of one key of an object: ``kinds`` of its values with their dimensions, and ``fields`` of
+    records.
     """
 
     kinds: frozenset[Kind] = frozenset()
@@ -49,8 +49,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why an object is a map. ``keys``: some that decided; ``apart``: its words
-    stay a struct, the other keys are a map.
+    """The reason an object is a map. ``keys``: some that decided; ``apart``: its words stay a struct, and
+    only the other keys form the map.
     """
 
     why: str
@@ -66,7 +66,7 @@ def _short(key: str) -> str:
 
 
 def entries_of(records: Iterable[RecordShape]) -> dict[str, Entry]:
-    """What objects of a batch hold, by key."""
+    """The contents of a batch's objects, by key."""
     entries: dict[str, Entry] = {}
     for record in records:
         for key, shape in record.fields.items():
@@ -75,7 +75,7 @@ def entries_of(records: Iterable[RecordShape]) -> dict[str, Entry]:
 
 
 def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, Entry]:
-    """What a struct of the table holds, by key. ``key_of``: the key of each column."""
+    """The contents of a table's struct, by key. ``key_of``: the key of each column."""
     entries: dict[str, Entry] = {}
     for column in struct.fields:
         key = key_of[column.name]
@@ -84,7 +84,7 @@ def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, En
 
 
 def values_of(record: RecordShape, place: Place) -> FieldShape:
-    """The shape of the values of all keys together; ``place``: of the first object."""
+    """The merged shape of the values of all keys. ``place``: of the first object."""
     value = FieldShape(place)
     for shape in record.fields.values():
         value = value.merge(shape)
@@ -92,7 +92,7 @@ def values_of(record: RecordShape, place: Place) -> FieldShape:
 
 
 def as_map(entries: Mapping[str, Entry]) -> Verdict | None:
-    """Why an object of these keys is a map; None where it is a struct.
+    """The reason an object with these keys is a map; None where it is a struct.
 
     >>> as_map({"2024-01-01": Entry(), "2024-01-02": Entry()}).why
     'its keys look like data'
@@ -120,17 +120,17 @@ def kinds_in(type_: Type) -> frozenset[Kind]:
 
 
 def other_words(entries: Mapping[str, Entry], kinds: frozenset[Kind]) -> bool:
-    """Whether there are words with values of other kinds."""
+    """True if there are words with values of other kinds."""
     return any(entry.kinds - kinds for key, entry in entries.items() if is_word(key))
 
 
 def is_word(key: str) -> bool:
-    """Whether a key is the name of a field."""
+    """True if a key is the name of a field."""
     return look(key) is Look.word
 
 
 def _all_data(looks: Mapping[str, Look], data: Sequence[str]) -> bool:
-    """M1: every key that is not neutral looks like data, and they are enough."""
+    """M1: every key that is not neutral looks like data, and there are enough of them."""
     if not data or any(kind is Look.word for kind in looks.values()):
         return False
     kinds = [looks[key] for key in data]
@@ -140,15 +140,15 @@ def _all_data(looks: Mapping[str, Look], data: Sequence[str]) -> bool:
 
 
 def _one_kind(entries: Iterable[Entry]) -> bool:
-    """Whether all values that are some are records, or lists of records,
-    or scalars of one kind at one dimension.
+    """True if all values present are records, or lists of records, or scalars of one kind at one
+    dimension.
     """
     kinds = {kind for entry in entries for kind in entry.kinds}
     return len(kinds) == 1
 
 
 def _alike(entries: Mapping[str, Entry]) -> bool:
-    """M2: a struct would need ten times the columns; or keys hold what names of fields seldom do."""
+    """M2: a struct would need ten times the columns, or keys contain what field names rarely do."""
     counted = sum(len(entry.fields) for entry in entries.values())
     different = len(frozenset().union(*(entry.fields for entry in entries.values())))
     if different:

@@ -1,6 +1,4 @@
-"""Columns that a source fills by itself, beside those of the records: known
-by their doc, met by no key of the data.
-"""
+"""Columns that a source fills itself, beside the records' own: known by their doc, matched by no key."""
 
 from __future__ import annotations
 
@@ -14,16 +12,15 @@ from driftline.core.schema.types import Field, Struct
 
 
 def own_column(struct: Struct, kind: str) -> Field | None:
-    """The column of this kind that a table has, whatever it is called now."""
+    """The table's column of this kind, whatever its name is now."""
     doc = METADATA + kind
     return next((f for f in struct.fields if (f.doc or "").partition("\n")[0] == doc), None)
 
 
 def with_own(plan: Plan, columns: Iterable[Field]) -> Plan:
-    """The plan, with those of the columns made that the table has not, or fields of theirs. A name that is
-    taken gets a number.
+    """Add the columns, or fields of theirs, that the table lacks to a plan. A taken name gets a number.
 
-    A column's doc has its kind in the first line, and in the second what it holds.
+    The first line of such a column's doc is its kind, the second describes it.
     """
     for column in columns:
         for change in _missing(plan.schema.struct, column):
@@ -32,7 +29,7 @@ def with_own(plan: Plan, columns: Iterable[Field]) -> Plan:
 
 
 def _missing(struct: Struct, column: Field) -> Iterable[AddColumn]:
-    """What a table needs to have the column whole; an earlier version may have made it with fewer fields."""
+    """The changes that complete the column; an earlier version may have made it with fewer fields."""
     first, _, why = (column.doc or "").partition("\n")
     own = own_column(struct, first.removeprefix(METADATA))
     if own is None:

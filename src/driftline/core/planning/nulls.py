@@ -1,4 +1,4 @@
-"""Required columns: which become optional, and which refuse a record without a value."""
+"""Required columns: which ones become optional, and which refuse a record without a value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from driftline.core.schema.types import (
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A column of a field that the data has, and how it is filled."""
+    """A column of a field in the data, and its route."""
 
     decision: FieldDecision
     field: FieldRoute
@@ -36,7 +36,7 @@ class Filled:
 
     @property
     def always(self) -> bool:
-        """Whether every value of the field is one that the column holds."""
+        """True if the column holds every value of the field."""
         shape, facet = self.field.shape, self.column.facet
         return (
             shape.empty_lists <= facet.dim
@@ -47,7 +47,7 @@ class Filled:
 
     @property
     def in_every_record(self) -> bool:
-        """Whether each record has a value of the field."""
+        """True if every record has a value of the field."""
         shape = self.field.shape
         return bool(shape.facets or shape.empty_lists or shape.empty_record) and not shape.missing
 
@@ -60,10 +60,10 @@ def relaxed(
     contract: Contract,
     identifiers: Collection[int],
 ) -> tuple[Field, Findings]:
-    """The column, made optional if it is required and some record has neither a value for it nor its default.
+    """Make a required column optional if some record has neither a value for it nor its default.
 
-    Not so where the policy of its ``contract`` forbids it, nor identifier fields and what they are in: such
-    records are refused. ``filled`` None: the data has no such field.
+    Identifier fields and the structs around them stay required, and so does a column whose ``contract``
+    forbids the change: such records are refused. ``filled`` None: the data has no such field.
     """
     if not column.required or _has_value(column, filled):
         return column, NOTHING
@@ -80,7 +80,7 @@ def relaxed(
 
 
 def _has_value(column: Field, filled: Filled | None) -> bool:
-    """Whether every record has a value of the field that the column holds, or none and so the default."""
+    """True if every record has a value that the column holds, or no key at all and so the default."""
     default = column.write_default is not None
     if filled is None:
         return default
@@ -88,9 +88,7 @@ def _has_value(column: Field, filled: Filled | None) -> bool:
 
 
 def opened(type_: Type, path: Path, place: Place) -> tuple[Type, Findings]:
-    """A list or map column with elements or values that may be null:
-    the data's own, and what does not fit.
-    """
+    """Make a list's elements or a map's values optional where nulls arrive, or values that do not fit."""
     if not isinstance(type_, List | Map):
         return type_, NOTHING
     child = children(type_)[-1]

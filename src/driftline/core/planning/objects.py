@@ -1,9 +1,8 @@
-"""JSON objects as maps, as structs, or as both: what a field's columns
-and the objects' own keys say (section 9).
+"""JSON objects as maps, structs or both, by a field's columns and the objects' own keys (section 9).
 
-A struct whose keys turn out to be data is closed: its columns go on being filled, none is added to it at any
-depth, and a map beside it takes all keys. Where many keys are data beside words of another kind, the words
-are a struct, and the map beside it takes the others.
+A struct whose keys turn out to be data is closed: its columns are still filled, none is added at any depth,
+and a map beside it takes all keys. If many keys are data beside words of another kind, the words are a
+struct, and the map beside it takes the others.
 """
 
 from __future__ import annotations
@@ -35,22 +34,21 @@ MAP = MapOf(STRING)
 
 
 class Closed(Enum):
-    """Which keys of a field's structs get no more columns, as a map beside them has these keys."""
+    """The keys of a field's structs that get no more columns, because a map beside them has these keys."""
 
     none = "none"
     data = "all but words"
     all = "all"
 
     def holds(self, key: str) -> bool:
-        """Whether the map has this key."""
+        """True if the map has this key."""
         return self is Closed.all or (self is Closed.data and not is_word(key))
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """A field's ``shape`` with its objects as what they are to be. ``verdict``: why they become a map, where
-    the table has none for them yet; ``closed``: the keys that get no more columns in the field's structs, as
-    a map has them; ``apart``: the map has no words.
+    """A field's ``shape`` with its objects as maps or structs. ``verdict``: the reason for a new map;
+    ``closed``: keys that get no more columns in the field's structs; ``apart``: the map has no words.
     """
 
     shape: FieldShape
@@ -65,7 +63,9 @@ class Objects:
 def objects_of(
     shape: FieldShape, types: Sequence[Type], contract: Contract, policy: Policy, mark: str
 ) -> Objects:
-    """Decides for the objects of a field whose columns have these ``types``. ``mark``: the prefix of docs."""
+    """Decide what the objects of a field with columns of these ``types`` are. ``mark``: the prefix
+    of docs.
+    """
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     structs = _structs(types)
     # Typed values that waited beside objects are declared as maps, which a column of theirs
@@ -88,7 +88,7 @@ def objects_of(
 
 
 def _dealt(shape: FieldShape, types: Sequence[Type], closed: Closed, mark: str, unit: str) -> FieldShape:
-    """The shape with each object dealt out to the map and the structs among the columns."""
+    """Divide each object among the map and the structs in the columns."""
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
     apart, structs = closed is Closed.data, _structs(types)
     out = replace(shape, facets={f: s for f, s in shape.facets.items() if f not in records})
@@ -104,15 +104,15 @@ def _dealt(shape: FieldShape, types: Sequence[Type], closed: Closed, mark: str, 
 
 
 def _split(seen: Seen, apart: bool, closed: Closed) -> tuple[RecordShape, dict[str, FieldShape]]:
-    """What of an object is the map's, and its other fields."""
+    """Split an object into the part in the map and its other fields."""
     assert seen.record is not None
     in_map = seen.record.having(lambda key: not apart or closed.holds(key))
     return in_map, {k: shape for k, shape in seen.record.fields.items() if k not in in_map.fields}
 
 
 def folded(shape: RecordShape) -> RecordShape:
-    """The shape with all of an object in its map, but for words apart, where
-    a part of a batch has forgotten its keys.
+    """Fold each object of a shape into its map, apart from its words, where a part of the batch has dropped
+    its keys.
     """
     return RecordShape({key: _folded(field) for key, field in shape.fields.items()})
 
@@ -141,9 +141,10 @@ def _folded(field: FieldShape) -> FieldShape:
 
 
 def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
-    """Whether a field with columns of these types has its words in a struct, and the other keys in a
-    map beside it: words are of another kind than what made the map. Else the struct is one that
-    turned out to be a map, which has all keys.
+    """True if the field has its words in a struct and its other keys in a map beside it.
+
+    The words' values then differ in kind from those that made the map. Otherwise the struct is one that
+    turned out to be a map, and the map has all keys.
     """
     structs = _structs(types)
     maps = [inner for type_ in types if isinstance(inner := peel(type_)[1], Map)]
@@ -153,15 +154,13 @@ def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
 
 
 def closed_contract(contract: Contract, closed: Closed, keys: Iterable[str]) -> Contract:
-    """The same, but below keys that get no more columns objects stay structs."""
+    """The same contract, with objects as structs below keys that get no more columns."""
     below = {key: contract.of(key).without_maps() for key in keys if closed.holds(key)}
     return replace(contract, fields={**contract.fields, **below})
 
 
 def closed_route(route: RecordRoute, closed: Closed = Closed.all) -> RecordRoute:
-    """The route of a struct that gets no more columns for some keys:
-    what has no column there is in the map.
-    """
+    """The route of a struct that is closed for some keys: what has no column there is in the map."""
     return RecordRoute(tuple(_closed_field(f) if closed.holds(f.key) else f for f in route.fields))
 
 
@@ -185,7 +184,7 @@ def _is_object(facet: Facet, seen: Seen) -> bool:
 def _verdict(
     records: Iterable[Seen], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
 ) -> Verdict | None:
-    """Why the objects become a map, if they do by themselves."""
+    """The reason the objects become a map by themselves, if they do."""
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
     if decided or not policy.keeps_all:
         return None
@@ -196,9 +195,7 @@ def _verdict(
 
 
 def _of_folded(maps: Iterable[Seen], records: Iterable[Seen]) -> Verdict:
-    """Why objects are a map whose many keys were not kept; ``records``:
-    what else was kept of the field's objects.
-    """
+    """The reason objects are a map whose many keys were not kept. ``records``: the objects that were."""
     entries = entries_of(seen.record for seen in records if seen.record is not None)
     folded = entries_of(RecordShape({"": seen.value}) for seen in maps if seen.value is not None)
     kinds = folded.get("", Entry()).kinds
@@ -217,7 +214,7 @@ def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, Entry
 
 
 def _structs(types: Iterable[Type]) -> list[Struct]:
-    """The structs among the types, as they are inside lists."""
+    """The structs among the types, lists removed."""
     return [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
 
 
@@ -226,7 +223,7 @@ def _together(structs: Sequence[Struct]) -> Struct:
 
 
 def _within(record: RecordShape, struct: Struct, mark: str, unit: str) -> RecordShape:
-    """What of a record the columns of a struct take as they are."""
+    """The part of a record that the columns of a struct take unchanged."""
     columns = by_key(struct.fields, mark)
     return RecordShape(
         {
@@ -238,7 +235,7 @@ def _within(record: RecordShape, struct: Struct, mark: str, unit: str) -> Record
 
 
 def _fitting(shape: FieldShape, types: Sequence[Type], mark: str, unit: str) -> FieldShape:
-    """What of a field its columns take as they are."""
+    """The part of a field that its columns take unchanged."""
     facets = [facet_of(type_) for type_ in types]
     out = replace(shape, facets={})
     for facet, seen in shape.facets.items():
@@ -255,7 +252,9 @@ def _fitting(shape: FieldShape, types: Sequence[Type], mark: str, unit: str) -> 
 def _fitting_record(
     dim: int, record: RecordShape, types: Sequence[Type], mark: str, unit: str
 ) -> RecordShape | None:
-    """What of the records inside ``dim`` lists the structs among the types take, or else the maps."""
+    """The part of the records inside ``dim`` lists that the structs among the types, or else the
+    maps, take.
+    """
     facets = [facet_of(type_) for type_ in types]
     if any(c.base == RECORD and c.dim >= dim for c in facets):
         return _within(record, _together(_structs(types)), mark, unit)

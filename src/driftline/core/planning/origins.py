@@ -1,4 +1,4 @@
-"""Which column has values of which field of the data, as the routes of a plan say."""
+"""The origin of each column: which field's values it has, according to a plan's routes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from driftline.core.schema.types import Map, Path, Schema
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A leaf column at ``column`` has the values of the field at ``path`` that are of these types. ``exact``:
-    they are its own type, and nothing is converted.
+    """The leaf column at ``column`` has the values of these types from the field at ``path``. ``exact``: they
+    have its own type, so nothing is converted.
     """
 
     column: Path
@@ -26,7 +26,7 @@ class Origin:
 def origins(route: RecordRoute, schema: Schema) -> Iterator[Origin]:
     """The origins of all columns of ``schema`` that the route fills.
 
-    Paths go through lists by ``element``, through maps by ``key`` and ``value``. Keys of objects that are
+    Paths go through lists by ``element``, through maps by ``key`` and ``value``. The keys of objects that are
     maps have no path of their own: they come from the object's.
     """
     yield from _of_record(route, (), ())

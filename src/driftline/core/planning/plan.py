@@ -25,11 +25,11 @@ def plan(
     settings: Settings | None = None,
     not_rewritten: frozenset[Path] = frozenset(),
 ) -> Plan:
-    """What must change in ``schema`` for a batch of ``shape``, and how each field is routed.
+    """Plan the changes to ``schema`` for a batch of ``shape``, and the route of each field.
 
-    ``not_rewritten``: columns that are not rewritten, though the settings allow it. What a policy refuses is
-    among the plan's ``conflicts``. Fields that would give the table more than ``max_columns``, or a struct
-    more than ``max_fields``, are refused, too, or go to the rest.
+    ``not_rewritten``: columns that are not rewritten, though the settings allow it. The plan's ``conflicts``
+    are what a policy refuses. A field that exceeds ``max_columns`` or ``max_fields`` is refused too, or goes
+    to the rest.
 
     >>> from driftline.core.planning.shape import Facet, FieldShape, Seen
     >>> from driftline.core.schema.place import Place
@@ -49,7 +49,7 @@ def plan(
 
 
 def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, Facet]]:
-    """The plan, and the type of each field that was seen last."""
+    """The plan, and the type of each field that arrived last."""
     schema = context.schema
     record = plan_record(Scope(schema.struct), shape, context.settings.contract, context)
     findings = record.findings
@@ -68,8 +68,8 @@ def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, 
 
 
 def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:
-    """The changes with rewrites of list elements and map values as rewrites of the columns that they are in;
-    a column that is rewritten is optional from then on.
+    """Turn rewrites of list elements and map values into rewrites of the columns around them, which become
+    optional.
     """
     planned = Schema(after)
     rewritten = {_column(change.path, before) for change in changes if isinstance(change, RewriteColumn)}
@@ -84,7 +84,7 @@ def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterabl
 
 
 def _column(path: Path, schema: Schema) -> Path:
-    """The struct's field that holds what is at the path."""
+    """The field of the struct that holds what is at the path."""
     while (above := schema.find(path[:-1])) is not None and not isinstance(above.type, Struct):
         path = path[:-1]
     return path

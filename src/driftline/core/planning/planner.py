@@ -1,7 +1,7 @@
 """The planner: one batch's shape against a schema, level by level.
 
-The fields of a record are settled together, as they share names: decide each, name the new columns, then go
-into each. The records inside them are planned by the same function again.
+The fields of a record are planned together, because they share names: decide each, name the new columns, then
+go into each. The records inside them are planned by the same function.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PlannedRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of a record, decided: the columns that it has, and drafts of those that it gets."""
+    """A decided field of a record: its columns, and drafts of the new ones."""
 
     key: str
     known: Sequence[Field]
@@ -78,8 +78,8 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Routed:
-    """A field, routed. ``columns``: those that are filled, with their types; ``dropped``:
-    names of new ones that would hold nothing.
+    """A routed field. ``columns``: those filled, with their types; ``dropped``: names of new ones that would
+    hold nothing.
     """
 
     decision: FieldDecision
@@ -90,7 +90,7 @@ class _Routed:
 
 
 def plan_record(scope: Scope, shape: RecordShape, contract: Contract, context: Context) -> PlannedRecord:
-    """What becomes of a record of this shape, at every depth."""
+    """Plan a record of this shape, at every depth."""
     known = by_key(scope.struct.fields, context.settings.mark)
     decided = [
         _decide(scope, key, known.get(key, []), seen, contract, context)
@@ -119,7 +119,7 @@ def plan_record(scope: Scope, shape: RecordShape, contract: Contract, context: C
 def _added(
     named: Sequence[Field], drafts: Sequence[Draft], routed: Sequence[_Routed]
 ) -> list[tuple[Field, Draft]]:
-    """The new columns that hold something, as their values stand in the data."""
+    """The new columns that hold something, in the order of their values in the data."""
     dropped = frozenset[str]().union(*(field.dropped for field in routed))
     added = [(c, d) for c, d in zip(named, drafts, strict=True) if c.name not in dropped]
     return sorted(added, key=lambda item: item[1].reason.place or Place())
@@ -128,7 +128,7 @@ def _added(
 def _columns(
     scope: Scope, added: Sequence[tuple[Field, Draft]], routed: Sequence[_Routed]
 ) -> dict[str, Field]:
-    """The struct's columns by their names, new ones last, with the types that they have now."""
+    """The struct's columns by name, new ones last, with their present types."""
     columns = {c.name: c for c in (*scope.struct.fields, *(c for c, _ in added))}
     return columns | {c.name: c for field in routed for c in field.columns}
 
@@ -141,7 +141,7 @@ def _decide(
     record_contract: Contract,
     context: Context,
 ) -> _Field:
-    """What becomes of one field of a record, and the drafts of its new columns, declared ones first."""
+    """Decide one field of a record, and draft its new columns, declared ones first."""
     data_path, contract = (*scope.data_path, key), record_contract.of(key)
     drafts = declared(key, known, contract, data_path)
     is_unknown = not known and not drafts and (record_contract.declares_fields or not scope.is_new)
@@ -163,9 +163,7 @@ def _decide(
 def _routed(
     scope: Scope, decided: Sequence[_Field], named: Sequence[Field], context: Context
 ) -> Iterator[_Routed]:
-    """The fields with the routes of their columns. ``named``: the new
-    columns of all fields, one after the other.
-    """
+    """Route the fields to their columns. ``named``: the new columns of all fields, in order."""
     new_columns = iter(named)
     for field in decided:
         new = [next(new_columns) for _ in field.drafts]
@@ -204,7 +202,9 @@ def _without_values(
     contract: Contract,
     context: Context,
 ) -> tuple[dict[str, Field], Findings]:
-    """The columns that become optional, as some record has no value for them; what refuses such records."""
+    """The columns that become optional because some record has no value for them, and the refusals of such
+    records.
+    """
     if scope.is_new or not (scope.schema_path or shape.fields):
         return {}, NOTHING
     filled = {
@@ -233,7 +233,7 @@ def _without_values(
 def _route_columns(
     decision: FieldDecision, columns: Sequence[_Column], data_path: Path, context: Context
 ) -> tuple[list[ColumnRoute], Findings]:
-    """How each column of a field is filled, or of a map's values."""
+    """The route of each column of a field, or of a map's values."""
     values, below = _route_values(decision, columns, data_path, context)
     facets = [facet_of(column.type) for column in columns]
     widest = max((f.dim for f in facets if f.base == RECORD), default=0)  # record column, in dimensions
@@ -257,7 +257,7 @@ def _route_columns(
 def _route_values(
     decision: FieldDecision, columns: Sequence[_Column], data_path: Path, context: Context
 ) -> tuple[dict[int, FieldRoute], Findings]:
-    """How the values of the map columns are filled, by the columns' places."""
+    """The routes of the values in map columns, by the columns' places."""
     facets = [facet_of(column.type) for column in columns]
     routes: dict[int, FieldRoute] = {}
     findings = []
@@ -282,14 +282,14 @@ def _route_values(
 
 
 def _value_column(column: _Column) -> _Column:
-    """The values of a map column, as a column."""
+    """The values of a map column, as a column of their own."""
     return replace(column, type=value_of(column.type), path=(*inside(column.path, column.type), "value"))
 
 
 def _route_column(
     decision: FieldDecision, column: _Column, takes: tuple[Facet, ...], data_path: Path, context: Context
 ) -> tuple[ColumnRoute, Findings]:
-    """How one column is filled, with all that is in its records."""
+    """The route of one column, with everything in its records."""
     type_, shape, unit = column.type, decision.shape, decision.contract.epoch_unit
     findings = [NOTHING]
     many = shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)
@@ -311,7 +311,7 @@ def _route_column(
 def _plan_inside(
     decision: FieldDecision, column: _Column, takes: tuple[Facet, ...], data_path: Path, context: Context
 ) -> PlannedRecord:
-    """The records in a column, planned."""
+    """Plan the records in a column."""
     facets = decision.shape.facets
     shape = merge_all(record for f in takes if (record := facets[f].record) is not None)
     dim, struct = peel(column.type)

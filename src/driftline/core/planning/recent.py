@@ -1,4 +1,4 @@
-"""What was worked out last, for a few keys."""
+"""A small cache of recent results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Values by keys that need only compare; of the keys that were not asked for lately, nothing stays. A key
-    that is nested too deeply to compare has no value.
+    """Values by keys that need only be comparable; the least recently used go. A key too deep to compare has
+    no value.
 
     >>> recent = Recent[str, int](most=2)
     >>> for number, key in enumerate("abac"):
@@ -24,7 +24,7 @@ class Recent(Generic[K, V]):
         self._items: list[tuple[K, V]] = []  # the latest first
 
     def get(self, key: K) -> V | None:
-        """The value of a key, if it is still there."""
+        """The value of a key, if it is still cached."""
         for place, (known, value) in enumerate(self._items):
             if _same(known, key):
                 self._items.insert(0, self._items.pop(place))

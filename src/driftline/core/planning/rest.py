@@ -1,5 +1,5 @@
-"""The rest: a column of exact JSON text for what is beyond the table's
-limits, and for fields that wait (section 10).
+"""The rest: a column of exact JSON text for values beyond the table's limits, and fields that wait (section
+10).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TYPE_KEY = " type"  # behind a path: the key of its value's type. Blanks of keys
 
 
 def rest_column(struct: Struct) -> Field | None:
-    """The table's column of the rest, whatever it is called; None where there is none yet."""
+    """The table's column of the rest, whatever its name; None where there is none yet."""
     return own_column(struct, _KIND)
 
 
@@ -76,7 +76,7 @@ def keys_of(at: Iterable[str | int]) -> Path:
 
 
 def field_of(text: str) -> Path:
-    """The path of the field that a path of the rest leads into, elements of lists as steps of that name.
+    """The path of the field that contains a path of the rest; elements of lists are steps of that name.
 
     >>> field_of("items[3].y")
     ('items', 'element', 'y')
@@ -85,7 +85,7 @@ def field_of(text: str) -> Path:
 
 
 def spelled_field(path: Path) -> str:
-    """A field's path as text, elements of lists as steps of that name; `steps` reads it.
+    """A field's path as text, with elements of lists as steps of that name; `steps` reads it.
 
     >>> spelled_field(("items", "element", "a.b"))
     'items.element.`a.b`'
@@ -97,10 +97,10 @@ def spelled_field(path: Path) -> str:
 
 
 def type_key(path: str) -> str:
-    """Under which key the type of a typed value stands beside it."""
+    """The key of the rest under which the type of a typed value stands."""
     return path + TYPE_KEY
 
 
 def is_type_key(key: str) -> bool:
-    """Whether a key of the rest is not of a value, but of its type."""
+    """True if a key of the rest is that of a type, not of a value."""
     return key.endswith(TYPE_KEY)

@@ -1,4 +1,4 @@
-"""What planning gives: a plan's changes, and the routes by which each column is filled."""
+"""Plans: the changes to a table, and the routes by which each column is filled."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from driftline.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a table's settings say to the planner and the observer.
+    """A table's settings, as the planner and the observer need them.
 
-    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: prefix of an evolved column's doc.
-    ``max_columns``: leaf columns a table may have; ``max_fields``: fields of one struct in the record, None:
-    any number; ``max_key``: characters of a key that gets a column.
-    ``beyond``: what becomes of values that would pass these: "rest", "quarantine" or "fail". ``on_conflict``:
-    "quarantine" or "fail". ``allow_rewrite``: the `widen` policy may write columns anew.
-    ``max_record_bytes``: of a record's text. ``contract``: what was said of paths. ``csv``: of its files.
-    ``hive``: what stands in paths, `day=2026-01-01/`, is a column.
-    ``as_text``: types that the table's format has no columns for, whose values become text.
+    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: the prefix of an evolved column's doc.
+    ``max_columns``: leaf columns of a table; ``max_fields``: fields of one struct in the record, None: any
+    number; ``max_key``: characters of a key that gets a column. ``beyond``: values beyond these limits go to
+    the "rest", to "quarantine", or "fail". ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the
+    `widen` policy may write columns anew. ``max_record_bytes``: of a record's text. ``contract``: the
+    settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
+    ``as_text``: types that the table's format lacks, whose values become text.
     """
 
     dates: str = "on"
@@ -49,7 +48,7 @@ class Settings:
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class ColumnRoute:
-    """How one column is filled: from which facets of its field, and inside it by which routes.
+    """The route of one column: the facets of its field that fill it, and the routes inside it.
 
     ``unit``: the epoch unit of the field, None where it was not set.
     """
@@ -69,11 +68,11 @@ class ColumnRoute:
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class FieldRoute:
-    """A field of the data, what was seen of it, and the columns it goes to.
+    """A field of the data, its observed facets, and the columns it goes to.
 
-    ``elsewhere``: a map beside the struct that the field is in holds all its values, those too that no column
-    here takes. Of the values of a map, ``left_out`` are the keys that are excluded; ``no_words``: words are
-    in a struct beside it. ``beyond``: types whose values go to the rest where no column here takes them.
+    ``elsewhere``: a map beside the struct around this field holds all its values, even those no column here
+    takes. For a map's values, ``left_out`` are the excluded keys; ``no_words``: words are in a struct beside
+    it. ``beyond``: types whose values go to the rest where no column here takes them.
     """
 
     key: str
@@ -86,7 +85,7 @@ class FieldRoute:
 
     @property
     def has_rest(self) -> bool:
-        """Whether a value here, at any depth, goes to the rest."""
+        """True if a value here, at any depth, goes to the rest."""
         return bool(self.beyond) or any(
             (column.record is not None and column.record.has_rest)
             or (column.value is not None and column.value.has_rest)
@@ -95,7 +94,7 @@ class FieldRoute:
 
     @property
     def waiting_maps(self) -> frozenset[int]:
-        """How many lists there are around maps that no column takes."""
+        """The dimensions of the maps that no column takes."""
         taken = {facet for column in self.columns for facet in column.takes}
         # One that is planned for by its values alone may have no column as deep as it stands.
         facets = self.beyond | self.shape.facets.keys()
@@ -113,7 +112,7 @@ class FieldRoute:
                 yield from column.value.rest_paths((*inside, "value"))
 
     def has_columns(self, path: Path) -> bool:
-        """Whether the field at a path below this one has a column; steps into lists are named ``element``."""
+        """True if the field at a path below has a column; steps into lists are named ``element``."""
         path = tuple(step for step in path if step != "element")
         if not path or not self.columns:
             return bool(self.columns)
@@ -129,13 +128,13 @@ class RecordRoute:
 
     @property
     def has_rest(self) -> bool:
-        """Whether a value of such a record, at any depth, goes to the rest."""
+        """True if a value of such a record, at any depth, goes to the rest."""
         return any(field.has_rest for field in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A type that went into a wider column which was there before."""
+    """A type that went into a wider column that existed before."""
 
     path: Path
     source: Type
@@ -146,10 +145,10 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """What the policy of a path refuses: values of ``facet`` at ``path``, a path of the data.
+    """A refusal: values of ``facet`` at ``path``, a path of the data.
 
-    ``inexact``: only those that are not exact in this column, by the epoch ``unit``. ``facet`` None: records
-    without a value there. ``limit``: the table has no room for them.
+    ``inexact``: only those not exact in this column, by the epoch ``unit``. ``facet`` None: records without a
+    value there. ``limit``: the table has no room for them.
     """
 
     path: Path
@@ -164,7 +163,7 @@ class Conflict:
 
     @property
     def incoming_type(self) -> str:
-        """The type that was refused, as people write it."""
+        """The refused type, as people write it."""
         return "nothing" if self.facet is None else self.facet.spelled()
 
     def __str__(self) -> str:
@@ -173,10 +172,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a batch does to a table: ``changes`` lead from ``before`` to ``schema``; ``route`` fills it.
+    """A batch's effect on a table: ``changes`` lead from ``before`` to ``schema``, and ``route`` fills it.
 
-    ``conflicts``: what is not accepted; a plan that has any cannot be carried out, but
-    tells by its ``schema`` which records can be.
+    ``conflicts``: what is not accepted. A plan that has any cannot be carried out; its ``schema`` shows which
+    records can be accepted.
     """
 
     before: Schema
@@ -204,7 +203,7 @@ def facet_of(type_: Type) -> Facet:
 
 
 def by_name(old: Struct, new: Struct) -> RecordRoute:
-    """The route that takes each column of a struct into the one of its name."""
+    """The route that takes each column of a struct into the one of the same name."""
     fields = []
     for f in old.fields:
         column = new.get(f.name)
@@ -226,8 +225,8 @@ def _into(column: str, old: Type, new: Type) -> ColumnRoute:
 
 
 def lean(route: RecordRoute) -> RecordRoute:
-    """The route without what was seen below each facet, which is told by
-    the routes below: small enough to be sent.
+    """The route without the shapes below its facets, which the routes below repeat: small enough to
+    be sent.
     """
     return RecordRoute(tuple(_lean_field(f) for f in route.fields))
 
@@ -246,8 +245,8 @@ def _lean_field(field: FieldRoute) -> FieldRoute:
 
 
 def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:
-    """Whether, into the same columns, the ``guess`` makes the same rows of what ``route``
-    was planned for: it may provide for more.
+    """True if the ``guess`` makes, in the same columns, the same rows as ``route``. It may provide
+    for more.
     """
     guessed = {f.key: f for f in guess.fields}
     return all(f.key in guessed and _same_field(f, guessed[f.key]) for f in route.fields)
@@ -263,7 +262,7 @@ def _same_field(field: FieldRoute, guess: FieldRoute) -> bool:
 
 
 def _same_column(column: ColumnRoute, guess: ColumnRoute, seen: frozenset[Facet]) -> bool:
-    """``seen``: the types that there are of the field."""
+    """Compare two columns. ``seen``: the field's observed types."""
     if (column.type, column.unit) != (guess.type, guess.unit):
         return False
     if frozenset(column.takes) != seen.intersection(guess.takes):
@@ -275,9 +274,9 @@ def _same_column(column: ColumnRoute, guess: ColumnRoute, seen: frozenset[Facet]
 
 
 def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
-    """How often records had the empty key, by path, without those that are maps, which keep it.
+    """How often records had the empty key, by path, except in maps, which keep it.
 
-    ``names``: as it was observed, when not all maps were known: in their place stand paths with their keys.
+    ``names``: counts as observed, before all maps were known: their paths contain the maps' keys.
     """
     lost: Counter[Path] = Counter()
     for path, count in names.items():
@@ -288,7 +287,7 @@ def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
 
 
 def _without_keys(route: RecordRoute, path: Path) -> Path | None:
-    """The path with ``value`` in place of keys of maps; None where it leads to a map."""
+    """The path with ``value`` in place of the keys of maps; None where it leads to a map."""
     steps: list[str] = []
     records: list[RecordRoute] = [route]
     maps: list[FieldRoute] = []

@@ -1,8 +1,8 @@
-"""Shapes: what a batch was seen to contain, as facets by path.
+"""Shapes: the contents of a batch, as facets by path.
 
-A facet is (dimension, base): how many lists around which base. Shapes merge associatively, commutatively
-and idempotently, so they are built per partition, in any order; what is kept beside a facet keeps that
-property: the first place (a minimum), marks that only ever rise. Counts are not part of a shape.
+A facet is (dimension, base): how many lists around which base. Shapes merge associatively, commutatively and
+idempotently, so they are built per partition, in any order. The annotations of a facet keep that property:
+the first place (a minimum), and marks that only rise. Counts are not part of a shape.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Facet:
         return f"{self.base}[{self.dim}]" if self.dim else str(self.base)
 
     def spelled(self) -> str:
-        """As people read it, in Iceberg's words.
+        """The facet as people read it, in Iceberg's words.
 
         >>> Facet(1, RECORD).spelled()
         'list<record>'
@@ -67,10 +67,10 @@ class Facet:
 @pickled_by_fields
 @dataclass(slots=True)
 class Seen:
-    """What is known of a facet beyond its type.
+    """The annotations of a facet beyond its type.
 
     ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
-    outside 1970..2199. ``ragged``: a list that mixes depths. ``digits``: text of a number that no number type
+    outside 1970..2199. ``ragged``: a list of mixed depth. ``digits``: text of a number that no number type
     holds, or of a declared type's value that is too fine or too long for it. ``typed``: declared by the
     source, not read from JSON. ``lossy``: a typed number that is not exact in the table's float column, or
     bytes that are not UTF-8 where the table has a string column.
@@ -89,12 +89,12 @@ class Seen:
     value: FieldShape | None = None
 
     def bare(self) -> Seen:
-        """A copy without what is below it."""
+        """A copy without the shapes below it."""
         marks = (self.wide, self.fraction, self.far, self.ragged, self.digits, self.typed, self.lossy)
         return Seen(self.place, self.sample, *marks, None if self.record is None else RecordShape())
 
     def covers(self, other: Seen) -> bool:
-        """Whether the other one has nothing more, places and samples aside."""
+        """True if the other one adds nothing, places and samples aside."""
         marks = ("wide", "fraction", "far", "ragged", "digits", "typed", "lossy")
         return (
             all(getattr(self, mark) >= getattr(other, mark) for mark in marks)
@@ -122,11 +122,11 @@ class Seen:
 @pickled_by_fields
 @dataclass(slots=True)
 class FieldShape:
-    """The facets of one field. No facets: only null, ``[]`` and ``{}`` were seen (untyped).
+    """The facets of one field. Without facets it held only null, ``[]`` and ``{}`` (untyped).
 
-    ``empty_lists``: the deepest empty list, 1 for ``[]``. ``empty_record``: ``{}`` was seen, at any depth.
-    ``missing``: some record had no value, kept for required columns; ``absent``: no record had even the key.
-    ``comment``: what the doc of its column is to say, if all sources say the same.
+    ``empty_lists``: the deepest empty list, 1 for ``[]``. ``empty_record``: ``{}`` occurred, at any depth.
+    ``missing``: some record had no value, for required columns; ``absent``: no record had even the key.
+    ``comment``: the doc of its column, if all sources agree on it.
     """
 
     place: Place
@@ -146,7 +146,7 @@ class FieldShape:
         self.facets[facet] = seen if known is None else known.merge(seen)
 
     def covers(self, other: FieldShape) -> bool:
-        """Whether the other one has nothing more, places and samples aside."""
+        """True if the other one adds nothing, places and samples aside."""
         return (
             self.empty_lists >= other.empty_lists
             and self.empty_record >= other.empty_record
@@ -160,7 +160,7 @@ class FieldShape:
 
     @property
     def has_maps(self) -> bool:
-        """Whether it is a map, or one is below it."""
+        """True if it is a map, or one is below it."""
         return any(
             seen.value is not None or (seen.record is not None and seen.record.has_maps)
             for seen in self.facets.values()
@@ -168,7 +168,7 @@ class FieldShape:
 
     @property
     def most_keys(self) -> int:
-        """The keys of the record that has most of them, at any depth."""
+        """The number of keys of the largest record, at any depth."""
         records = (seen.record.most_keys for seen in self.facets.values() if seen.record is not None)
         values = (seen.value.most_keys for seen in self.facets.values() if seen.value is not None)
         return max((*records, *values), default=0)
@@ -197,34 +197,34 @@ class RecordShape:
 
     @property
     def has_maps(self) -> bool:
-        """Whether a field is a map, at any depth."""
+        """True if a field is a map, at any depth."""
         return any(shape.has_maps for shape in self.fields.values())
 
     @property
     def most_keys(self) -> int:
-        """The keys of the record that has most of them, at any depth."""
+        """The number of keys of the largest record, at any depth."""
         return max((len(self.fields), *(shape.most_keys for shape in self.fields.values())))
 
     def named(self) -> dict[str, FieldShape]:
-        """The fields that may have columns: the empty key of JSON is a key of maps only (2.5)."""
+        """The fields that may have columns: JSON's empty key is a key of maps only (2.5)."""
         if "" not in self.fields:
             return self.fields
         typed = any(seen.typed for seen in self.fields[""].facets.values())
         return self.fields if typed else {key: shape for key, shape in self.fields.items() if key}
 
     def having(self, takes: Callable[[str], bool]) -> RecordShape:
-        """The fields whose keys it takes."""
+        """The fields whose keys satisfy ``takes``."""
         return RecordShape({key: shape for key, shape in self.fields.items() if takes(key)})
 
     def covers(self, other: RecordShape) -> bool:
-        """Whether the other one has nothing more, places and samples aside."""
+        """True if the other one adds nothing, places and samples aside."""
         return all(
             (own := self.fields.get(key)) is not None and own.covers(field)
             for key, field in other.fields.items()
         )
 
     def merge(self, other: RecordShape) -> RecordShape:
-        """A key that only one of them has is missing in records of the other."""
+        """Merge two records. A key that only one of them has is missing in records of the other."""
         if not self.fields or not other.fields:
             return RecordShape(self.fields | other.fields)
         out = {
@@ -249,7 +249,7 @@ def _covers(shape: _Shape | None, other: _Shape | None) -> bool:
 
 
 def merge_all(shapes: Iterable[RecordShape]) -> RecordShape:
-    """One shape for all of them."""
+    """Merge all shapes into one."""
     out = RecordShape()
     for shape in shapes:
         out = out.merge(shape)

@@ -1,4 +1,4 @@
-"""Types under construction: facets as types, and what is inside lists and maps replaced."""
+"""Types under construction: facets as types, with the contents of lists and maps replaced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from driftline.core.schema.types import List, Map, Path, Primitive, Struct, Type
 
 
 def stub_of(facet: Facet) -> Type:
-    """The facet as a type, empty where it will be filled."""
+    """The facet as a type, left empty where it will be filled."""
     match facet.base:
         case Primitive() as inner:
             return wrap(inner, facet.dim)
@@ -20,12 +20,12 @@ def stub_of(facet: Facet) -> Type:
 
 
 def inside(path: Path, type_: Type) -> Path:
-    """The path of what is inside the type's lists."""
+    """The path of the contents of the type's lists."""
     return path + ("element",) * peel(type_)[0]
 
 
 def with_inner(type_: Type, inner: Type) -> Type:
-    """The type with another one inside its lists."""
+    """Replace the type inside a type's lists."""
     return replace(type_, element=with_inner(type_.element, inner)) if isinstance(type_, List) else inner
 
 
@@ -37,14 +37,14 @@ def value_of(type_: Type) -> Type:
 
 
 def with_value(type_: Type, value: Type) -> Type:
-    """The map inside lists with values of another type."""
+    """Replace the type of the values of a map inside lists."""
     inner = peel(type_)[1]
     assert isinstance(inner, Map)
     return with_inner(type_, replace(inner, value=value))
 
 
 def hollow(type_: Type) -> bool:
-    """Whether the type holds, at any depth, a struct without fields, which cannot be written."""
+    """True if the type contains a struct without fields, which cannot be written."""
     if isinstance(type_, Struct) and not type_.fields:
         return True
     return any(hollow(child.type) for child in children(type_))

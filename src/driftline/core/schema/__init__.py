@@ -1,1 +1,1 @@
-"""What a table is: types, names, partitioning, and their text and JSON."""
+"""Definitions of tables: types, names, partitioning, and their text and JSON forms."""

@@ -10,7 +10,7 @@ CLOSED = ", which is not written"  # behind the name of such a column's type: no
 
 
 def closed(schema: Schema, fillable: Schema) -> Schema:
-    """The schema with the columns that are not in ``fillable`` as ones of a type that takes nothing."""
+    """Replace each column that is not in ``fillable`` by one of a type that takes no value."""
     ids = {f.id for _, f in fillable.walk()}
 
     def of(type_: Type, id_: int) -> Type:

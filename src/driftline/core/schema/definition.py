@@ -1,4 +1,4 @@
-"""What a table is defined as: everything that `alter` changes and `undo` restores."""
+"""A table's definition: everything that `alter` changes and `undo` restores."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ DISTRIBUTION = "write.distribution-mode"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What needs a column. ``why``: the end of a sentence that refuses
-    something; ``way_out``: what frees the column.
+    """A reason to keep a column.
+
+    ``why``: the end of a sentence that refuses something; ``way_out``: how to free the column.
 
     >>> Use("the sort order is made of it", "WRITE UNORDERED").why
     'the sort order is made of it'
@@ -36,15 +37,15 @@ class Definition:
     last_column: int = 0
 
     def path_of(self, column: int) -> Path | None:
-        """Where the column of this id is."""
+        """The path of the column with this id."""
         return next((path for path, f in self.schema.walk() if f.id == column), None)
 
     def name_of(self, column: int) -> str:
-        """The column's path in words; its id where it is gone."""
+        """The column's path as text; its id if it is gone."""
         return dotted(self.path_of(column) or (f"#{column}",))
 
     def column_uses(self) -> dict[int, Use]:
-        """What needs each column, by its id: it can be neither dropped nor replaced meanwhile."""
+        """The uses of columns, by id: a column in use can be neither dropped nor replaced."""
         identifiers = dict.fromkeys(
             self.schema.identifiers, Use("it is an identifier field", "DROP IDENTIFIER FIELDS")
         )
@@ -62,7 +63,7 @@ class Definition:
         return Use("the sort order is made of it", "WRITE UNORDERED")
 
     def use_of(self, column: Field) -> Use | None:
-        """What needs the column, or a field inside it."""
+        """The use of the column, or of a field inside it."""
         uses = self.column_uses()
         inside = Schema(Struct((column,))).walk()
         return next((uses[f.id] for _, f in inside if f.id in uses), None)

@@ -38,7 +38,7 @@ METADATA_NAMES = frozenset(
 
 
 def is_metadata(doc: str | None) -> bool:
-    """Whether a column of this doc is no field of the data: no key is routed to it."""
+    """True if a column with this doc is no field of the data: no key is routed to it."""
     return doc is not None and doc.startswith(METADATA)
 
 
@@ -71,7 +71,7 @@ def mark(key: str, prefix: str = MARK) -> str:
 
 
 def marked_key(doc: str | None, prefix: str = MARK) -> str | None:
-    """The exact key that a column's doc says it holds; None for a column without a mark.
+    """The exact key that a column's doc names; None for a column without a mark.
 
     >>> marked_key(mark("two\\nlines") + "\\na comment of a person")
     'two\\nlines'
@@ -89,7 +89,7 @@ def marked_key(doc: str | None, prefix: str = MARK) -> str | None:
 
 
 def data_key(column: Field, prefix: str = MARK) -> str:
-    """The key of the data that fills a column: the one of its mark, or else its name.
+    """The key of the data that fills a column: the one in its mark, or else its name.
 
     >>> from driftline.core.schema.types import LONG
     >>> data_key(Field("a_long", LONG, doc=mark("a"))), data_key(Field("a", LONG, doc="size in bytes"))
@@ -100,7 +100,7 @@ def data_key(column: Field, prefix: str = MARK) -> str:
 
 
 def by_key(columns: Iterable[Field], prefix: str = MARK) -> dict[str, list[Field]]:
-    """The columns that fields of the data fill, by their keys."""
+    """The columns that fields of the data fill, by key."""
     keys: dict[str, list[Field]] = {}
     for column in columns:
         if not is_metadata(column.doc):
@@ -109,7 +109,7 @@ def by_key(columns: Iterable[Field], prefix: str = MARK) -> dict[str, list[Field
 
 
 def unmarked(doc: str | None, prefix: str = MARK) -> str | None:
-    """A doc without its mark: the comment of a person, if there is any.
+    """A doc without its mark: a person's comment, if there is one.
 
     >>> unmarked("upsolver_evolved_from:size\\nin bytes"), unmarked("in bytes"), unmarked(mark("size"))
     ('in bytes', 'in bytes', None)
@@ -121,14 +121,14 @@ _DOTTED_I = re.compile("i\u0307+")
 
 
 def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str | None:
-    """Asks whether one of the ``known`` was meant; None where none is at least so similar: 1 is the same."""
+    """A hint at the ``known`` word that was probably meant; None if none is similar enough (1: equal)."""
     by_case = [k for k in known if caseless(k) == caseless(word)]
     near = by_case or difflib.get_close_matches(word, known, 1, cutoff)
     return f"did you mean {near[0]}?" if near else None
 
 
 def caseless(name: str) -> str:
-    """What names have in common if some engine takes them for one name: the only place that compares them.
+    """The common form of all names that some engine takes for one: the only place that compares names.
 
     Java compares the upper, and then the lower, case of each character; Spark also looks names up by their
     lower case, in which a capital I with a dot is an i with a dot above it.
@@ -145,15 +145,15 @@ def caseless(name: str) -> str:
 
 @cache
 def _caseless(character: str) -> str:
-    """Unicode's own mappings of one character to one: where `upper` gives
-    several, there is none, or the title case.
+    """Unicode's own mapping of one character to one: if `upper` gives several, there is none, or the title
+    case.
     """
     upper = next((c for c in (character.upper(), character.title()) if len(c) == 1), character)
     return upper.lower()[0]
 
 
 def safe(key: str) -> str:
-    """A spelling of the key that every engine can carry; the key itself where it is one.
+    """A spelling of the key that every engine can carry; the key itself if it is one.
 
     >>> safe("a.b"), safe("_file"), safe("plain name"), safe("")
     ('a_b', '_file_', 'plain name', '_')
@@ -166,7 +166,7 @@ def safe(key: str) -> str:
 
 
 def unsafe(key: str) -> str | None:
-    """Why the key is not its own safe spelling; None where it is.
+    """The reason the key is not its own safe spelling; None if it is.
 
     >>> unsafe("a.b"), unsafe("_file"), unsafe("plain name")
     ('it holds a dot', 'engines have a column of their own by this name', None)
@@ -184,14 +184,14 @@ def unsafe(key: str) -> str | None:
 
 
 def _joined(name: str, suffix: str) -> str:
-    """``name`` with ``suffix`` behind it, the name cut where both together have too many bytes."""
+    """Append ``suffix`` to ``name``, shortening the name if both together have too many bytes."""
     room = MAX_NAME_BYTES - len(suffix.encode())
     return name.encode()[:room].decode(errors="ignore") + suffix
 
 
 @dataclass(slots=True)
 class Names:
-    """The names of one struct that are taken, in any letter case."""
+    """The names already taken in one struct, in any letter case."""
 
     taken: set[str] = field(default_factory=set)
 
@@ -200,13 +200,11 @@ class Names:
         return cls({caseless(f.name) for f in struct.fields})
 
     def free(self, name: str) -> bool:
-        """Whether no column has the name, in any letter case."""
+        """True if no column has the name, in any letter case."""
         return caseless(name) not in self.taken
 
     def take(self, name: str, suffix: str = "") -> str:
-        """``name`` and ``suffix``, or with ``_2``, ``_3``… behind,
-        whichever is free first; it is taken now.
-        """
+        """Take ``name`` and ``suffix``, or with ``_2``, ``_3``… appended, whichever is free first."""
         candidate, n = _joined(name, suffix), 1
         while not self.free(candidate):
             n += 1

@@ -1,4 +1,4 @@
-"""How a table's files are laid out: partition fields and sort fields, by the ids of their columns."""
+"""The layout of a table's files: partition fields and sort fields, by the ids of their columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMES = ("year", "month", "day", "hour")
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What becomes of a value before rows are parted or sorted by it; ``n`` is of a bucket or a truncate.
+    """The function of a value by which rows are partitioned or sorted; ``n`` is of a bucket or a truncate.
 
     >>> str(Transform("bucket", 8)), Transform.read("truncate[4]"), str(Transform())
     ('bucket[8]', Transform(name='truncate', n=4), 'identity')
@@ -49,14 +49,14 @@ class Transform:
         return cls(match[1], int(match[2]) if match[2] else None) if match else cls(text)
 
     def takes(self, type_: Type) -> bool:
-        """Whether values of the type can go through it."""
+        """True if values of the type can go through it."""
         if not isinstance(type_, Primitive) or type_.name in ("variant", "unknown", "geometry", "geography"):
             return False
         allowed = TAKES.get(self.name, frozenset())
         return allowed is None or type_.name in allowed
 
     def field_name(self, column: str) -> str:
-        """How Iceberg names the partition field of a column.
+        """Iceberg's name of a column's partition field.
 
         >>> Transform("bucket", 8).field_name("id"), Transform("day").field_name("at")
         ('id_bucket_8', 'at_day')
@@ -137,8 +137,9 @@ SortKey: TypeAlias = SortField | SortExpression
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """Data files that follow one partition spec, in numbers; ``bytes``:
-    their size. ``current``: new files join.
+    """The data files of one partition spec, in numbers.
+
+    ``bytes``: their size. ``current``: new files follow this spec.
     """
 
     spec: int

@@ -1,4 +1,4 @@
-"""Where data stands."""
+"""Places in the data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from driftline.core.schema.quick_pickle import pickled_by_fields
 @pickled_by_fields
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where something was first seen: a file or topic, a line or offset, the position within the record."""
+    """The place where something first appeared: a file or topic, a line or offset, a position in the
+    record.
+    """
 
     source: str = ""
     line: int = 0

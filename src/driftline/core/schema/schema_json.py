@@ -44,7 +44,8 @@ def type_name(type_: Type) -> str:
 
 
 def type_text(type_: Type) -> str:
-    """A type as text that gives it back, whatever its fields are called: nested types as Iceberg's JSON.
+    """A type as text that `type_of` reads back, whatever its fields are called: nested types as Iceberg's
+    JSON.
 
     >>> from driftline.core.schema.types import LONG
     >>> type_text(LONG), type_of(type_text(Struct((Field("a b", LONG),)))) == Struct((Field("a b", LONG),))
@@ -54,12 +55,12 @@ def type_text(type_: Type) -> str:
 
 
 def type_of(text: str) -> Type:
-    """The type that `type_text` gave the text of."""
+    """The type that `type_text` wrote."""
     return _read_type(json.loads(text) if text.startswith("{") else text)
 
 
 def outline(type_: Type) -> str:
-    """A type on one line, whose struct's fields are told elsewhere.
+    """A type on one line, without the fields of its struct.
 
     >>> from driftline.core.schema.types import LONG
     >>> outline(List(Struct((Field("a", LONG),))))
@@ -77,7 +78,7 @@ def outline(type_: Type) -> str:
 
 
 def to_json(schema: Schema) -> dict[str, Any]:
-    """The schema as Iceberg writes it into table metadata."""
+    """The schema in the form of Iceberg's table metadata."""
     out = {"type": "struct", "schema-id": schema.id, "fields": _fields(schema.struct)}
     if schema.identifiers:
         out["identifier-field-ids"] = sorted(schema.identifiers)

@@ -91,7 +91,7 @@ def parse_type(text: str) -> Type:
 
 
 def held(type_: Type) -> Type:
-    """The type of ours that holds it, inside of nested types too.
+    """The driftline type that holds it, also inside nested types.
 
     >>> str(held(List(Primitive("int16"))))
     'list<int>'
@@ -114,7 +114,7 @@ class TypeReader(Words):
         return held(self.exact_type())
 
     def exact_type(self) -> Type:
-        """A type by the name it has, though ours may have none so narrow."""
+        """The type of exactly this name, though driftline may have none so narrow."""
         type_ = self._type()
         while self.got("["):
             if not self.got("]"):
@@ -144,7 +144,7 @@ class TypeReader(Words):
         return self._named(word, token)
 
     def _nested(self, word: str) -> Type:
-        """What is inside the brackets of a nested type."""
+        """The contents of the brackets of a nested type."""
         close = self.open()
         if word in ("struct", "row"):
             return self.struct(close)
@@ -158,7 +158,7 @@ class TypeReader(Words):
         return Map(inner, value)
 
     def _named(self, word: str, token: Token) -> Type:
-        """The type of this name. Raises UsageError where there is none."""
+        """The type of this name. Raises UsageError if there is none."""
         if word not in TYPES or token.kind is not Kind.word:
             near = nearest(word, list(TYPES))
             self.stop(
@@ -174,7 +174,7 @@ class TypeReader(Words):
         return TYPES[word]
 
     def open(self) -> str:
-        """An opening bracket; returns the closing one."""
+        """Read an opening bracket; returns the closing one."""
         if self.got("<"):
             return ">"
         self.need("(")
@@ -211,14 +211,14 @@ class TypeReader(Words):
                 return Struct(tuple(fields))
 
     def field(self) -> Field:
-        """A field of a struct: ``name: type``, or without the colon."""
+        """Read a field of a struct: ``name: type``, or without the colon."""
         name = self.name("a field's name")
         self.got(":")
         return Field(name, self.exact_type())
 
 
 class _HintReader(TypeReader):
-    """Of types that columns of the data can be declared as."""
+    """Reads types that columns of the data can be declared as."""
 
     def _type(self) -> Type:
         token = self.now

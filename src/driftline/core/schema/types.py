@@ -1,7 +1,7 @@
 """Types and schemas with field ids, as Iceberg has them.
 
 Two primitives are named as the rules name them: ``timestamp`` is an instant (Iceberg's timestamptz),
-``timestamp_ntz`` has no zone (Iceberg's timestamp). `driftline.core.schema_json` translates.
+``timestamp_ntz`` has no zone (Iceberg's timestamp). `driftline.core.schema.schema_json` translates.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ BIG_DECIMAL = decimal(38, 18)
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A default that an engine computes as it writes, in the SQL of that engine: ``dialect``."""
+    """A default that an engine computes while it writes, in the SQL of that engine: ``dialect``."""
 
     sql: str
     dialect: str
@@ -148,7 +148,7 @@ class Schema:
         return _walk(self.struct, ())
 
     def highest_id(self) -> int:
-        """The highest id of its columns, at any depth; 0 where it has none."""
+        """The highest id of its columns, at any depth; 0 if it has none."""
         return max((f.id for _, f in self.walk()), default=0)
 
 
@@ -207,7 +207,7 @@ def _all_optional(type_: Type) -> Type:
 
 
 def peel(type_: Type) -> tuple[int, Type]:
-    """How many lists are wrapped around what.
+    """The number of lists around a type, and the type inside them.
 
     >>> peel(List(List(LONG)))
     (2, Primitive(name='long', args=()))
@@ -219,14 +219,14 @@ def peel(type_: Type) -> tuple[int, Type]:
 
 
 def wrap(type_: Type, dim: int) -> Type:
-    """``type_`` inside ``dim`` lists."""
+    """Wrap a type in ``dim`` lists."""
     for _ in range(dim):
         type_ = List(type_)
     return type_
 
 
 def leaves(type_: Type) -> int:
-    """How many leaf columns the type has."""
+    """Count the leaf columns of a type."""
     below = children(type_)
     return sum(leaves(f.type) for f in below) if below else int(not isinstance(type_, Struct))
 

@@ -51,7 +51,7 @@ _TOKENS = re.compile(
 
 
 def tokens(sql: str) -> list[Token]:
-    """All of the words, and the end. Raises UsageError for quotes that are not closed.
+    """All words, and the end. Raises UsageError for an unclosed quote.
 
     >>> [t.value for t in tokens("DROP COLUMN `a``b`.\\"c\\" -- gone")]
     ['DROP', 'COLUMN', 'a`b', '.', 'c', '']
@@ -101,7 +101,7 @@ def pointed(sql: str, start: int, stop: int) -> str:
 
 
 class Words:
-    """A cursor over the words of a text. Errors are UsageErrors that point at the word they stumble over."""
+    """A cursor over the words of a text. Its errors are UsageErrors that point at the offending word."""
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
@@ -117,7 +117,7 @@ class Words:
 
     @property
     def done(self) -> bool:
-        """Whether the text is read to its end."""
+        """True at the end of the text."""
         return self.now.kind is Kind.end
 
     @property
@@ -130,7 +130,7 @@ class Words:
         return token
 
     def sees(self, *words: str) -> bool:
-        """Whether these keywords or symbols come next."""
+        """True if these keywords or symbols come next."""
         ahead = self.tokens[self.at : self.at + len(words)]
         return len(ahead) == len(words) and all(
             t.kind in (Kind.word, Kind.symbol) and t.value.upper() == w
@@ -138,7 +138,7 @@ class Words:
         )
 
     def got(self, *words: str) -> bool:
-        """Reads these keywords or symbols, if they come next."""
+        """Read these keywords or symbols, if they come next."""
         is_next = self.sees(*words)
         self.at += len(words) * is_next
         return is_next
@@ -156,14 +156,14 @@ class Words:
         raise UsageError(f"{message}\n{pointed(self.sql, token.start, token.stop)}", hint)
 
     def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
-        """One or more, parted by commas."""
+        """Read one or more items separated by commas."""
         out = [read()]
         while self.got(","):
             out.append(read())
         return tuple(out)
 
     def enclosed(self, read: Callable[[], T], close: str = ")") -> tuple[T, ...]:
-        """A list up to a closing bracket, whose opening one is read."""
+        """Read a list up to its closing bracket; the opening one is already read."""
         out = self.listed(read)
         self.need(close)
         return out
@@ -177,7 +177,7 @@ class Words:
         return self.next().value
 
     def path(self, sought: str = "a column") -> Path:
-        """Names with dots between them."""
+        """Read names separated by dots."""
         out = [self.name(sought)]
         while self.got("."):
             out.append(self.name(sought))

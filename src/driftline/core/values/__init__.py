@@ -1,1 +1,1 @@
-"""What single values are: numbers, dates, JSON."""
+"""Single values: numbers, dates, JSON."""

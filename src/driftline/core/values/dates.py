@@ -60,8 +60,9 @@ def string_base(text: str, mode: str) -> Primitive:
 
 
 def declared_string_base(text: str, declared: Collection[Primitive], mode: str) -> Primitive:
-    """The type of a JSON string in a field with columns of these types: a uuid or a time in canonical form is
-    one where there is such a column (section 3 of the rules).
+    """The type of a JSON string in a field with columns of these types.
+
+    A uuid or a time in canonical form has that type if there is such a column (section 3 of the rules).
     """
     for base, match in _DECLARED_MATCHES:
         if base in declared and match(text):
@@ -70,7 +71,8 @@ def declared_string_base(text: str, declared: Collection[Primitive], mode: str) 
 
 
 def fraction(text: str) -> int:
-    """Digits of a timestamp's fraction of a second, rounded up to 0, 3 or 6; zeros at its end are none.
+    """The digits of a timestamp's fraction of a second, rounded up to 0, 3 or 6; trailing zeros do
+    not count.
 
     >>> fraction("2024-01-01T00:00:00.500Z"), fraction("2024-01-01T00:00:00.000"), fraction("2024-01-01")
     (3, 0, 0)
@@ -82,8 +84,9 @@ def fraction(text: str) -> int:
 
 
 def far(text: str) -> bool:
-    """Whether the year of a date or timestamp is outside 1970..2199; a year less at both ends with an
-    offset, which may lead into the next year.
+    """True if the year of a date or timestamp is outside 1970..2199.
+
+    With an offset the range is a year narrower at both ends, since the offset may lead into the next year.
     """
     if len(text) > 19 and text[-6] in "+-" and not text.endswith("+00:00"):
         return not "1971" <= text[:4] <= "2198"
@@ -91,8 +94,8 @@ def far(text: str) -> bool:
 
 
 def known_pattern(base: Primitive, digits: int, beyond: bool, mode: str) -> str:
-    """The strings of ``base`` whose `fraction` is at most ``digits``,
-    and that are not `far` unless ``beyond``.
+    """A pattern of the strings of ``base`` whose `fraction` is at most ``digits``, and that are not `far`
+    unless ``beyond``.
     """
     if base in DECLARED:
         return DECLARED[base]

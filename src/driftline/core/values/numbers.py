@@ -38,7 +38,7 @@ def base_of(text: str) -> Primitive:
 
 
 def _declared_whole(text: str, natural: Primitive, declared: Collection[Primitive]) -> Primitive | None:
-    """The type of a whole number, if a declared column takes it that is no decimal for itself."""
+    """The type of a whole number, if a declared column other than a decimal takes it as it is."""
     integer, single, decimals = _narrow(frozenset(declared))
     value = int(text)
     if integer and -(2**31) <= value < 2**31:
@@ -54,8 +54,10 @@ def _declared_whole(text: str, natural: Primitive, declared: Collection[Primitiv
 
 
 def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
-    """The type of a JSON number in a field with columns of these types: `base_of`, if among them; else the
-    narrowest of them that reads back as the written number; else `base_of` (section 3 of the rules).
+    """The type of a JSON number in a field with columns of these types (section 3 of the rules).
+
+    That is `base_of` if it is among them; else the narrowest of them that reads back as the written number;
+    else `base_of`.
 
     >>> from driftline.core.schema.types import decimal
     >>> [str(declared_base(n, {decimal(18, 2)})) for n in ("19.99", "20", "0.125")]
@@ -79,7 +81,7 @@ def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
 
 
 def is_single(text: str) -> bool:
-    """Whether a float column has the number, which is a long or a double by `base_of`.
+    """True if a float column holds the number, which is a long or a double by `base_of`.
 
     >>> [is_single(n) for n in ("0.1", "16777217", "0.123456789")]
     [True, False, False]
@@ -92,7 +94,7 @@ def is_single(text: str) -> bool:
 
 
 def decimal_of(text: str, t: Primitive) -> Decimal | None:
-    """The number as a value of the decimal type ``t``; None where that does not hold it exactly.
+    """The number as a value of the decimal type ``t``; None if that is not exact.
 
     >>> from driftline.core.schema.types import decimal
     >>> decimal_of("1e3", decimal(9, 2)), decimal_of("0.125", decimal(9, 2))
@@ -107,8 +109,8 @@ def decimal_of(text: str, t: Primitive) -> Decimal | None:
 
 
 def _is_single(value: float, digits: str, power: int, *, exact: bool | None = None) -> bool:
-    """Whether a float column has the number: six digits are always its
-    own, more if float and double are the same.
+    """True if a float column holds the number: six digits always are its own, more only if float and double
+    agree.
     """
     if not digits or (_float(value) == value if exact is None else exact):
         return True
@@ -117,14 +119,14 @@ def _is_single(value: float, digits: str, power: int, *, exact: bool | None = No
 
 @cache
 def _narrow(declared: frozenset[Primitive]) -> tuple[bool, bool, tuple[Primitive, ...]]:
-    """Whether int and float are among the types, and the decimals of them, fewest digits first."""
+    """The types split up: whether int and float are among them, and the decimals, fewest digits first."""
     decimals = sorted((t for t in declared if t.name == "decimal"), key=lambda t: t.args)
     return INT in declared, FLOAT in declared, tuple(decimals)
 
 
 def simple_fractions(declared: Collection[Primitive]) -> tuple[Primitive, str]:
-    """The type of the simplest fractions in a field with columns of these
-    types, and a pattern of texts that are it.
+    """The type of the simplest fractions in a field with columns of these types, and a pattern of their
+    texts.
     """
     _, single, decimals = _narrow(frozenset(declared))
     if DOUBLE in declared or not (single or decimals):
@@ -142,7 +144,7 @@ def _whole(text: str) -> bool:
 
 
 def _written(text: str) -> tuple[str, int]:
-    """Significant digits, and the power of ten of the last of them; no digits for zero."""
+    """The significant digits, and the power of ten of the last one; no digits for zero."""
     mantissa, _, power = text.lstrip("-").lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction
@@ -154,8 +156,9 @@ def _written(text: str) -> tuple[str, int]:
 
 
 def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:
-    """Whether ``value`` printed at as many digits as were written, ``most`` at most, is the written number;
-    half way between two, it may be either: printers differ.
+    """True if ``value``, printed with the digits as written (``most`` at most), is the written number.
+
+    Half way between two it may be either, since printers differ.
     """
     if len(digits) > most or not math.isfinite(value) or value == 0:
         return False
@@ -165,7 +168,7 @@ def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:
 
 
 def _float(value: float) -> float:
-    """The float32 nearest to the number."""
+    """The nearest float32 to the number."""
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:

@@ -1,4 +1,6 @@
-"""One line of JSON as Python objects that keep the text of numbers, or the reason why it is no record."""
+"""Parses one line of JSON into Python objects that keep the text of numbers, or states why it is no
+record.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _ESCAPES = re.compile(
 
 
 class Malformed(ValueError):
-    """A line is no record; the message says why."""
+    """The line is not a record; the message says why."""
 
 
 class Number(str):
@@ -35,15 +37,16 @@ class Number(str):
 
 
 class Cut(bytes):
-    """How a text begins that is longer than a record may be, and an
-    ellipsis: so it is no JSON. ``longest``: bytes.
+    """The beginning of a text longer than a record may be, with an ellipsis, so that it is no JSON.
+
+    ``longest``: bytes.
     """
 
     longest: int
 
 
 def cut(text: bytes, longest: int) -> bytes:
-    """The text, or a `Cut` of one that is longer than so many bytes.
+    """The text, or a `Cut` of one that is longer than this many bytes.
 
     >>> cut(b'{"a": 1}', 8), cut(b'{"a": 10}', 8)
     (b'{"a": 1}', b'{"a": 10}\\xe2\\x80\\xa6')
@@ -56,7 +59,7 @@ def cut(text: bytes, longest: int) -> bytes:
 
 
 def has_value(value: object) -> bool:
-    """Whether there is, at any depth, more than null, ``[]`` and ``{}``.
+    """True if there is, at any depth, more than null, ``[]`` and ``{}``.
 
     >>> has_value({"a": [None, {}]}), has_value([False])
     (False, True)
@@ -67,7 +70,7 @@ def has_value(value: object) -> bool:
 
 
 def reason(line: bytes) -> str | None:
-    """Why a line is not a record, None if it is one; a blank line is none.
+    """The reason a line is not a record; None if it is one, or blank.
 
     >>> reason(b'{"a": 1}'), reason(b"[1]")
     (None, 'not an object but a list')
@@ -87,7 +90,7 @@ def reason(line: bytes) -> str | None:
 
 
 def parse(line: bytes) -> dict[str, object]:
-    """The record of one line; numbers as `Number`, of duplicate keys the last. Raises Malformed."""
+    """The record of one line, with numbers as `Number`; of duplicate keys the last. Raises Malformed."""
     if isinstance(line, Cut):
         raise Malformed(f"longer than {line.longest} bytes, which the setting max_record_bytes allows")
     try:
@@ -109,7 +112,7 @@ def parse(line: bytes) -> dict[str, object]:
 
 
 def parse_values(texts: Iterable[bytes]) -> list[object]:
-    """The values of texts that stand in records which `parse` takes; numbers as `Number`.
+    """The values of texts from records that `parse` accepts, with numbers as `Number`.
 
     >>> parse_values([b"1.50", b'["x"]'])
     ['1.50', ['x']]

@@ -85,9 +85,9 @@ class DuckLakeAlteration:
         return self.table.catalog.read(lambda connection: nulls(connection, table.id, at, column))
 
     def change(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
-        """The table as ``after`` says, in one snapshot that has ``record`` as properties.
+        """Draft the table ``after``, in one snapshot with the properties of ``record``.
 
-        Raises DataError where DuckLake has no such thing.
+        Raises DataError if DuckLake has no such thing.
         """
         rows = rows_of(after.schema, self.state.schema, self.state.columns, self.table.name)  # that it can be
         for key in after.sort:
@@ -99,14 +99,14 @@ class DuckLakeAlteration:
         return DuckLakeDraft(self, after, self.layout.changed(after, self.table.name), record)
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
-        """The same: a column that was dropped comes back with its id, and so with its values."""
+        """Restore a definition: a dropped column returns with its id, and so with its values."""
         draft = self.change(after, record)
         draft.pinned = True  # values that others write meanwhile may be hidden by it
         return draft
 
 
 class DuckLakeDraft:
-    """A table as it would be: nobody sees it before `commit`."""
+    """A drafted table: invisible before `commit`."""
 
     def __init__(
         self, alteration: DuckLakeAlteration, after: Definition, layout: Layout, record: Mapping[str, str]
@@ -124,7 +124,7 @@ class DuckLakeDraft:
         return self.table.read_as(self.definition.schema)
 
     def commit(self) -> None:
-        """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
+        """Commit the draft. Raises CommitConflict if someone else changed the table meanwhile."""
         state, after = self._from.state, self.definition
         assert state.table is not None
         intent = Intent(self.table.name, state, after.schema, state.table.folder)
@@ -145,7 +145,7 @@ class DuckLakeDraft:
 
 
 def new_layout(made_as: Definition, table: str) -> Layout:
-    """The layout of a table that is yet to be made. Raises DataError where DuckLake has no such."""
+    """The layout of a new table. Raises DataError if DuckLake has no such layout."""
     rows = rows_of(made_as.schema, Schema(), (), table)
     for key in made_as.sort:
         if isinstance(key, SortExpression):
@@ -154,7 +154,7 @@ def new_layout(made_as: Definition, table: str) -> Layout:
 
 
 def definition(state: LakeState, layout_: Layout) -> Definition:
-    """What the table is defined as."""
+    """The definition of a table in this state."""
     return Definition(
         state.schema,
         layout_.partition,
@@ -166,10 +166,11 @@ def definition(state: LakeState, layout_: Layout) -> Definition:
 
 
 def _same_inside(before: Definition, after: Definition, key: SortExpression, table: str) -> None:
-    """That fields inside a key's columns have their names still: it
-    names them in ways that only DuckDB reads.
+    """Check that fields inside a key's columns keep their names, which the key uses in ways that only DuckDB
+    reads.
 
-    Raises DataError."""
+    Raises DataError.
+    """
     columns = {before.path_of(column) for column in key.columns}
     inside = {p: f.id for p, f in before.schema.walk() if len(p) > 1 and p[:1] in columns}
     now = {f.id: f.name for _, f in after.schema.walk()}

@@ -155,13 +155,13 @@ def _kind(type_: Type, where: str) -> str:
 
 
 def _orders(ids: list[int], rows: Mapping[int, ColumnRow]) -> list[int]:
-    """A place for each sibling: its own where they still stand in that order, new ones behind."""
+    """A position for each sibling: its present one if they are still in that order; new ones come last."""
     own = [rows[i].order if i in rows else i for i in ids]
     return own if own == sorted(own) else sorted(own)
 
 
 def _unique(fields: Sequence[Field], known: Mapping[int, Field], path: Path, table: str) -> None:
-    """That no new name is another's; names that stand there side by side may stay."""
+    """Check that no new name repeats another; existing duplicates may stay."""
     seen: dict[str, Field] = {}
     for field in fields:
         twin = seen.setdefault(caseless(field.name), field)

@@ -65,7 +65,7 @@ def commit(connection: Connection, intents: Sequence[Intent], message: Message) 
 
 
 def landed(connection: Connection, message: Message) -> bool:
-    """Whether the catalog has the snapshot of a commit with this message."""
+    """True if the catalog has the snapshot of a commit with this message."""
     found = connection.one(
         "SELECT 1 FROM meta.ducklake_snapshot_changes WHERE commit_extra_info LIKE ?", [f"%{message.id}%"]
     )
@@ -150,7 +150,7 @@ def _checked(connection: Connection, intent: Intent) -> LakeState:
 
 
 def _touched(connection: Connection, now: LakeState, base: LakeState) -> bool:
-    """Whether any snapshot since says that it changed the table."""
+    """True if any snapshot since the base changed the table."""
     assert now.table is not None
     ours = re.compile(rf"(^|,)\w+:{now.table.id}(,|$)")
     changes = connection.rows(
@@ -244,7 +244,7 @@ def _namespace(connection: Connection, head: Head, namespace: str) -> int:
 
 
 def folder_of(connection: Connection, name: str) -> str:
-    """Where the files of a table that is yet to be made will be."""
+    """The folder for the files of a table that is not created yet."""
     namespace, table = split(name)
     row = connection.one(
         "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_schema "

@@ -33,7 +33,7 @@ _PLAIN = {
 
 
 def from_text(text: str | None, type_: Primitive) -> Default:
-    """DuckLake's text of a default as a value; None where there is none.
+    """The value of DuckLake's text of a default; None if there is none.
 
     >>> from driftline.core.schema.types import LONG, TIMESTAMP
     >>> from_text("5", LONG), from_text("2026-01-02 03:04:05+00", TIMESTAMP)
@@ -43,7 +43,7 @@ def from_text(text: str | None, type_: Primitive) -> Default:
 
 
 def write_default(text: str | None, kind: str | None, dialect: str | None, type_: Primitive) -> Default:
-    """What new rows get: a value, or an expression of DuckDB's, as is a value in other words than its own."""
+    """The default of new rows: a value, or a DuckDB expression, which includes values in other dialects."""
     if text is None or (text == "NULL" and kind != "expression"):
         return None
     if kind == "expression":
@@ -79,7 +79,7 @@ def value_of(text: str, type_: Primitive) -> Default:
 
 
 def to_text(value: Default, type_: Type, where: str) -> str | None:
-    """A default as DuckLake keeps it; None where there is none. Raises DataError where it can keep none."""
+    """DuckLake's form of a default; None if there is none. Raises DataError if DuckLake cannot keep it."""
     if value is None:
         return None
     if not isinstance(type_, Primitive) or value == "NULL":

@@ -47,7 +47,7 @@ class Columns:
         return out
 
     def plain(self, type_: Type, missing: frozenset[int]) -> bool:
-        """Whether a cast is all that it takes."""
+        """True if a cast is enough."""
         return not (isinstance(type_, Primitive) and self.special(type_)) and all(
             child.id not in missing and self.plain(child.type, missing) for child in children(type_)
         )
@@ -56,7 +56,7 @@ class Columns:
         return type_.name == "duckdb_uuid" or self.refused(type_, "") is not None
 
     def refused(self, type_: Type, where: str) -> str | None:
-        """Why Spark cannot read the type; None where it can, or some fields of it."""
+        """The reason Spark cannot read the type; None if it can, or can read some fields of it."""
         if isinstance(type_, Struct):
             whys = [self.refused(f.type, f"{where}.{f.name}") for f in type_.fields]
             return whys[0] if whys and all(whys) else None
@@ -69,7 +69,7 @@ class Columns:
         return None
 
     def missing(self, field: Field) -> str:
-        """What files without the column read as."""
+        """The value that files without the column read as."""
         text = self.defaults.get(field.id)
         if text is None or not isinstance(field.type, Primitive):
             return "null"
@@ -86,8 +86,9 @@ class Columns:
         where: str,
         has: set[int] | None = None,
     ) -> str:
-        """A value built anew, field by field. ``names``: those in the file, where it has no
-        ids; ``has``: the ids that are there at all.
+        """Rebuild a value field by field.
+
+        ``names``: those in the file, if it has no ids; ``has``: the ids that occur at all.
         """
 
         def child(f: Field, x: str) -> str:

@@ -1,4 +1,4 @@
-"""Parquet files that Spark wrote: where they are, and what their footers say of each column."""
+"""Parquet files that Spark wrote: their places, and the columns as their footers describe them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ BOUNDED = ("boolean", "int", "long", "decimal", "date", "timestamp", "timestamp_
 
 
 def describe(folder: str, paths: Sequence[str], schema: Schema) -> list[DataFile]:
-    """What the footers of the files below ``folder`` say."""
+    """Describe the files below ``folder`` by their footers."""
     if not paths:
         return []
     with instance() as duckdb:  # reads them all at once
@@ -102,7 +102,7 @@ def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schem
 
 
 def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
-    """The field ids that stand in each file's footer, nested ones too."""
+    """The field ids in each file's footer, nested ones included."""
     if not paths:
         return {}
     out = dict.fromkeys(paths, frozenset[int]())
@@ -173,7 +173,7 @@ def listed(spark: SparkSession, folder: str) -> list[str]:
 
 
 def moved(spark: SparkSession, source: str, target: str) -> None:
-    """Gives a file another place; folders on the way are made."""
+    """Move a file; creates the folders on the way."""
     jvm: Any = spark._jvm
     old, new = jvm.org.apache.hadoop.fs.Path(source), jvm.org.apache.hadoop.fs.Path(target)
     session: Any = spark._jsparkSession
@@ -202,8 +202,7 @@ def local(path: str) -> Path | None:
 
 
 def unchanged(paths: Mapping[str, int], table: str) -> None:
-    """That the registered files are there in the size in which they were
-    registered, where that can be seen cheaply.
+    """Check that the registered files still have their registered size, where that is cheap to find out.
 
     Raises DataError, which names the file.
     """

@@ -189,8 +189,8 @@ def renew_inlined_table(
 
 
 def _wanted(connection: Connection, table: int, schema: int) -> bool:
-    """Whether rows are kept in the catalog at all: what is set for the table
-    counts, else for its namespace, else for all.
+    """True if rows may be kept in the catalog: the table's setting counts, else its namespace's, else the
+    lake's.
     """
     limits = {
         scope: int(value)
@@ -203,7 +203,7 @@ def _wanted(connection: Connection, table: int, schema: int) -> bool:
 
 
 def _possible(kind: str, columns: Sequence[ColumnRow], width: int) -> bool:
-    """Whether a catalog of this kind can have the table."""
+    """True if a catalog of this kind can hold the table."""
     if width > _WIDEST[kind] or any(row.type.lower() in ("variant", "geometry") for row in columns):
         return False
     names = [row.name for row in columns if row.parent is None]

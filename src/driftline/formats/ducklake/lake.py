@@ -36,11 +36,11 @@ class DuckLakeLocation:
         return self.catalog.shown
 
     def engine(self) -> str:
-        """Which DuckDB, with which extensions. Raises SetupError where one of them is not there."""
+        """The DuckDB and its extensions. Raises SetupError if one of them is missing."""
         return self.catalog.engine()
 
     def exists(self) -> bool:
-        """Whether there is a database to look into; a server's is not asked."""
+        """True if there is a database; a server's is not asked."""
         return self.catalog.exists()
 
     def tables(self) -> list[str]:
@@ -66,7 +66,7 @@ class DuckLake:
 
     @property
     def writes(self) -> str:
-        """What runs statements that write."""
+        """The engine that runs statements that write."""
         return "DuckDB runs it"
 
     @property
@@ -79,11 +79,11 @@ class DuckLake:
         return ".".join(map(quoted, name.split(".")))
 
     def on(self, spark: SparkSession) -> DuckLake:
-        """The same lake on another session of the same Spark."""
+        """The same lake in another session of the same Spark."""
         return replace(self, spark=spark)
 
     def table(self, name: str) -> DuckLakeTable:
-        """A table by ``namespace.table``. Raises UsageError where it cannot be a table's name."""
+        """A table by ``namespace.table``. Raises UsageError for an impossible name."""
         return DuckLakeTable(self.spark, self.catalog, name)
 
     def sql(self, query: str) -> DataFrame:

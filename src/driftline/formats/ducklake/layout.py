@@ -52,7 +52,7 @@ class Layout:
 
 
 def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layout:
-    """How the table's new files are laid out."""
+    """The layout of the table's new files."""
     current = next(iter(_specs(connection, table, schema, f"AND {live('i')}", [at, at]).items()), None)
     keys = tuple(
         key_of(str(expression), direction == "DESC", nulls == "NULLS_FIRST", schema)

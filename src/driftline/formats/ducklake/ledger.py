@@ -18,7 +18,7 @@ _NAME = "driftline_files"
 
 
 def taken(connection: Connection, table: int, files: Collection[int]) -> set[int]:
-    """Which of these files, by their fingerprints, the table with this id has taken."""
+    """The files among these, by their fingerprints, that the table with this id has taken."""
     import duckdb
 
     listed = ", ".join(map(str, files))

@@ -22,7 +22,7 @@ Row = tuple[int, str, int, int | None]  # own number, name in the file, field id
 def mapping_of(
     connection: Connection, table: int, schema: Schema, snapshot: int, free: int
 ) -> tuple[int | None, int]:
-    """The mapping of files that are written with this schema, made if there is none; and the next free id.
+    """The mapping of files that are written with this schema, created if needed, and the next free id.
 
     None for a schema whose files need none.
     """

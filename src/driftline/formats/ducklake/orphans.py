@@ -21,9 +21,9 @@ _PLACES = ("ducklake_data_file", "ducklake_delete_file")
 
 
 def orphans(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Orphan]:
-    """The files that nobody has registered, last changed more than ``older_than`` seconds ago.
+    """The unregistered files that last changed more than ``older_than`` seconds ago.
 
-    A younger one may be a batch's that is still to commit.
+    A younger file may belong to a batch that has yet to commit.
     """
     if not catalog.exists():
         return []

@@ -30,8 +30,8 @@ _KEYED = re.compile(rf"{_HELPER}(\d+)=([^/]*)/")
 def partitioned(
     frame: DataFrame, columns: Sequence[Column], schema: Schema, keys: Layout, table: str
 ) -> tuple[DataFrame, list[str]]:
-    """The columns of the frame, and behind them a text column for each partition
-    key; rows in the order of the sort keys.
+    """The frame's columns, followed by a text column for each partition key; rows in the order of the sort
+    keys.
     """
     from pyspark.sql import functions as F
 
@@ -88,7 +88,7 @@ def _bucket(spark: SparkSession, type_: Primitive, n: int) -> str:
 
 
 def with_partition(file: DataFile, keys: Layout) -> DataFile:
-    """The file with the values of its partition keys, out of its path; long ones out of its statistics."""
+    """The file with the values of its partition keys from its path; long ones from its statistics."""
     if not keys.partition:
         return file
     values: list[str | None] = [None] * len(keys.partition)
@@ -102,8 +102,9 @@ def with_partition(file: DataFile, keys: Layout) -> DataFile:
 
 
 def duckdb_folder(values: Sequence[str | None], schema: Schema, keys: Layout) -> str | None:
-    """Where DuckDB puts a file of these partition values, below the
-    table; None where the path would be too long.
+    """DuckDB's folder for a file of these partition values, below the table's.
+
+    None if the path would be too long.
     """
     names = {f.id: f.name for f in schema.struct.fields}
     used: set[str] = set()

@@ -63,8 +63,8 @@ def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
 
 
 def _like(name: str, pattern: str) -> bool:
-    """Whether the name is one of the pattern's, as Spark has them: ``*``
-    is anything, ``|`` stands between several.
+    """True if the name matches the pattern in Spark's syntax: ``*`` is anything, ``|`` separates
+    alternatives.
     """
     parts = (".*".join(map(re.escape, part.strip().split("*"))) for part in pattern.split("|"))
     return re.fullmatch("|".join(parts), name, re.IGNORECASE) is not None
@@ -161,7 +161,7 @@ def _view(spark: SparkSession, catalog: Catalog, relation: _Relation) -> str | N
 
 
 def _snapshot_at(spark: SparkSession, catalog: Catalog, time: str) -> int:
-    """The newest snapshot of this time, an expression of Spark's. Raises DataError where there is none."""
+    """The newest snapshot at this time, an expression of Spark's. Raises DataError if there is none."""
     row = spark.sql(f"SELECT unix_micros(cast({time} AS timestamp))").head()
     assert row is not None
     snapshot = catalog.read(

@@ -1,8 +1,8 @@
-"""A DuckLake table as a DataFrame: by field id, whatever names and types the files have.
+"""Reads a DuckLake table as a DataFrame: by field id, whatever names and types its files have.
 
-Spark's own reader by field id answers wrong where names were swapped, and where a filter or
-a nested selection meets them. So the files are read under names that nobody has, ``__f``
-and the id, and get their names by a cast.
+Spark's own reader by field id gives wrong answers for swapped names, and where a filter or a nested selection
+meets them. So the files are read under names that nobody uses, ``__f`` and the id, and get their names by a
+cast.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _with_hive(
 
 
 def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns: Columns) -> DataFrame:
-    """Rows out of the catalog. They have all columns of their form; of later ones they have the default."""
+    """Read rows from the catalog. They have the columns of their time, and the defaults of later ones."""
     from pyspark.sql import functions as F
 
     has = {row.id for row in rows.columns}
@@ -151,7 +151,7 @@ def _live(spark: SparkSession, frame: DataFrame, scan: Scan, shelf: Shelf, paths
 
 
 def _deleted(spark: SparkSession, scan: Scan, paths: list[str]) -> DataFrame:
-    """Path and number of each deleted row; the path as Spark says it."""
+    """The path, in Spark's spelling, and the number of each deleted row."""
     from pyspark.sql import functions as F
 
     as_spark = _as_spark_says(spark)

@@ -1,8 +1,7 @@
-"""Files that hold a column in an earlier type, which Spark does not read as the later one.
+"""Reads files with a column in an earlier type that Spark does not read as the later one.
 
-Spark widens what it reads within a family by itself. Other promotions, of DuckDB's most of
-them, it reads as what the file has, and casts. Only the files know what they have: DuckDB
-compacts old ones without changing their types.
+Spark itself widens within a family. For other promotions, most of which are DuckDB's, the file's own type is
+read and cast. Only the files know their types: DuckDB compacts old ones without changing them.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def earlier_types(
 
 
 def _strange(old: str, new: str) -> bool:
-    """Whether Spark does not read the one as the other by itself."""
+    """True if Spark does not read the old type as the new one by itself."""
     return old != new and not (promotes(old, new) and new != "uint64")
 
 

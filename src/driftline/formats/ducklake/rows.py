@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a snapshot says of itself. ``id``: by which a commit finds itself in the catalog."""
+    """The message of a snapshot. ``id``: by which a commit finds itself in the catalog."""
 
     author: str
     text: str
@@ -34,12 +34,13 @@ class Message:
 
 @dataclass(slots=True)
 class Intent:
-    """What one transaction wants of its table. ``base`` None: it is to be made, with its files in ``folder``.
+    """The changes that one transaction makes to its table. ``base`` None: it is to be created, with its files
+    in ``folder``.
 
-    ``pinned``: only if nobody has changed the table since. ``keys``: what the files are laid out by.
-    ``dropped``: files that are to go; ``replaces``: all are. ``written``: the schema by which the files name
-    their columns. ``removed``: properties that are to go; ``layout``: before and after. ``sources``: the
-    fingerprints of the source files that the table takes.
+    ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
+    files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
+    ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
+    source files that the table takes.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""What there is to read of a table at a snapshot: files, deletes, rows
-in the catalog, and what each file lacks.
+"""The contents of a table at a snapshot: files, deletes, rows in the catalog, and the columns each file
+lacks.
 """
 
 from __future__ import annotations
@@ -63,14 +63,15 @@ class Scan:
     inlined: list[InlinedRows]
 
     def of(self, paths: AbstractSet[str]) -> Scan:
-        """The same of these files alone."""
+        """The scan of these files alone."""
         shelves = {shelf: [path for path in files if path in paths] for shelf, files in self.shelves.items()}
         files = {path: size for path, size in self.files.items() if path in paths}
         return replace(self, shelves={s: f for s, f in shelves.items() if f}, files=files, inlined=[])
 
     def beyond(self, first: Scan) -> Scan | None:
-        """The same of the files that a ``first`` scan had not; None where the rows of that
-        are not here as they were.
+        """The scan of files that a ``first`` scan did not have.
+
+        None if the rows of that one are no longer here unchanged.
         """
         kept = first.files.keys()
         same = (
@@ -84,8 +85,10 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A data file as the catalog has it. ``path``: whole; ``begin``: its first snapshot; ``delete``: of its
-    delete file, None where it has none. ``partial``: the last snapshot of its rows, where that matters.
+    """A data file in the catalog.
+
+    ``path``: complete; ``begin``: its first snapshot; ``delete``: its delete file, None if it has none.
+    ``partial``: the last snapshot of its rows, if that matters.
     """
 
     id: int
@@ -98,7 +101,7 @@ class _File:
 
 
 def scan(connection: Connection, state: LakeState) -> Scan:
-    """All that is to be read. Raises DataError for files that Spark cannot read."""
+    """Everything there is to read. Raises DataError for files that Spark cannot read."""
     table, at = state.table, state.snapshot
     assert table is not None
     assert at is not None
@@ -174,10 +177,9 @@ def _lacking(
     files: Mapping[int, tuple[str, int, int]],
     mappings: Mapping[int, int | None],
 ) -> dict[int, frozenset[int]]:
-    """For each file the columns with a default that it does not have. By
-    file: path, size, first snapshot; mapping.
+    """For each file the columns with a default that it lacks. Files by path, size, first snapshot; mapping.
 
-    When a file was written does not tell: DuckDB rewrites old ones without the columns that came later.
+    The time of a file shows nothing: DuckDB rewrites old ones without the columns that came later.
     """
     assert state.table is not None
     table = state.table.id

@@ -26,7 +26,7 @@ def live(alias: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """Which table. ``folder``: where its files are, absolute, with a slash at its end."""
+    """A table's row in the catalog. ``folder``: of its files, absolute, with a slash at its end."""
 
     id: int
     schema_id: int
@@ -105,7 +105,7 @@ def state_of(connection: Connection, table: TableRow, at: int) -> LakeState:
 
 
 def find(connection: Connection, name: str, at: int) -> TableRow | None:
-    """The table of this name, None where there is none."""
+    """The table of this name; None if there is none."""
     namespace, table = split(name)
     rows = connection.rows(
         f"""SELECT t.table_id, s.schema_id, CAST(t.table_uuid AS VARCHAR), s.schema_name, t.table_name,
@@ -136,7 +136,7 @@ def data_path(connection: Connection) -> str:
 
 
 def columns_of(connection: Connection, table: int, at: int) -> list[ColumnRow]:
-    """The table's columns at a snapshot, nested ones too."""
+    """The table's columns at a snapshot, nested ones included."""
     rows = connection.rows(
         f"""SELECT column_id, column_order, column_name, column_type, parent_column,
             CAST(nulls_allowed AS BOOLEAN), initial_default, default_value, default_value_type,

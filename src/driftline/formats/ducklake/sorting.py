@@ -79,7 +79,7 @@ def parts_of(text: str, schema: Schema) -> tuple[str | int, ...]:
 
 
 def check(key: SortExpression, schema: Schema, rows: Sequence[ColumnRow], table: str) -> None:
-    """That DuckDB can compute the expression: ``rows`` are the columns. Raises DataError."""
+    """Check that DuckDB can compute the expression. ``rows``: the columns. Raises DataError."""
     import duckdb
 
     below: dict[int | None, list[ColumnRow]] = {}
@@ -103,9 +103,7 @@ def column_of(schema: Schema, name: str) -> Field | None:
 
 
 def top_column(schema: Schema, column: int, table: str) -> Field:
-    """The column of this id. Raises DataError where it is a nested
-    one, by which DuckLake lays out nothing.
-    """
+    """The column of this id. Raises DataError for a nested one, which DuckLake cannot use for a layout."""
     for path, field in schema.walk():
         if field.id == column:
             if len(path) > 1:

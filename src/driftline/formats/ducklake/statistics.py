@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a column's values in all files. ``low`` and
-    ``high`` None: there are none but nulls.
-    """
+    """The known values of a column in all files. ``low`` and ``high`` None: it holds only nulls."""
 
     nulls: bool
     low: str | None
@@ -83,7 +81,7 @@ def _insert(connection: Connection, table: int, known: Mapping[int, Known]) -> N
 
 
 def of_files(files: Sequence[DataFile], column: int, type_: Primitive) -> Known | None:
-    """What the files say of a column together; None where one of them does not say it."""
+    """The statistics of a column over all files; None if one of them has none."""
     out = Known(False, None, None)
     for file in files:
         stats = file.stats.get(column)

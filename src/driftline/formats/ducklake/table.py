@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 class DuckLakeTable:
-    """One table of one DuckLake. ``name`` is ``namespace.table``; nothing is made before the first commit."""
+    """One table of one DuckLake.
+
+    ``name`` is ``namespace.table``; nothing is created before the first commit.
+    """
 
     blank = Definition(format_version=FORMAT)
     parts_of = staticmethod(parts_of)
@@ -52,7 +55,7 @@ class DuckLakeTable:
         return DuckLakeTable(self.spark, self.catalog, name)
 
     def load(self, snapshot: int | None = None) -> LakeState:
-        """The table as it is now, or was at a snapshot; an empty schema where it does not exist."""
+        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
         nothing = LakeState(Schema(), {}, None, False)
         if not self.catalog.exists():
             return nothing
@@ -64,7 +67,7 @@ class DuckLakeTable:
             return nothing  # a database that is yet to become a lake
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
-        """Which of these source files, by their fingerprints, the table has taken."""
+        """The source files among these, by their fingerprints, that the table has taken."""
         assert isinstance(state, LakeState)
         if state.table is None or not files:
             return set()
@@ -74,7 +77,7 @@ class DuckLakeTable:
     def transaction(
         self, state: State, made_as: Definition | None = None, *, pinned: bool = False
     ) -> DuckLakeTransaction:
-        """A transaction on the table; one that does not exist is made as its definition says."""
+        """A transaction on the table; one that does not exist is created by its definition."""
         assert isinstance(state, LakeState)
         if state.exists:
             now, keys = self.catalog.read(self._as_it_is)
@@ -101,11 +104,11 @@ class DuckLakeTable:
         return DuckLakeAlteration(self, state, keys)
 
     def definition(self) -> Definition:
-        """What the table is defined as now. Raises UsageError where there is no table."""
+        """The table's present definition. Raises UsageError if there is no table."""
         return self.alteration().before
 
     def versions(self) -> Versions:
-        """The versions of the table's definition. Raises UsageError where there is no table."""
+        """The versions of the table's definition. Raises UsageError if there is no table."""
         return versions(self)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
@@ -113,7 +116,7 @@ class DuckLakeTable:
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """What the catalog tells of the columns of ``schema``. Raises UsageError where there is no table."""
+        """The catalog's statistics for the columns of ``schema``. Raises UsageError if there is no table."""
         return table_statistics(self, schema)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
@@ -175,7 +178,7 @@ class DuckLakeTable:
         return frozenset({UUID})
 
     def row_ids(self, changed: str) -> list[str]:
-        """None: DuckLake tells rows apart by their files."""
+        """None: DuckLake identifies rows by their files."""
         return []
 
     @property
@@ -205,7 +208,7 @@ class DuckLakeTable:
         return read(self.spark, self.catalog.read(look), self.name)
 
     def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others have appended between two states of the table; None where they did more."""
+        """The rows that others appended between two states of the table; None if they did more."""
 
         def look(connection: Connection) -> Scan | None:
             first, last = (scan(connection, load(connection, self.name, s.snapshot)) for s in (before, now))
@@ -220,7 +223,7 @@ class DuckLakeTable:
         self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])
 
     def holds(self, paths: Sequence[str]) -> bool:
-        """Whether the table has all of these files now."""
+        """True if the table has all of these files now."""
         state = self.load()
         if state.table is None:
             return not paths

@@ -1,8 +1,7 @@
-"""Reads what a DuckLake's catalog says of a table's columns: files'
-statistics, and the snapshots that added them.
+"""Reads the statistics of a table's columns from the catalog: those of files, and the snapshots that added
+them.
 
-No data are read. Rows that the catalog keeps itself have no statistics:
-where there are any, values are not known.
+No data are read. Rows inlined in the catalog have no statistics: if there are any, values are unknown.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def _snapshots(connection: Connection, table: int) -> Iterator[Snapshot]:
 
 
 def _batch(extra: str | None) -> str | None:
-    """The batch that the message tells of; others write there what they like."""
+    """The batch that the message names; others may write anything there."""
     try:
         metadata = json.loads(extra or "{}")
     except ValueError:
@@ -182,8 +181,10 @@ def _deleted(connection: Connection, table: int, at: int) -> int:
 def _bounds(
     connection: Connection, table: int, at: int, plain: Mapping[int, Primitive], counts: Counts
 ) -> dict[int, Numbers]:
-    """Of whole columns: those that the catalog keeps, rows of its own among them; of columns that came
-    later it keeps none, and all files tell.
+    """The bounds of whole columns.
+
+    The catalog keeps them for columns, inlined rows included; of later columns it has none, and they come
+    from all files.
     """
     stored = connection.rows(
         "SELECT column_id, min_value, max_value FROM meta.ducklake_table_column_stats WHERE table_id = ? "

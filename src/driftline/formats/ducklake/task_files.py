@@ -1,6 +1,4 @@
-"""Data files that tasks write for a DuckLake table: whether they may,
-and what the catalog is told of them.
-"""
+"""Data files that tasks write for a DuckLake table: if they may, and the catalog's facts about them."""
 
 from __future__ import annotations
 

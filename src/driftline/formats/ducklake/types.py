@@ -102,7 +102,7 @@ _THEIRS = {ours: theirs for theirs, ours in OTHER.items()} | {name: name for nam
 
 
 def read_type(text: str) -> Primitive:
-    """Our type for one of DuckLake's; one of its own name where it is only read, or not at all.
+    """The driftline type for one of DuckLake's; a type of its own name if it is only read, or not at all.
 
     >>> read_type("decimal(9,2)"), read_type("uint8")
     (Primitive(name='decimal', args=(9, 2)), Primitive(name='uint8', args=()))
@@ -134,8 +134,9 @@ def write_type(type_: Primitive, where: str) -> str:
 
 
 def spark_name(type_: Primitive, where: str) -> str:
-    """The Spark type, as DDL, that holds DuckLake's values of this
-    type. Raises DataError where there is none.
+    """The Spark type, as DDL, that holds DuckLake's values of this type.
+
+    Raises DataError if there is none.
     """
     if type_.name == "decimal":
         return f"decimal({type_.args[0]},{type_.args[1]})"
@@ -192,12 +193,12 @@ def readable(schema: Schema) -> Schema:
 
 
 def why_unreadable(type_: Primitive) -> str | None:
-    """Why Spark cannot read the type; None where it can."""
+    """The reason Spark cannot read the type; None if it can."""
     return REFUSED.get(_THEIRS.get(type_.name, type_.name))
 
 
 def promotes(old: str, new: str) -> bool:
-    """Whether a column of DuckLake's type ``old`` may become ``new`` without loss.
+    """True if a column of DuckLake's type ``old`` may become ``new`` without loss.
 
     >>> promotes("int32", "int64"), promotes("int64", "float64"), promotes("decimal(9,2)", "decimal(18,2)")
     (True, False, True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def versions(table: DuckLakeTable) -> Versions:
-    """What is left of a table's past. Raises UsageError where there is no table."""
+    """The known past of a table. Raises UsageError if there is no table."""
     if not table.catalog.exists():
         raise no_table(table.name)
     return table.catalog.read(lambda connection: _versions(connection, table.name))

@@ -76,11 +76,10 @@ def _fitting(frame: DataFrame, target: StructType) -> list[Column]:
 
 
 def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) -> DataFrame:
-    """The frame's columns as ``target`` has them, with its field ids;
-    ``helpers``, which are text, behind them.
+    """The frame's columns in the form of ``target``, with its field ids, followed by the text columns
+    ``helpers``.
 
-    As metadata of columns the ids would not survive Spark's optimizer. So
-    the rows go on under a schema of their own.
+    As metadata of columns the ids would not survive Spark's optimizer, so the rows get a schema of their own.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StringType, StructField, StructType
@@ -102,7 +101,7 @@ def _bare(type_: Any) -> Any:
 
 
 def check_required(files: Sequence[DataFile], schema: Schema, name: str) -> None:
-    """That required columns have no nulls, as DuckLake leaves that to who writes."""
+    """Check that required columns have no nulls; DuckLake leaves that to the writer."""
     for field in schema.struct.fields:
         if field.required and isinstance(field.type, Primitive):
             for file in files:

@@ -72,7 +72,7 @@ def rows(
     plain: Mapping[int, Primitive],
     forgotten: Forgotten,
 ) -> list[Summed]:
-    """What `metadata.summed` takes."""
+    """Sums of the entries' metrics by column, schema, slot and width of bounds, as `summed` takes them."""
     kinds = {id_: kind(type_) for id_, type_ in plain.items()}
     places = {s.id: (place, s) for place, s in enumerate(snapshots)}
     sums: dict[tuple[Any, ...], _Sum] = {}

@@ -19,7 +19,10 @@ from driftline.settings import from_properties
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Altered(Shown):
-    """What was changed; ``columns`` is the net of it. ``notes``: what it means for batches to come."""
+    """The outcome of an alteration.
+
+    ``columns`` is its net effect. ``notes``: its meaning for later batches.
+    """
 
     table: str
     changes: tuple[TableChange, ...]
@@ -29,7 +32,7 @@ class Altered(Shown):
     format_version: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         return {
             "table": self.table,
             "changes": [details(change) for change in self.changes],

@@ -28,7 +28,9 @@ _CLAUSES = ("TYPE", "SET", "DROP", "FIRST", "AFTER", "COMMENT")  # of ALTER COLU
 
 
 class ColumnReader(Reader):
-    """A reader of new, dropped, renamed and altered columns; each change comes with where it begins."""
+    """Reads new, dropped, renamed and altered columns; each change comes with the position where it
+    begins.
+    """
 
     def add(self) -> Iterator[tuple[TableChange, int]]:
         if not self.got("COLUMN"):
@@ -135,7 +137,7 @@ class ColumnReader(Reader):
             yield RenameColumn(path, name), begin
 
     def described(self, path: Path) -> TableChange | None:
-        """What may stand behind the type."""
+        """Read the clauses after the type."""
         if self.got("NOT", "NULL"):
             return RequireColumn(path)
         if self.got("COMMENT"):

@@ -1,4 +1,4 @@
-"""What a change by hand means for the batches that come: asked of the planner itself."""
+"""The meaning of a change by hand for later batches, according to the planner itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from driftline.errors import DriftlineError
 def notes(
     before: Schema, after: Schema, changes: Iterable[ColumnChange], settings: Settings
 ) -> Iterator[str]:
-    """What a person should know of changes that lead from one schema to the other."""
+    """Notes to a person on changes that lead from one schema to the other."""
     for change in changes:
         column = before.find(change.path) if isinstance(change, DropColumn | RenameColumn) else None
         if column is None:
@@ -33,7 +33,7 @@ def notes(
 
 
 def _dropped(before: Schema, after: Schema, path: Path, column: Field, settings: Settings) -> str:
-    """What becomes of the next value that the column would have taken: planned, as a batch would be."""
+    """The fate of the next value that the column would have taken, planned as a batch would be."""
     shape = _value(Field("", before.struct), path, settings.mark).facets[Facet(0, RECORD)].record
     value = f"the next {type_name(column.type)} of {data_key(column, settings.mark)}"
     try:

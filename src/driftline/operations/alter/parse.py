@@ -97,7 +97,7 @@ class _Parser(ColumnReader, LayoutReader):
         return Statement(table, tuple(clauses), text, start, stop, if_exists)
 
     def action(self) -> Iterator[tuple[TableChange, int]]:
-        """The changes of one statement, each with where it begins."""
+        """Read the changes of one statement, each with the position where it begins."""
         begin = self.now.start
         change = self.layout() or self.definition()
         if change is not None:

@@ -1,4 +1,4 @@
-"""What is asked for: changes of one table, and the text that they came from."""
+"""A request: changes to one table, and the text that they came from."""
 
 from __future__ import annotations
 

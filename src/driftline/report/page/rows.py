@@ -1,4 +1,4 @@
-"""What the page shows, as the template and the script take it."""
+"""The contents of the page, in the form that its template and script take."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def card(field: Drifted) -> dict[str, Any]:
 
 
 def _shades(parts: Sequence[Part]) -> dict[int, str]:
-    """How each part is coloured: by its kind, and otherwise where a part before it is of the same kind."""
+    """The colour of each part: by its kind, and a different one if an earlier part is of the same kind."""
     met: list[str] = []
     out = {}
     for part in parts:
@@ -93,8 +93,9 @@ _OWN = (
 
 
 def packed(columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The columns on little room: values in the order of ``keys``, texts of the first of these by their
-    places in ``texts``; a path only where it is not that of the column above and the name.
+    """The columns in little space: values in the order of ``keys``, texts as indexes into ``texts``.
+
+    A path is left out if it follows from the column above and the name.
     """
     texts: dict[str, int] = {}
     rows = []
@@ -137,7 +138,7 @@ def _column(column: Column, parent: int, drifted: bool) -> dict[str, Any]:
 
 
 def kind(type_: Type) -> str:
-    """What a type is coloured and filtered by."""
+    """The kind by which a type is coloured and filtered."""
     dim, inner = peel(type_)
     if dim:
         return "list"
@@ -161,14 +162,12 @@ def when(at: int | None) -> str:
 
 
 def short(batch: str | None) -> str:
-    """A batch's id, as much of it as tells it from others."""
+    """The part of a batch's id that distinguishes it from others."""
     return clean(batch or "")[:8]
 
 
 def place(text: str | None) -> str:
-    """A file's own name and the line, or a topic's partition and
-    offset: what stands behind the last slash.
-    """
+    """A file's own name and the line, or a topic's partition and offset: the part after the last slash."""
     return clean((text or "").rpartition("/")[2])
 
 

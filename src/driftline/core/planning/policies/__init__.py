@@ -1,5 +1,6 @@
-"""One file a policy: which columns a field needs, given what it has
-and what was seen. `POLICIES` has them all.
+"""One file for each policy: which columns a field needs, given its columns and its observed values.
+
+`POLICIES` has them all.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in _ALL}
 
 
 def policy_of(name: str, *, new_struct: bool = False) -> Policy:
-    """The policy of this name. In a struct that is itself new,
-    ``strict`` lets pass what its first batch has.
+    """The policy of this name. In a struct that is itself new, ``strict`` accepts the fields of its first
+    batch.
     """
     policy = POLICIES[name]
     return policy if policy.makes_columns or not new_struct else _WHERE_ALL_IS_NEW

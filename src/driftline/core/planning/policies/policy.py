@@ -1,4 +1,4 @@
-"""What a policy is asked about one field, and what it answers."""
+"""The question to a policy about one field, and its answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Facets = Mapping[Facet, Seen]
 
 @dataclass(frozen=True, slots=True)
 class FieldState:
-    """One field: its ``columns``, and the types that were seen of it.
+    """One field: its ``columns``, and its observed types.
 
-    ``pinned``: for each column, whether a hint declares it; ``unit``: of its epoch numbers.
-    ``rewrite``: columns may be written anew, unless they are ``fixed`` as they are.
-    ``reserved``: its name is for the first batch only.
+    ``pinned``: for each column, true if a hint declares it; ``unit``: of its epoch numbers. ``rewrite``:
+    columns may be written anew, unless they are ``fixed``. ``reserved``: its name is for the first batch
+    only.
     """
 
     columns: Sequence[Facet]
@@ -31,7 +31,7 @@ class FieldState:
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A column that a field needs: its facet, why, and what was seen of its cause."""
+    """A column that a field needs: its facet, the reason, and the observation that caused it."""
 
     facet: Facet
     rule: str
@@ -41,7 +41,7 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Retyped:
-    """Another type for a column that is there: in place, or, with ``rewrite``, by writing its values anew."""
+    """Another type for an existing column: in place, or, with ``rewrite``, by writing its values anew."""
 
     facet: Facet
     why: str
@@ -51,7 +51,7 @@ class Retyped:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A facet that the field's columns do not take, or, ``inexact``, not every value of it."""
+    """A facet that the field's columns do not take; ``inexact``: they do not take every value of it."""
 
     facet: Facet
     why: str
@@ -60,8 +60,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``columns``: a `Retyped` for each column that there was, None where it stays; ``original``: the
-    new one that takes the field's own name.
+    """The columns of a field. ``columns``: a `Retyped` for each existing one, None where it stays;
+    ``original``: the new one that takes the field's own name.
     """
 
     columns: Sequence[Retyped | None]
@@ -71,30 +71,31 @@ class Decision:
 
 
 class Policy(Protocol):
-    """What becomes of a field whose values do not fit its columns."""
+    """Decides about a field whose values do not fit its columns."""
 
     @property
     def name(self) -> str:
-        """As settings name it."""
+        """The name in settings."""
 
     @property
     def keeps_all(self) -> bool:
-        """Whether every value finds a place: in siblings, in maps, in the rest."""
+        """True if every value finds a place: in siblings, in maps, in the rest."""
 
     @property
     def makes_columns(self) -> bool:
-        """Whether a field gets a column at all that the table does not have."""
+        """True if a field that the table lacks gets a column at all."""
 
     def decide(self, field: FieldState) -> Decision:
-        """Which columns the field gets, and what of it is refused."""
+        """Decide which columns the field gets, and what is refused."""
 
     def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
-        """Whether values of the facet are routed to the column."""
+        """True if values of the facet are routed to the column."""
 
     def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
-        """Whether the column takes every value of the facet, exactly."""
+        """True if the column takes every value of the facet exactly."""
 
     def keeps_required(self, *, absent: bool) -> str:
-        """Why a required column without a value is not made optional; empty where it is. ``absent``: no
-        record of the batch has the field.
+        """The reason a required column without a value stays required; empty where it becomes optional.
+
+        ``absent``: no record of the batch has the field.
         """

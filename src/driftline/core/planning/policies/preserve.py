@@ -1,6 +1,6 @@
-"""The `preserve` policy: which columns a field gets (seed rules 1 to 4, 8, 9, 10; "Planning a field").
+"""The `preserve` policy: the columns of a field (seed rules 1 to 4, 8, 9, 10; "Planning a field").
 
-Everything here is about one field, level by level: nested fields are planned by the same functions again.
+Everything here is about one field, level by level: nested fields are planned by the same functions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Preserve:
 
 
 def decide(field: FieldState) -> Decision:
-    """The columns of a field: widened in place first, then what is missing ("Planning a field").
+    """Decide the columns of a field: first widen in place, then add what is missing ("Planning a field").
 
     Pinned columns are never widened. Maps are not decided here, but by the types of their values.
     """
@@ -70,7 +70,7 @@ def decide(field: FieldState) -> Decision:
 
 
 def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
-    """Whether the column takes every value of the facet, exactly."""
+    """True if the column takes every value of the facet exactly."""
     if column.base == VARIANT:
         return takes(column, facet) and not _beyond_numbers(facet, seen)
     return takes(column, facet, routing=False) and (
@@ -81,8 +81,8 @@ def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
 
 
 def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
-    """Whether values of the facet are routed to the column (seed rule
-    8): its type, at its dimension or larger.
+    """True if values of the facet are routed to the column (seed rule 8): its type, at its dimension or a
+    larger one.
     """
     if column.base == VARIANT:
         return not column.dim or facet.dim <= column.dim
@@ -96,7 +96,7 @@ def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
 
 
 def _beyond_numbers(facet: Facet, seen: Seen) -> bool:
-    """Whether there is, at any depth, a number that no number type holds."""
+    """True if there is, at any depth, a number that no number type holds."""
     fields = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
     return (
         facet.base == NUMBER_TEXT
@@ -106,7 +106,9 @@ def _beyond_numbers(facet: Facet, seen: Seen) -> bool:
 
 
 def widening(column: Facet, facets: Iterable[Facet]) -> Facet | None:
-    """The widest facet of the column's own family, whose type the column gets in place, if it is wider."""
+    """The widest facet of the column's own family, to which the column is widened in place, if it is
+    wider.
+    """
     widest = column
     for facet in facets:
         narrow, wide = widest.base, facet.base
@@ -130,9 +132,7 @@ def collapse(facets: Facets) -> dict[Facet, Seen]:
 
 
 def first_sight(facets: Facets) -> tuple[list[New], Facet]:
-    """The columns of a field that has none yet, and the one that takes
-    the original name (seed rules 1, 4, 9).
-    """
+    """The columns of a field that has none yet, and the one with the original name (seed rules 1, 4, 9)."""
     facets = drop_longs(collapse(facets))
     new = [New(facet, "first-sight", "first seen", seen) for facet, seen in facets.items()]
     common = common_denominator(facets)
@@ -147,7 +147,7 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
 
 
 def drop_longs(facets: dict[Facet, Seen]) -> dict[Facet, Seen]:
-    """The longs that the doubles of the same dimension hold exactly as doubles (seed rule 9)."""
+    """Drop the longs that doubles of the same dimension hold exactly (seed rule 9)."""
     out = dict(facets)
     for facet, seen in facets.items():
         double = Facet(facet.dim, DOUBLE)
@@ -171,7 +171,7 @@ def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
 
 
 def unfit(facet: Facet, columns: Sequence[Facet]) -> str:
-    """Why a facet needs a column of its own."""
+    """The reason a facet needs a column of its own."""
     return f"{facet.spelled()} does not fit the field's columns: {', '.join(c.spelled() for c in columns)}"
 
 
@@ -183,7 +183,7 @@ def common_denominator(facets: Iterable[Facet]) -> Facet | None:
 
 
 def original(columns: Sequence[Facet]) -> Facet:
-    """Which of the new columns takes the original name (seed rule 4). Maps are not among them."""
+    """The new column that takes the original name (seed rule 4). Maps are not among them."""
     records = [f for f in columns if f.base == RECORD]
     if records:
         return max(records, key=lambda f: f.dim)
@@ -192,8 +192,8 @@ def original(columns: Sequence[Facet]) -> Facet:
 
 
 def dates_settled(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]:
-    """Dates and timestamps as strings, where the field has no such
-    column and not all its strings are (2.2).
+    """Count dates and timestamps as strings, unless the field has such a column or all its strings are dates
+    (2.2).
     """
     known = any(c.base in DATELIKE for c in columns)
     if known or not any(f.base == STRING for f in facets):

@@ -1,4 +1,4 @@
-"""The `strict` policy: the schema is frozen, and what does not fit it is refused."""
+"""The `strict` policy: the schema is frozen, and anything that does not fit is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FROZEN = "the schema is frozen"
 
 
 class Strict:
-    """No column, no other type: the schema is as a person made it."""
+    """Adds no column and changes no type."""
 
     name = "strict"
     keeps_all = False
@@ -32,7 +32,7 @@ class Strict:
 
 
 def decide(field: FieldState, why: str = _FROZEN) -> Decision:
-    """No columns; a refusal for each facet that has values which fit none."""
+    """Add no columns; refuse each facet with values that fit none."""
     columns, refused = field.columns, []
     for facet, seen in field.facets.items():
         if any(preserve.accepts(c, facet, seen, field.unit) for c in columns):

@@ -1,8 +1,7 @@
-"""The `widen` policy: one column a field, which grows by the matrix of
-stream captures ("Widening Column Types").
+"""The `widen` policy: one column for each field, which grows by the matrix of stream captures ("Widening
+Column Types").
 
-What the matrix marks X, and what is not in it, is refused; so is a
-value that is not exact in the cell's type.
+Whatever the matrix marks X or omits is refused, and so is a value that is not exact in the cell's type.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MATRIX: dict[str, dict[str, str | None]] = {
 
 
 class Widen:
-    """One column a field, which grows by the matrix; what it does not take is refused."""
+    """One column for each field, which grows by the matrix; values that it does not take are refused."""
 
     name = "widen"
     keeps_all = False
@@ -54,7 +53,7 @@ class Widen:
 
 
 def takes(column: Facet, facet: Facet, seen: Seen) -> bool:
-    """Whether values of the facet are stored in the column as it is."""
+    """True if the column stores values of the facet as it is."""
     if column.base == VARIANT:
         return preserve.accepts(column, facet, seen, "ms")
     if seen.ragged or column.dim != facet.dim:
@@ -65,14 +64,15 @@ def takes(column: Facet, facet: Facet, seen: Seen) -> bool:
 
 
 def accepts(column: Facet, facet: Facet, seen: Seen) -> bool:
-    """Whether the column stores every value of the facet exactly."""
+    """True if the column stores every value of the facet exactly."""
     return takes(column, facet, seen) and _exact(column, facet, seen)
 
 
 def decide(field: FieldState) -> Decision:
-    """The columns that a field gets. Pinned columns never change; a cell may be one that
-    the format reaches only by writing the column anew, where that is allowed. At first
-    sight the facet that comes first is the column's.
+    """Decide the columns of a field.
+
+    Pinned columns never change. A cell may need the column to be written anew, where that is allowed. At
+    first sight the facet that comes first is the column's.
     """
     first = next(iter(field.facets), None)
     if field.columns or first is None:
@@ -83,7 +83,7 @@ def decide(field: FieldState) -> Decision:
 
 
 def _widened(field: FieldState) -> tuple[list[Facet], list[Retyped | None], list[Refusal]]:
-    """The field's columns as they are afterwards, how each changed, and what none of them takes."""
+    """The field's final columns, the change of each, and the refusals."""
     now = list(field.columns)
     changed: list[Retyped | None] = [None] * len(now)
     refused: dict[Facet, Refusal] = {}
@@ -104,7 +104,7 @@ def _widened(field: FieldState) -> tuple[list[Facet], list[Retyped | None], list
 
 
 def _inexact(columns: Sequence[Facet], facet: Facet, seen: Seen) -> Refusal | None:
-    """The refusal of what is not exact in the column that takes the facet."""
+    """Refuse the values that are not exact in the column that takes the facet."""
     if any(accepts(column, facet, seen) for column in columns):
         return None
     holder = next(column for column in columns if takes(column, facet, seen))
@@ -114,7 +114,7 @@ def _inexact(columns: Sequence[Facet], facet: Facet, seen: Seen) -> Refusal | No
 def _target(
     columns: Sequence[Facet], pinned: Sequence[bool], facet: Facet, seen: Seen
 ) -> tuple[int, Facet | None]:
-    """The column that the facet would change, and what it would become."""
+    """The column that the facet would change, and its new type."""
     for i, column in enumerate(columns):
         if not pinned[i] and not seen.ragged and column.dim == facet.dim:
             wider = _cell(column, facet)
@@ -139,8 +139,10 @@ def _in_place(column: Facet, wider: Facet) -> bool:
 
 
 def _json_text(column: Facet, facet: Facet, seen: Seen) -> bool:
-    """JSON has one kind of text and one of number: what looks like a date, or is too large for a long,
-    is no type of its own to a column of text.
+    """True for JSON text or numbers in a column of text.
+
+    JSON has one kind of text and one of number: a text like a date, or a number too large for a long, is no
+    type of its own there.
     """
     if seen.typed:
         return False
