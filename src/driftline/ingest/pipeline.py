@@ -173,7 +173,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         if rejects is not None and isinstance(error, BatchIsInError):
             # Another process was faster, and its rejects are in quarantine, unless they were forgotten here.
             rejects.withdraw(tried=tried)
-        elif rejects is not None:
+        elif rejects is not None and transaction.uncommitted:
             rejects.undo()
         raise
     snapshot = transaction.snapshot if written else None
