@@ -81,7 +81,8 @@ class Table(Shown):
         text. ``again``: files that the table has taken before are ingested once more, not refused.
         ``on_change``: a command that is called, or a URL that is posted to, where the batch changed the
         schema or left records in quarantine. ``progress`` is told what comes next; without it, a notebook
-        shows that. Raises UsageError, DataError; the table is then as it was.
+        shows that. Raises UsageError, DataError; the table is then as it was. Raises SetupError where Java, a
+        store or the catalog fails, which says so where it is not known whether the batch is in.
         """
         must_take_records(self.name)
         spark, shared = self.lake.spark, self.lake.warehouse
