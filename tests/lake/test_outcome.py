@@ -123,7 +123,7 @@ def lost_answers(proxy: Proxy, table: str, status: int) -> list[Request]:
     turned: list[Request] = []
 
     def changed(request: Request, answer: Answer) -> Answer:
-        if turned or request.method != "POST" or not of_table(request, table) or answer.status != 200:
+        if turned or request.method != "POST" or not of_table(request, table) or answer.status >= 300:
             return answer
         turned.append(request)
         return Answer(
@@ -183,6 +183,16 @@ def test_a_commit_that_is_in_is_done_though_it_ends_in_an_error(
     assert len(table.history().entries) == before + (work != "properties")
     if work == "ingest":
         assert refused(table) == ["broken"]
+
+
+def test_a_table_that_is_renamed_is_so_though_that_ends_in_an_error(
+    proxy: Proxy, proxied: Lake, table_name: str, tmp_path: Path
+) -> None:
+    proxied.table(table_name).ingest(put(tmp_path / "a.jsonl", FIRST))
+    turned = lost_answers(proxy, "rename", 404)
+    proxied.alter(f"ALTER TABLE {table_name} RENAME TO {table_name}_new")
+    assert turned
+    assert ids(proxied.table(f"{table_name}_new")) == [1, 2]
 
 
 def test_rejects_stay_where_nobody_can_tell_whether_the_batch_is_in(

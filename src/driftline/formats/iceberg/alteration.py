@@ -251,9 +251,15 @@ def rename_table(table: IcebergTable, name: str) -> None:
     """Gives the table another name, ``namespace.table``, in its catalog. Raises UsageError, DataError."""
     jvm: Any = table.spark._jvm
     to = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(table.spark, table_parts(name)))
+    before = table.java()
+    if before is None:
+        raise no_table(table.name)
     try:
         table.java_catalog.renameTable(table._identifier, to)
     except Py4JJavaError as error:
+        now = table.sibling(name).java()
+        if now is not None and now.uuid() == before.uuid():  # its answer was lost
+            return
         kind = java_class(error)
         if "NoSuchTable" in kind:
             raise no_table(table.name) from error

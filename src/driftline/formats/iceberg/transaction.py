@@ -14,8 +14,8 @@ from driftline.core.changelog.record import LEDGER
 from driftline.core.changes import Change
 from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
-from driftline.errors import DataError
-from driftline.formats.base import Added, CommitConflict, Moved, State, carried
+from driftline.errors import DataError, DriftlineError
+from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
 from driftline.formats.iceberg.committing import begin, commit, delete_files
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import (
@@ -283,7 +283,9 @@ class Transaction:
         self.uncommitted = False  # whatever ends this now, Ctrl-C too, may end it behind the commit
         try:
             commit(self.table, self._java, self._is_in)
-        except (CommitConflict, DataError):
+        except UnknownError:
+            raise
+        except (CommitConflict, DriftlineError):
             self.uncommitted = True
             raise
         self.committed = True
