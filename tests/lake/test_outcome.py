@@ -256,6 +256,29 @@ def test_a_connection_that_is_cut_at_any_request(catalog: Catalog, tmp_path: Pat
         if not struck:
             break
     assert ids(seen) == there
+    print(dict(count))  # for docs/faults.md
+
+
+@pytest.mark.parametrize("where", Where)
+def test_a_connection_that_is_cut_while_a_table_is_made(
+    catalog: Catalog, tmp_path: Path, where: Where
+) -> None:
+    """With its quarantine, which may have a reject twice where the batch was brought again."""
+    count = Counter[str]()
+    for at in range(EVERY, 1000, 3 * EVERY):
+        name = f"made.{where.name.lower()}{at}"
+        table, seen = catalog.severed.table(name), catalog.seen.table(name)
+        file = put(tmp_path / f"{at}.jsonl", json.dumps({"id": at}) + "\nbroken\n")
+        said, struck = catalog.struck(at, where, lambda: table.ingest(file))  # noqa: B023
+        is_in = seen.format.load().exists
+        count[f"{type(said).__name__} {is_in}"] += struck
+        agree(said, is_in=is_in)
+        if not is_in:
+            table.ingest(file)
+        assert ids(seen) == [at]
+        assert refused(seen) in (["broken"], ["broken"] * (2 - (said is None)))
+        if not struck:
+            break
     print(dict(count))
 
 
