@@ -32,6 +32,15 @@ def test_changes_are_told_in_their_order() -> None:
     assert first.at <= last.at
 
 
+def test_a_change_is_known_among_those_that_came_behind_it() -> None:
+    same = record.of_statements("ALTER …"), record.of_statements("ALTER …")
+    mine, other = (noted(told, 1, noted(record.of_statements("x"), 0, {})) for told in same)
+    assert last_changes.is_among(noted(record.of_statements("y" * 900), 2, mine), mine)
+    assert not last_changes.is_among(other, mine)
+    assert not last_changes.is_among({}, mine)
+    assert not last_changes.is_among(mine, {})
+
+
 def test_what_changes_no_definition_is_not_among_them() -> None:
     told = record.of_statements("SET TBLPROPERTIES …")
     assert last_changes.noted(told, Step(Ids(1, 0, 0), Ids(1, 0, 0), 7), {}, {"x": "y"}) == {}

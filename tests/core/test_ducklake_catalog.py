@@ -18,8 +18,9 @@ import duckdb
 import pytest
 
 from driftline.errors import SetupError
+from driftline.formats.base import UnknownError
 from driftline.formats.ducklake import catalog
-from driftline.formats.ducklake.catalog import Catalog, Connection, UnknownError
+from driftline.formats.ducklake.catalog import Catalog, Connection
 from driftline.formats.ducklake.commit import _finish, _next, landed
 from driftline.formats.ducklake.rows import Message
 from driftline.formats.ducklake.snapshot import latest

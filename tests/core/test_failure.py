@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from subprocess import Popen
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
-from driftline.errors import DataError
+from driftline.errors import DataError, SetupError
+from driftline.ingest import pipeline
 from driftline.runtime.failure import WHOLE, explained, java_ended, of_text
 
 JOB = (
@@ -153,6 +156,20 @@ def test_what_a_person_is_told(printed: str, says: str, hint: str | None) -> Non
 
 def test_an_exception_without_words() -> None:
     assert explained(RuntimeError()) == ("RuntimeError", None)
+
+
+def test_a_batch_that_lost_its_java_is_no_fault_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load() -> None:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    batch: Any = SimpleNamespace(table=SimpleNamespace(name="s.t"), files={}, load=load)
+    with Popen(["true"]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+        with pytest.raises(SetupError, match="has ended in the midst of its work"):
+            pipeline._Attempts(batch, dry_run=False).next()
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(DataError, match=r"s\.t: Java"):
+        pipeline._Attempts(batch, dry_run=False).next()
 
 
 def test_a_java_that_has_ended_is_the_reason_of_what_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:

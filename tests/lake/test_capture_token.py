@@ -384,7 +384,7 @@ def test_a_quarantine_of_an_earlier_version_gets_the_new_columns(table: Table, t
 
 
 class Unsure:
-    """A Java transaction whose catalog breaks off: before or after it has committed."""
+    """A Java transaction, or its operations, whose catalog breaks off: before or after it has committed."""
 
     def __init__(self, java: Any, error: Py4JJavaError, *, commits: bool) -> None:
         self._java, self._error, self._commits = java, error, commits
@@ -392,9 +392,12 @@ class Unsure:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._java, name)
 
-    def commitTransaction(self) -> None:  # noqa: N802  Java's name
+    def underlyingOps(self) -> Unsure:  # noqa: N802  Java's name
+        return Unsure(self._java.underlyingOps(), self._error, commits=self._commits)
+
+    def commit(self, base: Any, metadata: Any) -> None:
         if self._commits:
-            self._java.commitTransaction()
+            self._java.commit(base, metadata)
         raise self._error
 
 

@@ -14,6 +14,9 @@ from driftline.errors import DataError
 from driftline.formats import base
 from driftline.formats.ducklake import ledger as ducklake_ledger
 from driftline.formats.iceberg import ledger as iceberg_ledger
+from driftline.formats.iceberg.catalog import IcebergCatalog
+from driftline.formats.iceberg.transaction import Transaction
+from driftline.ingest import pipeline
 from driftline.lake import Lake, Table
 
 LINE = '{"id": 1, "t": "a"}\n'
@@ -188,6 +191,36 @@ def test_one_ledger_lies_beside_the_metadata_and_they_do_not_grow_by_it(
     assert fresh.ingest(file).rows_written == 1, "a table whose ledger is gone begins a new one"
     with pytest.raises(DataError, match="already"):
         table.ingest(file)
+
+
+@pytest.mark.iceberg_only("of a file beside Iceberg's metadata")
+def test_a_batch_that_dies_before_its_commit_leaves_a_ledger_that_counts_for_nothing(
+    table: Table, file: Path, tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.ingest(file)
+    other = lines(tmp_path / "b.jsonl", LINE)
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "commit", dies)
+        patch.setattr(Transaction, "abandon", lambda _: None)
+        with pytest.raises(KeyboardInterrupt):
+            table.ingest(other)
+    monkeypatch.setattr(IcebergCatalog, "tables", lambda _: [table.name])  # not those of all tests before
+
+    left = [orphan.path for orphan in lake.clean(0)]
+
+    assert [("_driftline-files-" in path, path.endswith(".parquet")) for path in sorted(left)] == [
+        (False, True),
+        (True, False),
+    ]
+    with pytest.raises(DataError, match=r"a\.jsonl"):
+        table.ingest(file)
+    assert table.ingest(other).rows_written == 1
+    assert rows(table) == 2
+    assert lake.clean(0) == []
 
 
 @pytest.mark.ducklake_only("of its catalog")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from driftline.core.changes import Change
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct
+from driftline.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,17 @@ class CommitConflict(Exception):
 
 class Moved(CommitConflict):
     """And so that what was planned or written is no longer right: plan anew."""
+
+
+class UnknownError(SetupError):
+    """Whether a commit took place is not known: its files may be the table's."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            f"whether the commit took place is not known: {cause}",
+            hint="look at the table once its catalog answers; a capture finds out by itself: start it again. "
+            "`driftline clean` deletes the files of the commit if no snapshot has them",
+        )
 
 
 # Properties of single batches: no settings of the table.
@@ -91,9 +103,14 @@ class Added(NamedTuple):
 
 
 class Transaction(Protocol):
-    """Changes of one batch, visible together when committed."""
+    """Changes of one batch, visible together when committed.
+
+    ``committed``: they are visible; ``uncommitted``: they certainly are not. Neither holds while a commit is
+    under way, nor after one whose outcome nobody can tell.
+    """
 
     committed: bool
+    uncommitted: bool
 
     @property
     def base(self) -> State | None:

@@ -33,7 +33,7 @@ from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rewrites, rows_anew
 from driftline.observe.observation import Observation
 from driftline.quarantine import table as quarantine
-from driftline.runtime.failure import explained
+from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
 from driftline.settings import as_properties, creation
 from driftline.source.base import Source
@@ -106,7 +106,7 @@ class _Attempts:
 
     def next(self) -> Result:
         """One try. Raises CommitConflict where others were faster,
-        DataError where there is no use in another.
+        DataError where there is no use in another, SetupError where Java has ended.
         """
         try:
             return self._take()
@@ -116,7 +116,7 @@ class _Attempts:
             message, hint = _explained(self.batch, error)
             # A file that has changed meanwhile is taken as it is now, if it stays so.
             if self.reread or not (_misread(error) and changed(self.batch.files)):
-                raise DataError(f"{self.batch.table.name}: {message}", hint) from error
+                raise java_ended(error) or DataError(f"{self.batch.table.name}: {message}", hint) from error
         self.reread = True
         return self.next()
 
@@ -173,7 +173,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         if rejects is not None and isinstance(error, BatchIsInError):
             # Another process was faster, and its rejects are in quarantine, unless they were forgotten here.
             rejects.withdraw(tried=tried)
-        elif rejects is not None:
+        elif rejects is not None and transaction.uncommitted:
             rejects.undo()
         raise
     snapshot = transaction.snapshot if written else None

@@ -18,7 +18,7 @@ from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
 from driftline.errors import DataError, no_table
 from driftline.operations.replay import waiting
-from driftline.runtime.failure import explained
+from driftline.runtime.failure import explained, java_ended
 from driftline.settings import from_properties
 from driftline.source.files import expand
 from driftline.source.given import paths_or_rows
@@ -63,7 +63,8 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
             return verdict.named(names)
         except (Py4JError, PySparkException) as error:
             message, hint = explained(error)
-            raise DataError(f"{table.name} cannot be checked: {message}", hint) from error
+            ended = java_ended(error)
+            raise ended or DataError(f"{table.name} cannot be checked: {message}", hint) from error
 
 
 @contextmanager

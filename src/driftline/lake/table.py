@@ -92,6 +92,7 @@ class Table(Shown):
 
         Raises:
             UsageError, DataError: The table is then as it was.
+            SetupError: Java, a store or the catalog fails; it says so if nobody can tell whether the batch is in.
         """
         must_take_records(self.name)
         spark, shared = self.lake.spark, self.lake.warehouse

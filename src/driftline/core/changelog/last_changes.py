@@ -96,6 +96,18 @@ def read(properties: Mapping[str, str]) -> tuple[Change, ...]:
         return ()
 
 
+def is_among(now: Mapping[str, str], drafted: Mapping[str, str]) -> bool:
+    """True if the last change that the properties ``drafted`` tell of is among those that ``now`` tell of,
+    whatever came behind it.
+    """
+    return any(_key(one) == _key(last) for last in _load(drafted)[-1:] for one in _load(now))
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What is kept of a change for as long as it is remembered, and is only one change's."""
+    return tuple(entry.get(key) for key in ("at", "by", "id", "batch"))
+
+
 def who(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
     """The author of the version with the properties ``now``, made from the one with ``before``.
 

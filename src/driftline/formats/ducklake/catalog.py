@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.errors import SetupError, UsageError
-from driftline.formats.base import CommitConflict
+from driftline.formats.base import CommitConflict, UnknownError
 from driftline.formats.ducklake.engine import instance, literal
 
 if TYPE_CHECKING:
@@ -303,16 +303,6 @@ def _checked(connection: Connection) -> None:
 
 def _told(error: Exception) -> str:
     return _PASSWORD.sub(r"\1***", str(error).split("\n", 1)[0])
-
-
-class UnknownError(SetupError):
-    """Whether a commit is in the catalog is not known: its files may be the table's."""
-
-    def __init__(self, cause: str) -> None:
-        super().__init__(
-            f"whether the commit took place is not known: {cause}",
-            hint="look at the table once its catalog answers; a capture finds out by itself: start it again",
-        )
 
 
 class NoLakeError(SetupError):

@@ -20,8 +20,7 @@ from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
 from driftline.core.schema.types import Default, Expression, Schema, Struct
 from driftline.errors import DataError
-from driftline.formats.base import Added, Moved, State, carried
-from driftline.formats.ducklake.catalog import UnknownError
+from driftline.formats.base import Added, Moved, State, UnknownError, carried
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.evaluate import values_of, with_values
 from driftline.formats.ducklake.files import DataFile, removed
@@ -61,7 +60,7 @@ class DuckLakeTransaction:
         self.base = base
         self.committed = False
         self.snapshot: int | None = None
-        self._ours = True  # the files belong to nobody else yet
+        self.uncommitted = True
         self._intent = Intent(table.name, base, schema, folder, pinned, keys)
         if base is None:
             self._intent.layout = Layout(), keys
@@ -193,7 +192,7 @@ class DuckLakeTransaction:
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
         parts = [self, *self._with]
         intents, message = [part._intent for part in parts], self._message()
-        self._set_ours(False)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
+        self._set_uncommitted(False)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
         try:
             snapshot = self.table.catalog.write(
                 lambda connection: commit(connection, intents, message), partial(landed, message=message)
@@ -201,14 +200,14 @@ class DuckLakeTransaction:
         except UnknownError:
             raise
         except Exception:
-            self._set_ours(True)
+            self._set_uncommitted(True)
             raise
         for part in parts:
             part.committed, part.snapshot = True, snapshot
 
-    def _set_ours(self, ours: bool) -> None:
+    def _set_uncommitted(self, uncommitted: bool) -> None:
         for part in [self, *self._with]:
-            part._ours = ours
+            part.uncommitted = uncommitted
 
     def again(self, now: State) -> None:
         """After a conflict: takes the same changes and files to the table as it is
@@ -257,7 +256,7 @@ class DuckLakeTransaction:
 
     def abandon(self) -> None:
         """Deletes the files that were written, unless they are the table's, or may be."""
-        if self._ours:
+        if self.uncommitted:
             for path in [*self._folders, *(self._intent.folder + file.path for file in self._intent.files)]:
                 removed(self.table.spark, path)
 

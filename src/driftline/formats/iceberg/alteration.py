@@ -28,8 +28,9 @@ from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import VARIANT, Path, Schema
 from driftline.errors import DataError, no_table
+from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
-from driftline.formats.iceberg.gateway import failure, java_class, short, strings
+from driftline.formats.iceberg.gateway import java_class, short, strings
 from driftline.formats.iceberg.layout_update import update_layout
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
@@ -128,7 +129,7 @@ class Alteration:
     def _draft(
         self, after: Definition, record: Mapping[str, str], set_schema: Callable[[Any, Definition], None]
     ) -> Draft:
-        transaction = self._java.newTransaction()
+        transaction = begin(self.table, self._java)
         try:
             if after.format_version != self.before.format_version:
                 transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
@@ -142,7 +143,7 @@ class Alteration:
             self._set_properties(transaction, after.properties, record)
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
-        return Draft(self.table, self._java, transaction, self._now(transaction), self.before.schema)
+        return Draft(self.table, self._java, transaction, self._now(transaction), self.before)
 
     def _now(self, transaction: Any) -> Definition:
         return definition(self._jvm, transaction.table().operations().current())
@@ -191,7 +192,7 @@ class Draft:
     """A table as it would be: nobody sees it before `commit`."""
 
     def __init__(
-        self, table: IcebergTable, java: Any, transaction: Any, definition: Definition, before: Schema
+        self, table: IcebergTable, java: Any, transaction: Any, definition: Definition, before: Definition
     ) -> None:
         self.table = table
         self.definition = definition
@@ -203,7 +204,7 @@ class Draft:
     @property
     def warnings(self) -> Sequence[str]:
         """What it means for those who read the table."""
-        return warnings(self._before, self.definition.schema)
+        return warnings(self._before.schema, self.definition.schema)
 
     def read(self) -> DataFrame:
         """The rows that there are, as they would read."""
@@ -215,13 +216,15 @@ class Draft:
 
     def commit(self) -> None:
         """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
-        try:
-            # Not commitTransaction: after a conflict it makes some of the changes anew by itself, and forgets
-            # a schema that was put in place of another.
-            self._base.commit(self._from, self._draft.current())
-        except Py4JJavaError as error:
-            raise failure(error, self.table.name) from error
-        upkeep(self.table, self._base.current())
+        replace_metadata(self.table, self._base, self._from, self._draft.current(), self._is_in)
+        upkeep(self.table, self._draft.current())
+
+    def _is_in(self, now: Any) -> bool:
+        """Whether the Java table has the change: it remembers it, or is as drafted."""
+        jvm: Any = self.table.spark._jvm
+        there, properties = definition(jvm, now.operations().current()), self.definition.properties
+        new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)
+        return there == self.definition or (new and last_changes.is_among(there.properties, properties))
 
 
 def _by_ids_of(drafted: Definition, after: Definition) -> Definition:
@@ -248,9 +251,15 @@ def rename_table(table: IcebergTable, name: str) -> None:
     """Gives the table another name, ``namespace.table``, in its catalog. Raises UsageError, DataError."""
     jvm: Any = table.spark._jvm
     to = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(table.spark, table_parts(name)))
+    before = table.java()
+    if before is None:
+        raise no_table(table.name)
     try:
         table.java_catalog.renameTable(table._identifier, to)
     except Py4JJavaError as error:
+        now = table.sibling(name).java()
+        if now is not None and now.uuid() == before.uuid():  # its answer was lost
+            return
         kind = java_class(error)
         if "NoSuchTable" in kind:
             raise no_table(table.name) from error

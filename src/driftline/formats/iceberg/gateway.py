@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema
-from driftline.errors import DataError
+from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict
 
 if TYPE_CHECKING:
@@ -23,6 +23,13 @@ _CONFLICTS = (
     "ValidationException",
     "NoSuchTableException",
 )
+_AWAY = (
+    ".RESTException",
+    ".ServiceFailureException",
+    ".ServiceUnavailableException",
+    ".UncheckedSQLException",
+)
+_ASK = "`driftline doctor` looks for the cause"
 
 
 @lru_cache(maxsize=64)
@@ -87,7 +94,9 @@ def short(error: BaseException) -> str:
 
 
 def failure(error: Py4JJavaError, name: str) -> Exception:
-    """The error as ours: a conflict, or the table's refusal."""
+    """The error as ours: a conflict, a catalog that does not answer, or the table's refusal."""
     if any(conflict in java_class(error) for conflict in _CONFLICTS):
         return CommitConflict(f"{name}: {short(error)}")
+    if java_class(error).endswith(_AWAY):
+        return SetupError(f"the catalog does not answer for table {name}: {short(error)}", _ASK)
     return DataError(f"table {name} refused the batch: {short(error)}")

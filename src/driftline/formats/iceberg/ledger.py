@@ -9,6 +9,7 @@ A table whose ledger is gone begins a new one.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +24,8 @@ from driftline.formats.base import REMEMBERED
 from driftline.formats.iceberg.gateway import java_class, java_type, short
 from driftline.write import on_disk
 
+_PREFIX, _SUFFIX = "_driftline-files-", ".bin"
+WRITTEN_LEDGER = re.compile(rf"/{_PREFIX}[0-9a-f]{{32}}\{_SUFFIX}$")
 _ENTRY = struct.Struct("<qq")  # a file's fingerprint, the snapshot's id
 
 
@@ -40,6 +43,11 @@ def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
     return dict(_ENTRY.iter_unpack(content))
 
 
+def place(table: Any, name: str) -> str:
+    """Where a file of this name lies beside the metadata of a Java ``table``."""
+    return str(table.operations().metadataFileLocation(name))
+
+
 def _read(path: str, io: Any) -> bytes:
     stream = io.newInputFile(path).newStream()
     try:
@@ -50,7 +58,7 @@ def _read(path: str, io: Any) -> bytes:
 
 def write_ledger(table: Any, entries: Mapping[int, int]) -> str:
     """Writes the last entries into a new file beside the metadata of a Java ``table``; returns its path."""
-    path = str(table.operations().metadataFileLocation(f"_driftline-files-{uuid4().hex}.bin"))
+    path = place(table, f"{_PREFIX}{uuid4().hex}{_SUFFIX}")
     content = b"".join(_ENTRY.pack(*entry) for entry in list(entries.items())[-REMEMBERED:])
     disk = on_disk(path)
     try:

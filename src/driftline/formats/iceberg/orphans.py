@@ -1,5 +1,5 @@
-"""Files that driftline's tasks wrote for batches that died before their
-commit: no table of the catalog has them, whosever folder they lie in.
+"""Files that driftline wrote for batches that died before their commit, and ledgers of batches before the
+last: no table of the catalog has them, whosever folder they lie in.
 
 What Spark's own writer left is for Iceberg's `remove_orphan_files`, which
 knows no batches: any file may be another's.
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from driftline.core.changelog.record import LEDGER
 from driftline.formats.iceberg import store
+from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
 from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import bare, delete, listed
 from driftline.runtime.stores import is_stored
@@ -48,9 +50,7 @@ def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[
         remote = store.in_store(table, folder)
         files = store.listed(table, folder, before) if remote else listed(spark, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
-        written = {
-            bare(f.path): f for f in files if WRITTEN.search(f.path) or (remote and STAGED.search(f.path))
-        }
+        written = {bare(f.path): f for f in files if _is_ours(f.path, remote=remote)}
         _leave_out(catalog, {name: tables[name] for name in names}, written)
         by_path |= written
         stores |= dict.fromkeys(written, table.io()) if remote else {}
@@ -64,10 +64,15 @@ def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[
     return [by_path[path] for path in sorted(by_path)]
 
 
+def _is_ours(path: str, *, remote: bool) -> bool:
+    return any(pattern.search(path) for pattern in (WRITTEN, WRITTEN_LEDGER, *([STAGED] if remote else [])))
+
+
 def _folders(table: Any) -> Iterator[str]:
-    """Where the table's data files may be."""
+    """Where the table's data files may be, and its ledger."""
     properties: Mapping[str, str] = table.properties()
     yield f"{table.location()}/data"
+    yield place(table, "any").rpartition("/")[0]
     for name in _PATHS:
         if (path := properties.get(name)) is not None:
             yield str(path)
@@ -78,6 +83,7 @@ def _leave_out(catalog: IcebergCatalog, tables: Mapping[str, Any], files: dict[s
     snapshot; of a table that cannot be read, all in its folders.
     """
     for name, table in tables.items():
+        files.pop(bare(str(table.properties().get(LEDGER) or "")), None)
         if not files:
             return
         try:

@@ -20,6 +20,7 @@ from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.iceberg.alteration import Alteration, rename_table
+from driftline.formats.iceberg.committing import begin
 from driftline.formats.iceberg.definition import definition, order_json, spec_json
 from driftline.formats.iceberg.gateway import (
     failure,
@@ -293,7 +294,8 @@ class IcebergTable:
     def transaction(
         self, state: State, made_as: Definition | None = None, *, pinned: bool = False
     ) -> Transaction:
-        """A transaction on the table; one that does not exist is made as its definition says.
+        """A transaction on the table, always ``pinned``; one that does not exist is made as its definition
+        says.
 
         Raises CommitConflict where the table is no longer as ``state`` says,
         UsageError where nobody would see what is written.
@@ -303,11 +305,11 @@ class IcebergTable:
             table = self.java()
             if table is None:
                 raise CommitConflict(f"table {self.name} was dropped meanwhile")
-            java = table.newTransaction()
+            java = begin(self, table)
             base = self._state(java.startMetadata())
             if not state.fits(base):
                 raise CommitConflict(f"table {self.name} was changed meanwhile")
-            return Transaction(self, java, base, pinned=pinned)
+            return Transaction(self, java, base)
         self._make_namespace()
         assert made_as is not None
         try:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changelog import last_changes, record
@@ -15,8 +14,9 @@ from driftline.core.changelog.record import LEDGER
 from driftline.core.changes import Change
 from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
-from driftline.errors import DataError, SetupError
-from driftline.formats.base import Added, Moved, State, carried
+from driftline.errors import DataError, DriftlineError
+from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
+from driftline.formats.iceberg.committing import begin, commit, delete_files
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.gateway import (
     failure,
@@ -26,6 +26,7 @@ from driftline.formats.iceberg.gateway import (
     schema_of,
     session_conf,
     short,
+    text_map,
 )
 from driftline.formats.iceberg.ledger import delete_ledger, write_ledger
 from driftline.formats.iceberg.metrics import metrics_of_all
@@ -43,6 +44,7 @@ from driftline.formats.iceberg.unread import (
     with_schema,
 )
 from driftline.formats.iceberg.upkeep import upkeep
+from driftline.formats.retry import Retry
 from driftline.write import BatchFolder, staged
 
 if TYPE_CHECKING:
@@ -52,25 +54,18 @@ if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
     from driftline.write import RowTasks
 
-# Of REST's, those that are no answers of the server; its answers are told from them by their own classes.
-_UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
-
 Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # into a Java table
 
 
 class Transaction:
     """Changes of one batch, visible together when committed. ``base``: the table that
-    they start from, None for one that is made.
-
-    ``pinned``: nobody may have changed the table since. Otherwise Iceberg applies what only appends and sets
-    properties to whatever the table has become.
+    they start from, None for one that is made. Each is pinned.
     """
 
-    def __init__(self, table: IcebergTable, java: Any, base: State | None, *, pinned: bool = False) -> None:
+    def __init__(self, table: IcebergTable, java: Any, base: State | None) -> None:
         self.table = table
         self.base = base
         self.committed = False
-        self._pinned = pinned and base is not None
         self._java = java
         self._jvm: Any = table.spark._jvm
         self._evolved: list[tuple[tuple[Change, ...], int]] = []  # steps, with the ids that each began at
@@ -84,10 +79,7 @@ class Transaction:
         self._replaced = False
         self._files: tuple[int, ...] = ()  # source files that the batch takes
         self._ledger: str | None = None  # the path of the one that lists them
-        self._ours = True  # the files belong to nobody else yet
-        if self._pinned:
-            # An update of nothing makes no version. But it refuses to be applied to another one.
-            java.updateSchema().commit()
+        self.uncommitted = True
 
     @cached_property
     def schema(self) -> Schema:
@@ -288,13 +280,14 @@ class Transaction:
 
     def commit(self) -> None:
         """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
-        snapshot, self._ours = self.snapshot, False
+        self.uncommitted = False  # whatever ends this now, Ctrl-C too, may end it behind the commit
         try:
-            self._java.commitTransaction()
-        except Py4JJavaError as error:
-            if not self._landed(error, snapshot):
-                self._ours = True
-                raise failure(error, self.table.name) from error
+            commit(self.table, self._java, self._is_in)
+        except UnknownError:
+            raise
+        except (CommitConflict, DriftlineError):
+            self.uncommitted = True
+            raise
         self.committed = True
 
     def again(self, now: State) -> None:
@@ -305,7 +298,7 @@ class Transaction:
         """
         if self.base is None or not now.exists or (self._replaced and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
-        other = self.table.transaction(now, pinned=self._pinned)
+        other = self.table.transaction(now)
         steps = self._steps if self._replaced else len(self._evolved)
         for changes, after in self._evolved[:steps]:
             other.evolve(changes, after)
@@ -320,7 +313,7 @@ class Transaction:
             other._append_files()
         for changes, after in self._evolved[steps:]:
             other.evolve(changes, after)
-        delete_ledger(self._java.table().io(), self._ledger)
+        self._delete(self._metadata_files())
         other.remember(self._files)
         other.set(self._told)
         self.base, self._java, self._properties = other.base, other._java, other._properties
@@ -361,21 +354,19 @@ class Transaction:
 
     def abandon(self) -> None:
         """Deletes the files that were written, unless they are the table's, or may be."""
-        if not self._ours:
-            return
-        table = self._java.table()
-        paths = [str(file.location()) for file in self._written]
-        # After a conflict the transaction's latest snapshot may be another writer's: its files are not ours.
-        if self._made is not None and self.snapshot == self._made:
+        if self.uncommitted:
+            self._delete([*(str(file.location()) for file in self._written), *self._metadata_files()])
+
+    def _metadata_files(self) -> list[str]:
+        """The files beside the data that the transaction has written."""
+        ledger = [] if self._ledger is None else [self._ledger]
+        if self._made is not None:
             with suppress(Py4JJavaError):
-                paths += telling(table)
-        delete_ledger(table.io(), self._ledger)
-        self._delete(paths)
+                return ledger + telling(self._java.table())
+        return ledger
 
     def _delete(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            with suppress(Py4JJavaError):  # what cannot be deleted is an orphan
-                self._java.table().io().deleteFile(path)
+        delete_files(self._java.table().io(), paths)
 
     def read_written(self) -> DataFrame | None:
         """The rows that it has written, once it is committed; None where Spark cannot read all columns."""
@@ -399,10 +390,14 @@ class Transaction:
         """Takes the files of a committed transaction out of the table
         again; False where they are no longer there.
         """
+        return Retry(self.table.name).run(self._taken_out)
+
+    def _taken_out(self) -> bool:
         table = self.table.java()
         if table is None:
             return True
-        delete = table.newDelete().validateFilesExist()
+        java = begin(self.table, table)
+        delete = java.newDelete().validateFilesExist()
         for file in self._written:
             delete.deleteFile(file)
         try:
@@ -411,45 +406,16 @@ class Transaction:
             if "ValidationException" in java_class(error):  # rewritten meanwhile
                 return False
             raise failure(error, self.table.name) from error
+        made = java.table().currentSnapshot().snapshotId()
+        try:
+            commit(self.table, java, lambda now: now.snapshot(made) is not None)
+        except CommitConflict:
+            self._delete(telling(java.table()))
+            raise
         return True
 
-    def _landed(self, error: Py4JJavaError, snapshot: int | None) -> bool:
-        """Whether a commit that ended in an error is in the table all the same.
-
-        Raises SetupError where that cannot be told: the files must then
-        stay, and whoever has a token tries again.
-        """
-        gateway: Any = self.table.spark.sparkContext._gateway
-        if is_instance_of(
-            gateway, error.java_exception, "org.apache.iceberg.exceptions.CleanableFailure"
-        ) or "PendingUpdateFailed" in java_class(error):
-            return False
-        unknown = _may_land(error)
-        try:
-            now = self.table.load()
-        except SetupError:
-            unknown = True
-        else:
-            if self._holds(now, snapshot):
-                return True
-        if unknown:
-            raise SetupError(
-                f"whether {self.table.name} has the batch is not known: {short(error)}",
-                hint="look at the table once its catalog answers; a capture finds out by itself: start it again",
-            ) from error
-        return False
-
-    def _holds(self, now: State, snapshot: int | None) -> bool:
-        if self._written and snapshot is not None:
-            java = self.table.java()
-            return java is not None and java.snapshot(snapshot) is not None
-        return now.exists and self._properties.items() <= now.properties.items()
-
-
-def _may_land(error: Py4JJavaError) -> bool:
-    """Whether a commit that ended in an error may still be under way: a catalog's server was asked, and the
-    connection was lost, or took too long. SQLite is none, and commits nothing later.
-    """
-    if java_class(error).endswith("UncheckedSQLException"):
-        return "SQLite" not in str(error.java_exception.getCause())
-    return java_class(error).endswith(_UNKNOWN)
+    def _is_in(self, now: Any) -> bool:
+        """Whether the Java table has the batch."""
+        if self._made is not None:
+            return now.snapshot(self._made) is not None
+        return self._properties.items() <= text_map(self._jvm, now.properties()).items()

@@ -1,0 +1,118 @@
+"""One version of a table's metadata put in place of another, and what became of that after an error.
+
+Clients repeat a request whose answer was lost: if the first one came through, the second is refused, since
+the table has changed. So no error of a catalog tells by itself that nothing was committed. Iceberg's own
+`commitTransaction` takes a refusal at its word, and deletes manifests that the table has by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from driftline.errors import SetupError
+from driftline.formats.base import CommitConflict, UnknownError
+from driftline.formats.iceberg.gateway import failure, items, java_class, short
+from driftline.formats.iceberg.unread import telling
+
+if TYPE_CHECKING:
+    from driftline.formats.iceberg.table import IcebergTable
+
+# Of REST's, those that are no answers of the server; its answers are told from them by their own classes.
+_UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
+
+
+def begin(table: IcebergTable, java: Any) -> Any:
+    """A Java transaction on a Java table, which is loaded once more for it. Raises CommitConflict where
+    it is gone by now, SetupError where its catalog does not answer.
+    """
+    try:
+        return java.newTransaction()
+    except Py4JJavaError as error:
+        raise _not_loaded(table, error) from error
+
+
+def commit(table: IcebergTable, java: Any, has: Callable[[Any], bool]) -> None:
+    """Commits a Java transaction to the very version of the table that it began on. ``has``: whether the Java
+    table, as it is after an error, has what the transaction brings.
+
+    Raises CommitConflict where someone else was faster, UnknownError where nobody can tell whether it is in.
+    """
+    replace_metadata(table, java.underlyingOps(), java.startMetadata(), java.currentMetadata(), has)
+    with suppress(Py4JJavaError):
+        if merged := _merged_away(java):
+            delete_files(java.table().io(), set(merged) - set(telling(java.table())))
+
+
+def replace_metadata(
+    table: IcebergTable, operations: Any, base: Any, metadata: Any, has: Callable[[Any], bool]
+) -> None:
+    """The same of metadata: of ``base``, None where the table is made, to ``metadata``."""
+    if base is not None:
+        _check_unchanged(table, operations, base)
+    try:
+        operations.commit(base, metadata)
+    except Py4JJavaError as error:
+        if not _landed(table, error, has):
+            raise failure(error, table.name) from error
+
+
+def _check_unchanged(table: IcebergTable, operations: Any, base: Any) -> None:
+    """A REST catalog compares only what the change itself touches."""
+    try:
+        now = operations.refresh()
+    except Py4JJavaError as error:
+        raise _not_loaded(table, error) from error
+    if now.metadataFileLocation() != base.metadataFileLocation():
+        raise CommitConflict(f"{table.name} was changed meanwhile")
+
+
+def _not_loaded(table: IcebergTable, error: Py4JJavaError) -> Exception:
+    refusal = failure(error, table.name)
+    if isinstance(refusal, CommitConflict):
+        return refusal
+    return SetupError(f"table {table.name} cannot be loaded: {short(error)}")
+
+
+def _landed(table: IcebergTable, error: Py4JJavaError, has: Callable[[Any], bool]) -> bool:
+    """Whether a commit that ended in an error is in the table all the same.
+
+    Raises UnknownError where that cannot be told: its files must then stay.
+    """
+    unknown = _may_land(error)
+    try:
+        now = table.java()
+    except SetupError:
+        unknown = True
+    else:
+        if now is not None and has(now):
+            return True
+    if unknown:
+        raise UnknownError(f"table {table.name}: {short(error)}") from error
+    return False
+
+
+def _may_land(error: Py4JJavaError) -> bool:
+    """Whether a commit that ended in an error may still be under way: a catalog's server was asked, and the
+    connection was lost, or took too long. SQLite is none, and commits nothing later.
+    """
+    if java_class(error).endswith("UncheckedSQLException"):
+        return "SQLite" not in str(error.java_exception.getCause())
+    return java_class(error).endswith(_UNKNOWN)
+
+
+def _merged_away(java: Any) -> list[str]:
+    """The manifests that a transaction wrote, and merged into larger ones; Iceberg tells nobody of them."""
+    field = java.getClass().getDeclaredField("deletedFiles")
+    field.setAccessible(True)
+    return [str(path) for path in items(field.get(java))]
+
+
+def delete_files(io: Any, paths: Iterable[str]) -> None:
+    """Deletes what can be deleted: anything else is an orphan."""
+    for path in paths:
+        with suppress(Py4JJavaError):
+            io.deleteFile(path)
