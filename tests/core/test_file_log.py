@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -105,6 +106,26 @@ def test_a_backlog_is_divided_anew_at_the_next_start(tmp_path, monkeypatch, dies
     (tmp_path / "in/new.json").write_text("{}")
     again.add()
     assert names(log_of(tmp_path))[3:] == [["new.json"]]
+
+
+def test_a_file_that_was_renamed_is_known_by_its_size_and_time(tmp_path):
+    log = log_of(tmp_path)
+    for name, text in ("a.json", "{}"), ("b.json", "[]"), ("empty.json", ""):
+        (tmp_path / "in" / name).write_text(text)
+        os.utime(tmp_path / "in" / name, (1, 1))
+    log.add()
+    log.finish(0)
+    assert log.renamed(0) == []
+    (tmp_path / "in/a.json").rename(tmp_path / "in/renamed.json")
+    (tmp_path / "in/empty.json").unlink()
+    for name, text in ("new.json", "{}"), ("empty-too.json", ""):
+        (tmp_path / "in" / name).write_text(text)
+    os.utime(tmp_path / "in/empty-too.json", (1, 1))
+    shutil.copy2(tmp_path / "in/b.json", tmp_path / "in/copy.json")
+    log.add()
+    (entries,) = names(log)[1:]
+    assert sorted(entries) == ["copy.json", "empty-too.json", "new.json", "renamed.json"]
+    assert log.renamed(1) == [(str(tmp_path / "in/a.json"), str(tmp_path / "in/renamed.json"))]
 
 
 def test_archives_that_are_gone_say_nothing_of_those_that_come(tmp_path):
