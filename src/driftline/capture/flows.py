@@ -73,10 +73,11 @@ class Files:
             return ()
         (old, new), *others = renamed
         more = f", and so with {counted(len(others), 'other')}" if others else ""
-        return (
+        told = (
             f"{new} has the size and the time of {old}, which was taken before and is gone{more}: if it was renamed, "
-            "its records are in the table twice",
+            "its records are in the table twice"
         )
+        return (told,)
 
     def release(self) -> None:
         self._held.close()
