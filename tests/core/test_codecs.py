@@ -18,7 +18,7 @@ from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.observe import snappy
 from driftline.observe.codecs import codec_of
 from driftline.observe.limits import LIMIT
-from driftline.observe.ranges import opened, packed
+from driftline.observe.ranges import is_unpacked, opened
 from driftline.source import archives
 from driftline.source.files import expand, format_of
 from driftline.source.pipes import spooled
@@ -74,6 +74,11 @@ CODECS = {
 }
 HADOOP = {"snappy": blocks("snappy"), "lz4": blocks("lz4_raw")}
 SKIPPABLE = bytes.fromhex("502a4d1803000000") + b"abc"
+
+
+def packed(path: str) -> bool:
+    with opened(path) as (file, _):
+        return is_unpacked(file)
 
 
 def read(path: Path) -> bytes:
