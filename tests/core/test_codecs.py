@@ -128,6 +128,14 @@ def test_json_in_other_encodings_packed_or_not(tmp_path: Path, ending: str, enco
     assert read(path).decode("utf-8-sig") == text == checked(path.read_bytes(), path.name).decode("utf-8-sig")
 
 
+@pytest.mark.parametrize("text", [b"[\0]", b"{\0", b'{\0"a": 1}', b"\0[]", b"\0{"])
+def test_a_zero_behind_a_bracket_makes_no_utf16(tmp_path: Path, text: bytes) -> None:
+    """Such a file is a record that is none: it refused a folder."""
+    (tmp_path / "a.json").write_bytes(text)
+    assert not packed(str(tmp_path / "a.json"))
+    assert checked(text, "a.json") == text
+
+
 @pytest.mark.parametrize("ending", HADOOP)
 def test_blocks_of_hadoop(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.json.{ending}"
