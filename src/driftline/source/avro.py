@@ -77,6 +77,8 @@ def _cut(path: str) -> tuple[Struct, list[Cut]]:
     try:
         text, cuts = cuts_of(path, _CUT)
         return columns_of(_parsed(text)).struct, cuts
+    except RecursionError as error:
+        raise UsageError(f"{path}: its schema is nested too deep") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint) from error
     except _BROKEN as error:
