@@ -24,7 +24,8 @@ from driftline.observe.expect import expect
 from driftline.source.avro import AvroReader, avro_readers
 from driftline.source.avro_blocks import cuts_of
 from driftline.source.column_rows import Terms, observed_rows
-from driftline.verify.typed_files import readable
+from driftline.verify.json_texts import parse
+from driftline.verify.typed_files import read_columns, readable
 
 LONGS = {"type": "array", "items": "long"}
 CREATED = {
@@ -158,6 +159,19 @@ def test_a_recursive_type_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path / "a.avro", node, {"next": None})
     with pytest.raises(UsageError, match=r"a\.avro: f\.next: the type Node holds itself"):
         avro_readers([str(file)])
+
+
+def test_text_that_is_not_utf_8_is_set_aside(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.avro", ["null", "string"], "ok", "XX", None)
+    file.write_bytes(file.read_bytes().replace(b"XX", b"\xff\xc3"))
+    (reader,) = avro_readers([str(file)])
+    (rows,) = reader.rows(0)
+    assert rows.batch.to_pylist() == [{"f": "ok"}, {"f": None}]
+    (reject,) = rows.rejects
+    assert (reject.raw, reject.why) == (b'{"f":"\xff\xc3"}', "f: text that is not UTF-8")
+    assert [read.record for read in read_columns(str(file), "avro")][1] == parse(
+        reject.raw, "surrogateescape"
+    )
 
 
 def test_what_is_broken_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftline.errors import UsageError
+from driftline.source.avro import avro_readers
 from driftline.source.decoders import AvroDecoder
 from driftline.source.registry import Registered
 from driftline.source.wire import Payloads, UnreadableError
@@ -203,3 +206,23 @@ def test_hostile_bytes_are_left(type_: Any, payload: bytes) -> None:
 def test_a_branch_whose_values_may_stand_for_another_is_read_one_by_one() -> None:
     decoder = AvroDecoder(Registered("AVRO", json.dumps(record("Top", f=["int", "long"]))))
     assert decoder.whole(Payloads.of(pa.array([], pa.binary()))) is None
+
+
+def test_a_schema_that_is_nested_too_deep(tmp_path: Path) -> None:
+    """Python's own error came out of a registry's, and of a file's."""
+    levels = 50_000
+    field = '{"type": "array", "items": ' * levels + '"long"' + "}" * levels
+    text = f'{{"type": "record", "name": "R", "fields": [{{"name": "f", "type": {field}}}]}}'
+    with pytest.raises(UsageError, match="its schema is nested too deep"):
+        AvroDecoder(Registered("AVRO", text))
+    head, sync = b"Obj\x01\x02\x16avro.schema", bytes(16)
+    (tmp_path / "a.avro").write_bytes(head + _varint(len(text)) + text.encode() + b"\x00" + sync)
+    with pytest.raises(UsageError, match=r"a\.avro: its schema is nested too deep"):
+        avro_readers([str(tmp_path / "a.avro")])
+
+
+def _varint(number: int) -> bytes:
+    number, out = number * 2, b""
+    while number > 127:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])

@@ -18,7 +18,7 @@ from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.observe import snappy
 from driftline.observe.codecs import codec_of
 from driftline.observe.limits import LIMIT
-from driftline.observe.ranges import opened, packed
+from driftline.observe.ranges import is_unpacked, opened
 from driftline.source import archives
 from driftline.source.files import expand, format_of
 from driftline.source.pipes import spooled
@@ -76,6 +76,11 @@ HADOOP = {"snappy": blocks("snappy"), "lz4": blocks("lz4_raw")}
 SKIPPABLE = bytes.fromhex("502a4d1803000000") + b"abc"
 
 
+def packed(path: str) -> bool:
+    with opened(path) as (file, _):
+        return is_unpacked(file)
+
+
 def read(path: Path) -> bytes:
     with opened(str(path)) as (file, _):
         return file.read()
@@ -121,6 +126,14 @@ def test_json_in_other_encodings_packed_or_not(tmp_path: Path, ending: str, enco
     path.write_bytes(CODECS.get(ending, bytes)(text.encode(encoding)))
     assert packed(str(path))
     assert read(path).decode("utf-8-sig") == text == checked(path.read_bytes(), path.name).decode("utf-8-sig")
+
+
+@pytest.mark.parametrize("text", [b"[\0]", b"{\0", b'{\0"a": 1}', b"\0[]", b"\0{"])
+def test_a_zero_behind_a_bracket_makes_no_utf16(tmp_path: Path, text: bytes) -> None:
+    """Such a file is a record that is none: it refused a folder."""
+    (tmp_path / "a.json").write_bytes(text)
+    assert not packed(str(tmp_path / "a.json"))
+    assert checked(text, "a.json") == text
 
 
 @pytest.mark.parametrize("ending", HADOOP)

@@ -115,7 +115,9 @@ def test_other_encodings_are_read_in_stretches_where_they_can_be(
     assert rows == [(i, f"{letter}{i}") for i in range(400)]
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,\0\n", "ab\n1\0\n", "a;b\n\0;\0\n" * 20, "ab\n" + "12\0\n" * 40])
+@pytest.mark.parametrize(
+    "text", ["a,b\n1,\0\n", "c0\n\0", "ab\n1\0\n", "a;b\n\0;\0\n" * 20, "ab\n" + "12\0\n" * 40]
+)
 def test_zeros_in_utf8_make_no_utf16(text: str, tmp_path: Path) -> None:
     """Few bytes with a zero were taken for UTF-16, and for a header without rows."""
     _, rows = read(put(tmp_path, text))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import shutil
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,6 +17,7 @@ from driftline.capture.folder import FileLog
 from driftline.capture.listing import listed
 from driftline.errors import SetupError, UsageError
 from driftline.source.files import expand
+from driftline.source.folders import matching
 
 
 def log_of(folder: Path, fmt: str | None = None) -> FileLog:
@@ -105,6 +108,26 @@ def test_a_backlog_is_divided_anew_at_the_next_start(tmp_path, monkeypatch, dies
     assert names(log_of(tmp_path))[3:] == [["new.json"]]
 
 
+def test_a_file_that_was_renamed_is_known_by_its_size_and_time(tmp_path):
+    log = log_of(tmp_path)
+    for name, text in ("a.json", "{}"), ("b.json", "[]"), ("empty.json", ""):
+        (tmp_path / "in" / name).write_text(text)
+        os.utime(tmp_path / "in" / name, (1, 1))
+    log.add()
+    log.finish(0)
+    assert log.renamed(0) == []
+    (tmp_path / "in/a.json").rename(tmp_path / "in/renamed.json")
+    (tmp_path / "in/empty.json").unlink()
+    for name, text in ("new.json", "{}"), ("empty-too.json", ""):
+        (tmp_path / "in" / name).write_text(text)
+    os.utime(tmp_path / "in/empty-too.json", (1, 1))
+    shutil.copy2(tmp_path / "in/b.json", tmp_path / "in/copy.json")
+    log.add()
+    (entries,) = names(log)[1:]
+    assert sorted(entries) == ["copy.json", "empty-too.json", "new.json", "renamed.json"]
+    assert log.renamed(1) == [(str(tmp_path / "in/a.json"), str(tmp_path / "in/renamed.json"))]
+
+
 def test_archives_that_are_gone_say_nothing_of_those_that_come(tmp_path):
     log = log_of(tmp_path)
     with zipfile.ZipFile(tmp_path / "in/a.zip", "w") as archive:
@@ -118,7 +141,10 @@ def test_archives_that_are_gone_say_nothing_of_those_that_come(tmp_path):
     assert names(again) == [["a.zip"], ["b.zip"]]
 
 
-def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("named", ["", "**", "**/*.json", "*/*.json", "closed/*.json"])
+def test_a_folder_that_cannot_be_listed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
     """Its files would be missing, and nobody told."""
     (tmp_path / "closed").mkdir()
     (tmp_path / "a.json").write_text("{}")
@@ -131,6 +157,67 @@ def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "scandir", refusing)
     with pytest.raises(SetupError, match=r"closed: cannot be listed: Permission denied"):
-        expand([str(tmp_path)])
-    with pytest.raises(SetupError, match=r"closed: cannot be listed"):
-        list(listed(str(tmp_path), None))
+        expand([str(tmp_path / named)])
+    with pytest.raises(SetupError, match=r"closed: cannot be listed: Permission denied"):
+        list(listed(str(tmp_path / named), None))
+
+
+@pytest.mark.parametrize("named", ["closed/a.json", "*/a.json", "closed/*.json"])
+def test_what_lies_in_a_folder_without_access_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed/a.json").write_text("{}")
+    stat = os.stat
+
+    def refusing(path: Any, **options: Any) -> os.stat_result:
+        if Path(path).parent.name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", refusing)  # which Path.stat calls
+    with pytest.raises(SetupError, match=r"closed/.*\.json: cannot be read: Permission denied"):
+        expand([str(tmp_path / named)])
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*",
+        "**",
+        "**/*",
+        "**/*.json",
+        "*/*.json",
+        "?/b.json",
+        "*/../a.json",
+        ".*",
+        "**/.*",
+        ".h/*",
+        "[ab]/**/b.*",
+        "a/**/c/*",
+        "**/c",
+        "x/*",
+        "a.json/*",
+        "**/**/b.json",
+        "nothing.json",
+    ],
+)
+def test_a_glob_names_what_pythons_own_does(tmp_path: Path, pattern: str) -> None:
+    for path in [
+        "a.json",
+        ".b.json",
+        "_c.json",
+        "a/b.json",
+        "a/c/d.json",
+        "b/c/c/b.json",
+        ".h/e.json",
+        "b/.i/f",
+    ]:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("{}")
+    (tmp_path / "l").symlink_to(tmp_path / "b/c")
+    (tmp_path / "nowhere").symlink_to("nothing")
+    (tmp_path / "round").symlink_to("round")
+    source = str(tmp_path / pattern)
+    named = sorted(path for path in glob.glob(source, recursive=True) if Path(path).is_file())
+    assert sorted({str(path) for path in matching(source)}) == sorted(set(named))

@@ -15,6 +15,7 @@ import pytest
 from driftline.errors import DataError, UsageError
 from driftline.source.int96 import OldTimestamps
 from driftline.source.parquet import ParquetReader, parquet_readers
+from driftline.verify.json_texts import parse
 from driftline.verify.typed_files import read_columns
 
 TIMES = [
@@ -153,22 +154,43 @@ def test_words_of_an_enum_are_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "why"),
+    ("column", "why", "raw"),
     [
-        (broken(pa.string(), pa.array([b"a", b"\xff"])), "text that is not UTF-8"),
+        (broken(pa.string(), pa.array([b"a", b'\xff"', b"b"])), "text that is not UTF-8", b'"\xff\\""'),
         (
-            broken(pa.decimal128(3, 1), pa.array([Decimal("1.1"), Decimal("1234.5")], pa.decimal128(9, 1))),
-            "a decimal with",
+            broken(
+                pa.decimal128(3, 1),
+                pa.array([Decimal(n) for n in ("1.1", "1234.5", "2")], pa.decimal128(9, 1)),
+            ),
+            "a decimal with more digits than its type has",
+            b"1234.5",
         ),
     ],
 )
-def test_values_that_are_none_of_their_type_are_named(tmp_path: Path, column: pa.Array, why: str) -> None:
-    lists = pa.ListArray.from_arrays([0, 1, 2], column)
-    for values in (column, lists):
-        pq.write_table(pa.table({"ok": [1, 2], "x": values}), tmp_path / "a.parquet")
+def test_rows_with_values_that_are_none_of_their_type_are_set_aside(
+    tmp_path: Path, column: pa.Array, why: str, raw: bytes
+) -> None:
+    lists = pa.ListArray.from_arrays([0, 1, 2, 3], column)
+    words = column.dictionary_encode() if pa.types.is_string(column.type) else column
+    for values, written in (column, raw), (words, raw), (lists, b"[%b]" % raw):
+        pq.write_table(pa.table({"n": [1, 2, 3], "x": values}), tmp_path / "a.parquet")
         (reader,) = parquet_readers([str(tmp_path / "a.parquet")])
-        with pytest.raises(DataError, match=rf"a\.parquet: row group 0, row 1: x: {why}"):
-            read(reader)
+        (rows,) = reader.rows(0)
+        assert rows.batch.column(0).to_pylist() == [1, 3]
+        (reject,) = rows.rejects
+        assert (reject.raw, reject.why) == (b'{"n":2,"x":%b}' % written, f"row group 0, row 1: x: {why}")
+        found = [read.record for read in read_columns(str(tmp_path / "a.parquet"), "parquet")]
+        assert found[1] == parse(reject.raw, "surrogateescape")
+
+
+def test_keys_of_a_map_that_are_not_utf_8(tmp_path: Path) -> None:
+    keys = broken(pa.string(), pa.array([b"a", b"\xff", b"b"]))
+    maps = pa.MapArray.from_arrays([0, 2, 3], keys, pa.array(["x", "y", "z"]))
+    pq.write_table(pa.table({"m": maps}), tmp_path / "a.parquet")
+    (reader,) = parquet_readers([str(tmp_path / "a.parquet")])
+    (rows,) = reader.rows(0)
+    assert rows.batch.to_pylist() == [{"m": [("b", "z")]}]
+    assert [reject.raw for reject in rows.rejects] == [b'{"m":{"a":"x","\xff":"y"}}']
 
 
 def test_a_group_that_nothing_is_in_is_no_column(tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -82,6 +85,27 @@ def test_quarantined_with_its_reason(table: Table, lake: Lake, tmp_path: Path, l
     (kept,) = quarantine.of(table.format).read().collect()
     assert kept.reason and kept.line == 2 and kept.source.endswith("in.jsonl")
     assert (kept.raw_bytes or kept.raw.encode()) == line
+
+
+def test_rows_of_typed_files_whose_text_is_not_utf_8_wait(table: Table, tmp_path: Path) -> None:
+    """Others of the file come in, and the bytes are kept."""
+    texts = pa.array([b"a", b'\xff"\xc3', b"\\xff"]).view(pa.string())
+    columns = pa.table({"n": [1, 2, 3], "s": texts, "l": pa.ListArray.from_arrays([0, 1, 2, 3], texts)})
+    pq.write_table(columns, tmp_path / "a.parquet")
+    orc.write_table(columns, str(tmp_path / "b.orc"))
+    for file in (tmp_path / "a.parquet", tmp_path / "b.orc"):
+        result = table.ingest(file)
+        assert (result.rows_read, result.rows_written, result.rows_quarantined) == (3, 2, 1)
+        verdict = table.verify([str(file)])
+        assert (verdict.ok, verdict.found, verdict.quarantined) == (True, 2, 1)
+    assert sorted(row.n for row in table.read().collect()) == [1, 1, 3, 3]
+    kept = sorted(quarantine.of(table.format).read().collect(), key=lambda row: row.source)
+    raw = b'{"n":2,"s":"\xff\\"\xc3","l":["\xff\\"\xc3"]}'
+    assert [bytes(row.raw_bytes) for row in kept] == [raw, raw]
+    assert [row.reason for row in kept] == [
+        "row group 0, row 1: s: text that is not UTF-8",
+        "s: text that is not UTF-8",
+    ]
 
 
 def test_an_empty_file_makes_nothing(table: Table, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from collections import Counter
 from contextlib import suppress
 from itertools import count
 
@@ -18,6 +19,7 @@ from driftline.capture.query import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
 from driftline.source.files import expand, stamps
+from servers.proxy import Proxy
 
 _COUNT = count()
 ROWS = [{"id": n, "name": f"n{n}"} for n in range(5)]
@@ -71,6 +73,30 @@ FILES = {
     "a.orc": lambda: _written(orc.write_table),
     "a.zip": _zip,
 }
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_a_small_object_is_asked_for_a_few_times(lake, bucket, s3, table_name):
+    """Arrow asks for the size of each object that it opens."""
+    columns = [("json", lambda n: b'{"id": %d}\n' % n), ("csv", b"id,x\n%d,1\n".__mod__)]
+    for fmt, made in [*columns, ("parquet", lambda n: _parquet([{"id": n}]))]:
+        for n in range(12):
+            s3.put(f"{bucket}/{fmt}/{n:02}.{fmt}", made(n))
+    with Proxy(s3.endpoint) as proxy:
+        stores.configure("s3", {**s3.options, "endpoint": proxy.url})
+        table = lake.table(table_name)
+        for fmt, heads, gets in ("json", 5, 3), ("csv", 6, 4), ("parquet", 5, 5):
+            proxy.requests.clear()
+            table.ingest(f"{bucket}/{fmt}")
+            of_each = [
+                Counter(r.method for r in proxy.requests if f"/{n:02}.{fmt}" in r.path) for n in range(12)
+            ]
+            assert max(asked["HEAD"] for asked in of_each) <= heads
+            assert max(asked["GET"] for asked in of_each) <= gets
+            assert sum("list-type" in r.path for r in proxy.requests) <= 2
+        proxy.requests.clear()
+        assert table.verify(f"{bucket}/json").ok
+        assert len(proxy.requests) <= 12 * 4 + 3
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -88,8 +88,14 @@ def test_new_files_are_taken_once_in_the_order_of_their_times(table: Table, sour
     put(source / ".hidden.json", 5)
     put(source / "_temporary" / "e.json", 6)
     (source / "README.md").write_text("no data")
-    assert [b.epoch for b in captured(table, source)] == [3]
+    (batch,) = captured(table, source)
+    assert (batch.epoch, batch.result.hints) == (3, ())
     assert ids(table) == [1, 2, 3, 4]
+    (source / "sub" / "d.json").rename(source / "renamed.json")
+    (batch,) = captured(table, source)
+    assert ids(table) == [1, 2, 3, 4, 4]
+    (hint,) = batch.result.hints
+    assert "renamed.json has the size and the time of" in hint
 
 
 @pytest.mark.iceberg_only("of the source alone")

@@ -67,6 +67,18 @@ class Files:
     def lost(self, number: int) -> tuple[Lost, ...]:
         return ()
 
+    def notes(self, number: int) -> tuple[str, ...]:
+        renamed = self.log.renamed(number)
+        if not renamed:
+            return ()
+        (old, new), *others = renamed
+        more = f", and so with {counted(len(others), 'other')}" if others else ""
+        told = (
+            f"{new} has the size and the time of {old}, which was taken before and is gone{more}: if it was renamed, "
+            "its records are in the table twice"
+        )
+        return (told,)
+
     def release(self) -> None:
         self._held.close()
 
@@ -139,6 +151,9 @@ class Frames:
         return 0, None
 
     def lost(self, number: int) -> tuple[Lost, ...]:
+        return ()
+
+    def notes(self, number: int) -> tuple[str, ...]:
         return ()
 
     def release(self) -> None:

@@ -148,6 +148,15 @@ class FileLog:
                     hint="nothing of its batch was taken; start the capture again once the file is whole",
                 )
 
+    def renamed(self, number: int) -> list[tuple[str, str]]:
+        """Files of a list that look like ones which were taken before and are gone: those, and these."""
+        entries = {entry[1:]: entry.path for entry in self.lists[number] if entry.size}
+        return [
+            (before.path, entries[before[1:]])
+            for before in list(self.taken.values())  # which another thread may add to
+            if before[1:] in entries and not is_stored(before.path) and not os.path.lexists(before.path)
+        ]
+
     def _now(self, number: int) -> list[Entry]:
         return mapped(entry_of, [entry.path for entry in self.lists[number]])
 

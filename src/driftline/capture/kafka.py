@@ -153,6 +153,9 @@ class Kafka:
     def lost(self, epoch: int) -> tuple[Lost, ...]:
         return self._gone(epoch) if self._lost is None else self._lost  # no commit, as where all is gone
 
+    def notes(self, epoch: int) -> tuple[str, ...]:
+        return ()
+
     def _gone(self, epoch: int) -> tuple[Lost, ...]:
         return () if self.topics is None else self.topics.lost(epoch)
 

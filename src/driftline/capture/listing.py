@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from glob import glob, has_magic
+from glob import has_magic
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from driftline.errors import DataError, SetupError
 from driftline.observe.endings import format_by_name, is_archive
 from driftline.runtime.stores import is_stored
 from driftline.source.buckets import behind, listing, may_hold
-from driftline.source.files import below, glob_base, outside
+from driftline.source.folders import below, glob_base, matching, outside
 
 _AWAY = "once it is back, the capture goes on with what is new"
 
@@ -38,8 +38,7 @@ def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[En
             folder = Path(source).absolute()
             yield from _below(str(folder), fmt, lambda path: bool(outside([Path(path)], folder, lake)))
             return
-        matching = (path for name in glob(source, recursive=True) if (path := Path(name)).is_file())
-        paths = outside(matching, glob_base(source), lake)
+        paths = outside(dict.fromkeys(matching(source)), glob_base(source), lake)
     except OSError as error:
         raise SetupError(f"{error.filename or source}: cannot be read: {error.strerror}", _AWAY) from error
     if not (paths or has_magic(source)):

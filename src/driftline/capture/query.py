@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JError
@@ -83,6 +83,10 @@ class Flow(Protocol):
 
     def lost(self, number: int) -> tuple[Lost, ...]:
         """What the batch was to bring, and the source had no more."""
+        ...
+
+    def notes(self, number: int) -> tuple[str, ...]:
+        """What a person should know of how the batch was found."""
         ...
 
     def release(self) -> None:
@@ -265,6 +269,7 @@ class _Runner:
         (tombstones, lag), lost = flow.close(number), flow.lost(number)
         if capture.checkpoint.uuid is None:
             capture.checkpoint.remember(table.load().uuid)
+        result = replace(result, hints=(*result.hints, *flow.notes(number)))
         capture.on_batch(Batch(capture.name, number, result, tombstones, lag, lost))
 
     def _ours(self, error: BaseException) -> BaseException:

@@ -83,7 +83,8 @@ def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
 
 
 def _cast_to(plain: Primitive) -> Reading:
-    return Reading(plain, lambda a: a.cast(arrow_type(plain)))
+    # Bytes that are read as text, and are not UTF-8, are seen in the row that has them.
+    return Reading(plain, lambda a: a.cast(arrow_type(plain), safe=plain != STRING))
 
 
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (

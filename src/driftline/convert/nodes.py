@@ -51,10 +51,19 @@ class LeafNode:
             return [pa.nulls(len(values))]
         if self.turn is not None:
             values = [None if value is None else self.turn(value) for value in values]
-        return [pa.array(values, arrow_type(self.base))]
+        try:
+            return [pa.array(values, arrow_type(self.base))]
+        except UnicodeEncodeError:
+            return [_escaped(values)]
 
     def takes(self, value: Any) -> bool:
         return type(value) in self.kinds
+
+
+def _escaped(texts: Values) -> pa.Array:
+    """Texts of which some have bytes that are not UTF-8, as surrogates."""
+    raw = [None if text is None else text.encode(errors="surrogateescape") for text in texts]
+    return pa.array(raw, pa.binary()).view(pa.string())
 
 
 TEXT = LeafNode(STRING, (str,))

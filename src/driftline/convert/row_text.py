@@ -1,10 +1,11 @@
 """Rows of typed columns as JSON text that keeps every value: section 3's text
-of each, binary as base64; nulls left out.
+of each, binary as base64; nulls left out. Text that is not UTF-8 stands there as its bytes.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,13 +51,24 @@ def json_values(array: pa.Array, type_: Type) -> list[Any]:
             flat = entries.flatten()
             keys = [_key(k) for k in json_values(flat.field(0), key)]
             pairs = _cut(list(zip(keys, json_values(flat.field(1), value), strict=True)), entries)
-            return [None if some is None else dict(some) for some in pairs]
+            return [None if some is None else _object(some) for some in pairs]
         case Primitive():
             return _leaves(array, type_)
 
 
-def _key(value: Any) -> str:
-    return bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
+def _key(value: Any) -> str | msgspec.Raw:
+    if isinstance(value, msgspec.Raw):
+        raw = bytes(value)
+        return value if raw.startswith(b'"') else raw.decode()
+    return str(value)
+
+
+def _object(pairs: Sequence[tuple[str | msgspec.Raw, Any]]) -> Any:
+    """An object of these keys; as text where one is no text that msgspec takes."""
+    encode = msgspec.json.encode
+    if any(isinstance(key, msgspec.Raw) for key, _ in pairs):
+        return msgspec.Raw(b"{%b}" % b",".join(b"%b:%b" % (encode(k), encode(v)) for k, v in pairs))
+    return dict(pairs)
 
 
 def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
@@ -77,7 +89,15 @@ def _leaves(array: pa.Array, type_: Primitive) -> list[Any]:
         return [t if t is None or t in _NO_NUMBERS else msgspec.Raw(t.encode()) for t in texts]
     if type_ == STRING or (converts(type_, STRING) and type_.name != "binary"):
         texts = convert(array, type_, STRING).cast(pa.binary()).to_pylist()
-        return [None if t is None else t.decode(errors="backslashreplace") for t in texts]
+        return [None if t is None else _text(t) for t in texts]
     if type_.name in ("binary", "fixed"):
         return [None if v is None else base64.b64encode(v).decode() for v in array.to_pylist()]
     return [None if v is None else str(v) for v in array.to_pylist()]
+
+
+def _text(raw: bytes) -> str | msgspec.Raw:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        text = json.dumps(raw.decode(errors="surrogateescape"), ensure_ascii=False)
+        return msgspec.Raw(text.encode(errors="surrogateescape"))

@@ -34,8 +34,8 @@ _ENCODINGS = {
     b"\0{": "UTF-16-BE",
     b"\0[": "UTF-16-BE",
 }
+_SECOND_ZERO = {"UTF-16-LE": 3, "UTF-16-BE": 2}  # of what stands behind the bracket: it is ASCII, too
 _BEGINNINGS = {
-    **_ENCODINGS,
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\0": "xz",
@@ -72,6 +72,8 @@ def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
     >>> codec_of("a.json", b"{}"), codec_of("a.json", bytes.fromhex("1f8b08")), codec_of("a.csv.sz", b"")
     (None, 'gzip', None)
     """
+    if (encoding := _encoding_of(head)) is not None:
+        return encoding
     if head.startswith(_SIGNS):
         return next(codec for sign, codec in _BEGINNINGS.items() if head.startswith(sign))
     claimed = ENDINGS.get(Path(path).suffix.lower())
@@ -85,6 +87,12 @@ def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
     if head.startswith(b"ORC") and tail[:-1].endswith(b"ORC"):
         raise DataError(f"{path}: this is ORC, not text", "name it --format orc")
     return None
+
+
+def _encoding_of(head: bytes) -> str | None:
+    encoding = next((name for mark, name in _ENCODINGS.items() if head.startswith(mark)), None)
+    zero = _SECOND_ZERO.get(encoding or "")
+    return encoding if zero is None or head[zero : zero + 1] == b"\0" else None
 
 
 def _without_a_sign(path: str, head: bytes, claimed: str) -> str:
@@ -112,7 +120,7 @@ class Unpacked:
         if codec not in _ENCODINGS.values():
             head = self._checked(partial(self._stream.read, _OF_ENCODING))
             begun = _Begun(head, self._stream)
-            inner = next((_ENCODINGS[mark] for mark in _ENCODINGS if head.startswith(mark)), None)
+            inner = _encoding_of(head)
             self._stream = begun if inner is None else _READERS[inner](begun)
 
     def read(self, size: int = -1, /) -> bytes:

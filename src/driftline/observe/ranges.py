@@ -49,12 +49,6 @@ def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
         yield file if codec is None else Unpacked(file, path, codec), length  # type: ignore[misc]
 
 
-def packed(path: str) -> bool:
-    """Whether a file is compressed. Raises as `opened` does."""
-    with opened(path) as (file, _):
-        return is_unpacked(file)
-
-
 def is_unpacked(file: IO[bytes]) -> bool:
     """Whether a file that is open is compressed."""
     return isinstance(file, Unpacked)

@@ -19,6 +19,7 @@ from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import mapped
 from driftline.source.avro_blocks import Cut, container_of, cuts_of
 from driftline.source.column_rows import Rows
+from driftline.source.faulty_values import checked
 
 _ROWS = 10_000  # of one batch
 _CUT = 16 * 2**20  # bytes of a part
@@ -51,11 +52,11 @@ _BROKEN = (OSError, EOFError, ValueError, KeyError, IndexError, TypeError, Overf
 
 
 def _rows(cut: Cut) -> Iterator[Rows]:
-    records: Any = reader(container_of(cut), return_record_name=True)
+    records: Any = reader(container_of(cut), return_record_name=True, handle_unicode_errors="surrogateescape")
     node = columns_of(records.writer_schema, cut.calendar.avro_leaves() if cut.calendar else None)
     names = [f.name for f in node.struct.fields]
     while some := list(islice(records, _ROWS)):
-        yield Rows(pa.RecordBatch.from_arrays(node.columns(some), names), cut.path)
+        yield checked(pa.RecordBatch.from_arrays(node.columns(some), names), node.struct, cut.path)
 
 
 def avro_readers(files: Sequence[str]) -> list[AvroReader]:
@@ -76,6 +77,8 @@ def _cut(path: str) -> tuple[Struct, list[Cut]]:
     try:
         text, cuts = cuts_of(path, _CUT)
         return columns_of(_parsed(text)).struct, cuts
+    except RecursionError as error:
+        raise UsageError(f"{path}: its schema is nested too deep") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint) from error
     except _BROKEN as error:

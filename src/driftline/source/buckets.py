@@ -144,9 +144,9 @@ def _fits(pattern: Sequence[str], steps: Sequence[str]) -> bool:
         return _fits(rest, steps) or (
             bool(steps) and not steps[0].startswith(".") and _fits(pattern, steps[1:])
         )
-    return (
-        bool(steps)
-        and fnmatchcase(steps[0], first)
-        and steps[0].startswith(".") <= first.startswith(".")
-        and _fits(rest, steps[1:])
-    )
+    return bool(steps) and fits_step(first, steps[0]) and _fits(rest, steps[1:])
+
+
+def fits_step(pattern: str, name: str) -> bool:
+    """Whether a file's or folder's name fits one step of a glob, other than ``**``."""
+    return fnmatchcase(name, pattern) and name.startswith(".") <= pattern.startswith(".")

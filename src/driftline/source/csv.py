@@ -37,7 +37,7 @@ from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
-from driftline.source.csv_files import ANY, Column, Stretch, header_of, size_of, stretches_of
+from driftline.source.csv_files import ANY, Column, Stretch, header_of, stretches_of
 from driftline.source.csv_look import CsvFile, looks_at, with_types
 from driftline.source.rejects import Origin, Reject
 
@@ -83,10 +83,9 @@ def csv_readers(
     """
     by_file = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
     headers = {file: header for file, header in by_file if header is not None}
-    share = sum(mapped(size_of, list(headers))) // (2 * spark.sparkContext.defaultParallelism)
+    share = sum(header.length for header in headers.values()) // (2 * spark.sparkContext.defaultParallelism)
     size = min(max(share, _STRETCH[0]), _STRETCH[1])
-    stretches = mapped(lambda file: stretches_of(file, headers[file], size), list(headers))
-    cut = [CsvFile(file, headers[file], of_file) for file, of_file in zip(headers, stretches, strict=True)]
+    cut = [CsvFile(file, header, stretches_of(file, header, size)) for file, header in headers.items()]
     groups: dict[tuple[Column, ...], list[CsvFile]] = {}
     for file in with_types(spark, cut, strings=strings):
         groups.setdefault(file.header.columns, []).append(file)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from driftline.core.planning.dialect import Dialect
 from driftline.errors import DataError
-from driftline.observe.ranges import BOM, lines_between, opened, packed
+from driftline.observe.ranges import BOM, is_unpacked, lines_between, opened
 from driftline.source.csv_cut import LONGEST, Piece, Record, TooLongError, count_lines, pieces, records
 from driftline.source.csv_sniff import PLAIN, Form, as_utf8, form_of
 
@@ -26,7 +26,8 @@ class Column(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Header:
     """A file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row;
-    ``feeds``: lines end in line feeds, at which a file can be cut.
+    ``feeds``: lines end in line feeds, at which a file can be cut, unless it is ``packed``. ``length``: bytes
+    of the file as it lies there.
     """
 
     columns: tuple[Column, ...]
@@ -34,6 +35,8 @@ class Header:
     lines: int
     feeds: bool
     form: Form = PLAIN
+    length: int = 0
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +101,14 @@ class Stretch:
 
 def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
     """The rows of a file in stretches of about ``size`` bytes; in one, if it is compressed."""
-    length = size_of(path)
-    whole = packed(path) or header.size > size or not (header.feeds and header.form.can_be_cut)
+    length = header.length
+    whole = header.packed or header.size > size or not (header.feeds and header.form.can_be_cut)
     count = 1 if whole else max(1, length // size)
     bounds = [length * i // count for i in range(count + 1)]
     parts = [Stretch(path, start, end, end - start, form=header.form) for start, end in pairwise(bounds)]
     parts[-1] = replace(parts[-1], end=None)
     parts[0] = replace(parts[0], skip=header.size, line=header.lines + 1)
     return parts
-
-
-def size_of(path: str) -> int:
-    """Bytes on disk."""
-    with opened(path) as (_, length):
-        return length
 
 
 def whole(parts: Sequence[Stretch]) -> Stretch:
@@ -125,7 +122,7 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
 
     Raises DataError where it cannot be read.
     """
-    with opened(path) as (file, _):
+    with opened(path) as (file, length):
         raw = lines_between(file, 0, None)
         first = next(raw, b"")
         form = form_of(first, replace(dialect, encoding="utf-8") if first.startswith(BOM) else dialect)
@@ -138,7 +135,9 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
                     if record.raw:
                         lines = record.line + count_lines(record.raw)
                         feeds = piece.text[: record.end].endswith(b"\n")
-                        return Header(_columns(path, record, form), size + record.end, lines, feeds, form)
+                        columns = _columns(path, record, form)
+                        packed = is_unpacked(file)
+                        return Header(columns, size + record.end, lines, feeds, form, length, packed)
                 size += len(piece.text)
         except TooLongError as error:
             raise Wrong.length(error.line).of(path) from error

@@ -154,7 +154,8 @@ def _encoding_of(first: bytes, given: str) -> str:
     head = first[:_HEAD]
     zeros = head[::2].count(0), head[1::2].count(0)
     big = bool(zeros[0])
-    is_half = max(zeros) > len(head) // 8 and not min(zeros)  # of letters of the west, or commas
+    # Of letters of the west, or commas; a single zero may be a cell of its own.
+    is_half = max(zeros) > max(1, len(head) // 8) and not min(zeros)
     if is_half and _are_pairs(head, big):
         return "utf-16-be" if big else "utf-16-le"
     return given

@@ -33,10 +33,12 @@ class AvroDecoder:
                 parse_schema(json.loads(one.text), named)
             field = {"name": "value", "type": json.loads(schema.text)}
             self._schema = parse_schema({"type": "record", "name": _TOP, "fields": [field]}, named)
+            top = self._schema["fields"][0]["type"]
+            node = node_of(top, named)
+        except RecursionError as error:
+            raise UsageError("its schema is nested too deep") from error
         except (SchemaParseException, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"no schema of Avro: {type(error).__name__}: {error}") from error
-        top = self._schema["fields"][0]["type"]
-        node = node_of(top, named)
         branches = node.branches if isinstance(node, UnionNode) else (node,)
         records = [branch for branch in branches if isinstance(branch, RecordNode)]
         if len(records) < len(branches):
@@ -44,7 +46,7 @@ class AvroDecoder:
         self.nodes = {branch.name: branch for branch in records}
         self._only = records[0].name
         self._reader: RecordReader | None = None
-        with suppress(UnfitError):
+        with suppress(UnfitError, RecursionError):
             self._reader = reader_of(top, named)
 
     def whole(self, payloads: Payloads) -> Whole | None:

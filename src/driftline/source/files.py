@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import errno
-import glob
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
 
-from driftline.errors import DataError, SetupError, UsageError
-from driftline.observe.endings import FORMATS, format_by_name, is_archive, is_hidden_name
+from driftline.errors import DataError, UsageError
+from driftline.observe.endings import FORMATS, format_by_name, is_archive
 from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.source.archives import format_in
 from driftline.source.buckets import listing
+from driftline.source.folders import below, glob_base, matching, mode, outside
 from driftline.source.pipes import STDIN, is_pipe
 from driftline.source.web import is_url, shown
 
@@ -67,79 +66,29 @@ def format_of(path: str) -> str:
     return kind
 
 
-def outside(paths: Iterable[Path], base: Path, lake: str | Path | None) -> list[Path]:
-    """The paths, all below ``base``, that are not in the lake's folder, where that is below ``base`` too."""
-    if lake is None:
-        return list(paths)
-    folder, above = Path(lake).resolve(), base.resolve()
-    if above == folder or not folder.is_relative_to(above):
-        return list(paths)
-    inner = folder.relative_to(above)
-    return [path for path in paths if not path.relative_to(base).is_relative_to(inner)]
-
-
-def glob_base(source: str) -> Path:
-    """The folder in front of a glob's first wildcard.
-
-    >>> str(glob_base("in/2026/*/a.json"))
-    'in/2026'
-    """
-    return Path(*takewhile(lambda part: not glob.has_magic(part), Path(source).parts))
-
-
 def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
     if is_pipe(source) or is_url(source) or isinstance(source, Uri):
         return [source]
     if is_stored(source):
         return _stored(source, fmt)
     path = Path(source)
-    if path.is_dir():
+    found = mode(path)
+    if S_ISDIR(found):
         within = (Path(entry.path) for entry in below(source))
         paths = sorted(outside(within, path, lake))
         if fmt is None:
             paths = [p for p in paths if _known(str(p))]
         if not paths:
             raise UsageError(f"{source}: the folder holds no files to ingest")
-    elif path.exists():
-        if not path.is_file():
+    elif found:
+        if not S_ISREG(found):
             raise UsageError(f"{source}: this is a device or a socket, no file")
         paths = [path]
     else:
-        matching = (path for p in glob.glob(source, recursive=True) if (path := Path(p)).is_file())
-        paths = sorted(outside(matching, glob_base(source), lake))
+        paths = sorted(outside(matching(source), glob_base(source), lake))
         if not paths:
             raise UsageError(f"{source}: no such file, folder or glob")
     return [str(p.absolute()) for p in paths]
-
-
-def below(folder: str, enters: Callable[[str], bool] = lambda _: True) -> Iterator[os.DirEntry[str]]:
-    """The files in a folder and in those sub-folders that it ``enters``, without those that a name hides.
-    Raises SetupError for a folder that cannot be listed.
-    """
-    try:
-        entries = list(os.scandir(folder))
-    except OSError as error:
-        raise SetupError(
-            f"{folder}: cannot be listed: {error.strerror}",
-            hint="give access to it, or name the folders or a glob that are to be read",
-        ) from error
-    for entry in entries:
-        if is_hidden_name(entry.name):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            if enters(entry.path):
-                yield from below(entry.path, enters)
-        elif _is_file(entry):
-            yield entry
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError as error:
-        if error.errno == errno.ELOOP:  # links that point at each other lead nowhere, as one to nothing does
-            return False
-        raise
 
 
 def _stored(source: str, fmt: str | None) -> list[str]:

@@ -21,7 +21,7 @@ from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
 from driftline.runtime.spark_conf import FILES
-from driftline.runtime.stores import at_once, mapped
+from driftline.runtime.stores import at_once, is_stored, mapped
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
 from driftline.source.hive import PathTexts, json_members
@@ -92,7 +92,7 @@ class JsonFiles:
         return self.begun
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        same = self.asked == (schema, settings, stamps(self.files)) and self.judge is None
+        same = self.asked == (schema, settings, self._stamps()) and self.judge is None
         whole = (self.whole or self._seen_by_tasks()) if same else None
         if whole is None:
             self._ask(schema, settings)
@@ -135,9 +135,18 @@ class JsonFiles:
 
     def _ask(self, schema: Schema, settings: Settings) -> None:
         """Begins anew, with the files as they are now."""
-        self.asked, self.known = (schema, settings, stamps(self.files)), expect(schema, settings)
+        before, now = self.asked, self._stamps()
+        self.asked, self.known = (schema, settings, now), expect(schema, settings)
         self.whole = self.begun = None
         self.first = RecordShape()
+        if before is None or (before[1].hive, before[2]) != (settings.hive, now):
+            self._split(settings)
+
+    def _stamps(self) -> Mapping[str, Stamp]:
+        """How the files of this machine are now. Those of a store are looked at before the commit."""
+        return stamps(file for file in self.files if not is_stored(file))
+
+    def _split(self, settings: Settings) -> None:
         # At least two splits a core, where the files can be cut so.
         splits = [split for of_file in mapped(splits_of, self.files) for split in of_file]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)

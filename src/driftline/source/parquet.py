@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import answer, is_stored, mapped, native
 from driftline.source.column_rows import Rows
+from driftline.source.faulty_values import checked
 from driftline.source.int96 import OldTimestamps
 from driftline.source.julian import JulianCalendar, calendar_of
 
@@ -70,9 +72,9 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
             batches = _with_old(batches, group, size, old)
         count = 0
         for batch in batches:
-            _check(batch, group, count)
+            place = partial(_place, group, count)
             count += batch.num_rows
-            yield Rows(declared.read(batch.columns), group.path)
+            yield checked(declared.read(batch.columns), declared.struct, group.path, place)
     if count != metadata.num_rows:
         # Arrow passes over what its pages do not hold, without an error.
         raise DataError(
@@ -81,37 +83,8 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
         )
 
 
-def _check(batch: pa.RecordBatch, group: RowGroup, before: int) -> None:
-    """Raises DataError for a value that is none of its column's type; ``before``: rows of the group that came
-    before the batch.
-    """
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            for wrong, why, hint in _WRONG:
-                if wrong in str(error):
-                    row = next((n for n in range(len(column)) if _is_wrong(column, n)), 0)
-                    raise DataError(f"{group}, row {before + row}: {name}: {why}", hint) from error
-
-
-# What Arrow says of values, and what is told of it; the others have a place in a table.
-_WRONG = (
-    ("Invalid UTF8", "text that is not UTF-8", "write the column as binary, or its text as UTF-8"),
-    (
-        "does not fit in precision",
-        "a decimal with more digits than its type has",
-        "write it with a wider type",
-    ),
-)
-
-
-def _is_wrong(column: pa.Array, row: int) -> bool:
-    try:
-        column.take([row]).validate(full=True)  # a slice of lists would have all their values
-    except pa.ArrowInvalid as error:
-        return any(wrong in str(error) for wrong, _, _ in _WRONG)
-    return False
+def _place(group: RowGroup, before: int, row: int) -> str:
+    return f"row group {group.number}, row {before + row}: "
 
 
 def _declared(old: OldTimestamps, calendar: JulianCalendar | None) -> Declared:

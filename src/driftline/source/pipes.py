@@ -11,12 +11,14 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_ISFIFO
 from typing import Any
 
 from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.observe.endings import is_archive
 from driftline.runtime.stores import buffered, is_stored
 from driftline.source.archives import unpack
+from driftline.source.folders import mode
 from driftline.source.spool import folder_in
 from driftline.source.web import fetch, is_url, shown
 
@@ -27,9 +29,9 @@ _CHUNK = 2**20  # bytes that are held at once
 
 def is_pipe(source: str) -> bool:
     """Whether the source can be read by this process alone, and once:
-    standard input, a FIFO, a descriptor.
+    standard input, a FIFO, a descriptor. Raises SetupError for what there is no access to.
     """
-    return source == STDIN or bool(_OF_THIS_PROCESS.fullmatch(source)) or Path(source).is_fifo()
+    return source == STDIN or bool(_OF_THIS_PROCESS.fullmatch(source)) or S_ISFIFO(mode(Path(source)))
 
 
 @contextmanager

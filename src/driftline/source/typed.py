@@ -41,6 +41,7 @@ from driftline.source.column_rows import (
     rejected_rows,
     together,
 )
+from driftline.source.faulty_values import checked
 from driftline.source.files import ROW_FILE
 from driftline.source.hive import PathTexts, path_fields
 from driftline.source.likely import likely, remember
@@ -212,7 +213,7 @@ def _with_file(frame: DataFrame, label: str) -> DataFrame:
 
 def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str = "") -> tuple[Rows, Struct]:
     declared = Declared(batch.rename_columns(list(names)).schema)
-    return Rows(declared.read(batch.columns), source), declared.struct
+    return checked(declared.read(batch.columns), declared.struct, source), declared.struct
 
 
 def _observed(

@@ -66,7 +66,7 @@ def _of_two_bytes(head: bytes) -> str:
     ('utf-16-le', '')
     """
     even, odd = head[::2].count(0), head[1::2].count(0)
-    if max(even, odd) * 8 <= len(head) or min(even, odd):
+    if max(even, odd) * 8 <= len(head) or max(even, odd) == 1 or min(even, odd):
         return ""
     name = "utf-16-be" if even else "utf-16-le"
     try:

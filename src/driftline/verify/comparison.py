@@ -158,7 +158,9 @@ class Comparison:
     def fingerprint(self, raw: bytes) -> bytes:
         """Of a quarantined text, or of a source's that is no record."""
         try:
-            return self.fingerprint_of(self.without(parse(raw)))
+            # A row of a typed source may have text that is not UTF-8.
+            errors = "strict" if self.terms.fmt in TEXTS else "surrogateescape"
+            return self.fingerprint_of(self.without(parse(raw, errors)))
         except Malformed:
             return (
                 self.fingerprint_of(cells(raw))

@@ -76,7 +76,7 @@ def parts(
     out = []
     for file in files:
         size = _size(file)
-        if fmt != "json" or _packed(file) or size <= _CHUNK or not _begins_with_a_record(file, longest):
+        if fmt != "json" or size <= _CHUNK or _packed(file) or not _begins_with_a_record(file, longest):
             out.append(Part(file, fmt, size=size, longest=longest, dialect=dialect))
         else:
             ends = [(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]

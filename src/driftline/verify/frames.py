@@ -24,31 +24,34 @@ Plain = Callable[[Any], Any]
 _FILE = "\0file"  # no column has such a name
 
 
-def rows(df: DataFrame, names: Sequence[str] | None = None) -> RDD[dict[str, Any]]:
-    """The rows, by the columns' names or by these. The session's time
-    zone must be UTC while this is called.
+def rows(df: DataFrame, names: Sequence[str] | None = None, *, any_text: bool = False) -> RDD[dict[str, Any]]:
+    """The rows, by the columns' names or by these. The session's time zone must be UTC while this is called.
+    ``any_text``: text may have bytes that are not UTF-8.
     """
     from pyspark.sql import functions as F
 
     schema = df.schema
     # Names may hold anything, so columns are taken by position. An instant without its zone passes through
-    # Python without the time zone of the machine.
+    # Python without the time zone of the machine, and bytes pass that Java's text would not have.
     places = [f"c{i}" for i in range(len(schema))]
     df = df.toDF(*places).select(
-        *(F.col(c).cast(_zoneless(f.dataType)).alias(c) if _has_instants(f.dataType) else F.col(c)
-          for c, f in zip(places, schema.fields, strict=True))
+        *(F.col(c) if passed == f.dataType else F.col(c).cast(passed).alias(c)
+          for c, f in zip(places, schema.fields, strict=True)
+          for passed in [_passed(f.dataType, any_text)])
     )  # fmt: skip
     cores = df.sparkSession.sparkContext.defaultParallelism
     if df.rdd.getNumPartitions() < cores:
         df = df.repartition(cores)
-    return df.rdd.mapPartitions(partial(_as_plain, list(names or schema.names), schema.json()))
+    return df.rdd.mapPartitions(partial(_as_plain, list(names or schema.names), schema.json(), any_text))
 
 
-def _as_plain(names: Sequence[str], schema: str, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _as_plain(
+    names: Sequence[str], schema: str, any_text: bool, rows: Iterable[Any]
+) -> Iterator[dict[str, Any]]:
     # The schema comes as text: a deep one is too deep for pickle.
     from pyspark.sql.types import StructType
 
-    return map(_struct(names, StructType.fromJson(json.loads(schema))), rows)
+    return map(_struct(names, StructType.fromJson(json.loads(schema)), any_text), rows)
 
 
 def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
@@ -66,7 +69,7 @@ def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read
     for schema, same in by_schema.values():
         df = spark.read.format(fmt).schema(schema).load([_literal(path) for path in same])
         df = df.toDF(*(f"c{i}" for i in range(len(df.columns)))).withColumn("file", F.input_file_name())
-        out.append(rows(df, [*schema.names, _FILE]).map(_read))
+        out.append(rows(df, [*schema.names, _FILE], any_text=True).map(_read))
     text = "".join(by_schema)
     return reduce(lambda a, b: a.union(b), out), 2 if '"float"' in text else int('"double"' in text)
 
@@ -109,41 +112,46 @@ def _literal(path: str) -> str:
     return "".join(f"\\{c}" if c in "\\*?[]{}" else c for c in path)
 
 
-def _has_instants(type_: DataType) -> bool:
-    return '"timestamp"' in type_.json()
+def _passed(type_: DataType, any_text: bool) -> DataType:
+    """The type in which values pass to Python."""
+    from pyspark.sql import types as T
 
-
-def _zoneless(type_: DataType) -> DataType:
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType, TimestampNTZType, TimestampType
-
+    passed = partial(_passed, any_text=any_text)
     match type_:
-        case TimestampType():
-            return TimestampNTZType()
-        case StructType():
-            return StructType([StructField(f.name, _zoneless(f.dataType), f.nullable) for f in type_.fields])
-        case ArrayType():
-            return ArrayType(_zoneless(type_.elementType), type_.containsNull)
-        case MapType():
-            return MapType(_zoneless(type_.keyType), _zoneless(type_.valueType), type_.valueContainsNull)
+        case T.TimestampType():
+            return T.TimestampNTZType()
+        case T.StringType() if any_text:
+            return T.BinaryType()
+        case T.StructType():
+            return T.StructType(
+                [T.StructField(f.name, passed(f.dataType), f.nullable, f.metadata) for f in type_.fields]
+            )
+        case T.ArrayType():
+            return T.ArrayType(passed(type_.elementType), type_.containsNull)
+        case T.MapType():
+            return T.MapType(passed(type_.keyType), passed(type_.valueType), type_.valueContainsNull)
         case _:
             return type_
 
 
-def _plain(type_: DataType) -> Plain | None:
+def _plain(type_: DataType, any_text: bool) -> Plain | None:
     """What makes a value of Spark's plain; None where it is so already."""
     from pyspark.sql import types as T
 
+    plain = partial(_plain, any_text=any_text)
     match type_:
+        case T.StringType() if any_text:
+            return lambda x: x.decode(errors="surrogateescape")
         case T.StructType():
-            return _struct(type_.names, type_)
+            return _struct(type_.names, type_, any_text)
         case T.ArrayType():
-            element = _plain(type_.elementType)
+            element = plain(type_.elementType)
             if element is None:
                 return list
             return lambda xs: [None if x is None else element(x) for x in xs]
         case T.MapType():
             complex_ = isinstance(type_.keyType, (T.StructType, T.ArrayType))
-            key, value = str if complex_ else _plain(type_.keyType) or _same, _plain(type_.valueType) or _same
+            key, value = str if complex_ else plain(type_.keyType) or _same, plain(type_.valueType) or _same
             return lambda m: Pairs({key(k): None if x is None else value(x) for k, x in m.items()})
         case T.TimestampType():
             return lambda x: x.replace(tzinfo=UTC)
@@ -157,8 +165,8 @@ def _plain(type_: DataType) -> Plain | None:
             return None
 
 
-def _struct(names: Sequence[str], type_: StructType) -> Plain:
-    fields = [(name, _plain(f.dataType)) for name, f in zip(names, type_.fields, strict=True)]
+def _struct(names: Sequence[str], type_: StructType, any_text: bool) -> Plain:
+    fields = [(name, _plain(f.dataType, any_text)) for name, f in zip(names, type_.fields, strict=True)]
 
     def struct(row: Any) -> dict[str, Any]:
         return {

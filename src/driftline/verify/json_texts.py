@@ -56,18 +56,19 @@ _DECODER = json.JSONDecoder(parse_float=_fraction, parse_int=_fraction, parse_co
 _STRUCTURE = json.JSONDecoder(parse_float=str, parse_int=str)
 
 
-def parse(raw: bytes) -> dict[str, Any]:
-    """The one JSON object that the text is; of duplicate keys the last counts. Raises Malformed.
+def parse(raw: bytes, errors: str = "strict") -> dict[str, Any]:
+    """The one JSON object that the text is; of duplicate keys the last counts. ``errors``: what becomes of
+    bytes that are not UTF-8. Raises Malformed.
 
     >>> parse(b'{"a": 1.50, "b": [1], "b": [2]}')
     {'a': Decimal('1.50'), 'b': [2]}
     """
     try:
-        value = _DECODER.decode(raw.decode())
+        value = _DECODER.decode(raw.decode(errors=errors))
         if raw.count(b"{") + raw.count(b"[") > _DEEPEST and _levels(value) > _DEEPEST:
             raise Malformed("nested too deep")
         if b"\\ud" in raw.lower():
-            json.dumps(value, ensure_ascii=False, default=str).encode()
+            json.dumps(value, ensure_ascii=False, default=str).encode(errors=errors)
     except UnicodeDecodeError as error:
         raise Malformed("not UTF-8") from error
     except UnicodeEncodeError as error:

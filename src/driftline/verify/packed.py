@@ -147,7 +147,10 @@ def _plain(packed: bytes, size: int, codec: str) -> bytes:
 
 
 def _encoding(head: bytes) -> str | None:
-    return next((encoding for sign, encoding in _ENCODINGS if head.startswith(sign)), None)
+    found = next((encoding for sign, encoding in _ENCODINGS if head.startswith(sign)), None)
+    # Without a mark, the second character tells too: JSON's is of one byte and a zero.
+    second = {"utf-16-le": head[3:4], "utf-16-be": head[2:3]}.get(found or "", b"\0")
+    return found if second == b"\0" else None
 
 
 def _as_utf8(texts: Iterator[bytes]) -> Iterator[bytes]:

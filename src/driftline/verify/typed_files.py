@@ -219,8 +219,9 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
         if pa.types.is_date64(type_):
             moments = array.cast(pa.int64()).cast(pa.timestamp("ms")).to_pylist()
             return [m if m is None or m.time() != time() else m.date() for m in moments]
-        if kind.word:
-            return [None if word is None else word.decode() for word in array.to_pylist()]
+        if kind.word or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+            texts = array.cast(pa.large_binary()).to_pylist()
+            return [None if text is None else text.decode(errors="surrogateescape") for text in texts]
         if kind.old is not None and pa.types.is_date32(type_):
             return [None if n is None else day(n) for n in array.cast(pa.int32()).to_pylist()]
         return array.to_pylist()  # type: ignore[no-any-return]
@@ -273,7 +274,7 @@ _UNREAD = "counted-"  # before the name of a logical type, whose values stay int
 def _avro(file: Any) -> Iterator[dict[str, Any]]:
     from fastavro import reader
 
-    records: Any = reader(file, return_record_name=True)
+    records: Any = reader(file, return_record_name=True, handle_unicode_errors="surrogateescape")
     old = old_days(records.metadata)
     if old is not None and old.days:
         return _old_avro(file, records.metadata["avro.schema"], old)
@@ -292,9 +293,10 @@ def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
     plain = _Schema(old).plain(schema)
     file.seek(0)
     blocks: Iterator[Any] = block_reader(file)
+    read_record = partial(schemaless_reader, return_record_name=True, handle_unicode_errors="surrogateescape")
     for block in blocks:
         for _ in range(block.num_records):
-            yield plain(schemaless_reader(block.bytes_, schema, None, return_record_name=True))
+            yield plain(read_record(block.bytes_, schema, None))
 
 
 class _Schema:
