@@ -44,6 +44,15 @@ def test_a_zip_is_read_once_before_the_next_task(zipped: str, monkeypatch: pytes
     assert importlib.import_module("outer_zipped.inner.two").name == "inner/two"
 
 
+def test_spark_s_own_zips_are_not_read_again(zipped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    monkeypatch.setenv("SPARK_HOME", str(Path(zipped).parent))
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    lighten_worker()
+    assert importers(zipped) == []
+    assert importlib.import_module("outer_zipped.inner.two").name == "inner/two"
+
+
 def test_modules_are_searched_for_cycles_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
     try:

@@ -311,6 +311,14 @@ def test_a_checkpoint_in_a_bucket_is_one_process_at_a_time(bucket, s3, monkeypat
         pass
 
 
+def test_the_mark_of_a_process_elsewhere_is_waited_for(bucket, s3, monkeypatch):
+    for name, seconds in (("_RENEWED", 0.2), ("_STALE", 2.0), ("_LOOK", 0.1)):
+        monkeypatch.setattr(lease, name, seconds)
+    s3.put(f"{bucket}/c/locks/there.elsewhere.1.a", b"")
+    with Lease(f"{bucket}/c", "c").held():
+        assert not list(s3.folder.glob("buckets/**/locks/there.*"))
+
+
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_checkpoint_that_nobody_knows_the_store_of(lake, bucket, table_name):
     with pytest.raises(UsageError, match="ftp://x/y"):

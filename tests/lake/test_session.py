@@ -1,4 +1,6 @@
+import sys
 from pathlib import Path
+from zipimport import zipimporter
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -68,6 +70,14 @@ def test_avro_is_there_both_ways(spark, tmp_path):
         1.5,
         "2026-01-01 00:00:00",
     )
+
+
+def test_python_s_processes_read_no_zip_before_each_task(spark):
+    def zips(_):
+        cache = sys.path_importer_cache.items()
+        return [place for place, importer in cache if isinstance(importer, zipimporter)]
+
+    assert spark.sparkContext.parallelize([1], 1).map(zips).first() == []
 
 
 def test_no_port_is_open_to_the_outside(spark):

@@ -25,7 +25,11 @@ OURS = "spark.driftline.embedded"  # marks a session that has our jars
 CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
 MEMORY_GIB = 4
 LOCAL = "local[*]"
-_HERE = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_HERE = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.daemon.module": "driftline.runtime.daemon",
+}
 _AT_LAUNCH = ("spark.driver.extraJavaOptions", "spark.jars.repositories")  # later would be too late for these
 _REFLECTION = ("reflect", "java_method", "try_reflect")
 _SQLITE = "jdbc:sqlite:"

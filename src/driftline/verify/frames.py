@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from pyarrow.parquet import ParquetFile
 
+from driftline.runtime.worker import lighten_worker
 from driftline.verify.files import Place, Read, opened
 from driftline.verify.json_texts import Malformed, parse
 from driftline.verify.source_values import Pairs, Single
@@ -51,6 +52,7 @@ def _as_plain(
     # The schema comes as text: a deep one is too deep for pickle.
     from pyspark.sql.types import StructType
 
+    lighten_worker()
     return map(_struct(names, StructType.fromJson(json.loads(schema)), any_text), rows)
 
 
